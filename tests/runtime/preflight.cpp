@@ -5,9 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <limits>
 #include <string>
 
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -38,6 +40,23 @@ TEST_CASE("a plan without enough memory is rejected, with all that it needs, at 
   const std::string found = "stage 1: the memory of 2 stages is " + std::to_string(all) +
                             " bytes, but the machine has " + std::to_string(all - 1) + " left";
   CHECK_THROWS_WITH_AS(detail::require_memory(plan, here, all - 1), doctest::Contains(found.c_str()), error);
+}
+
+TEST_CASE("records for which there is no memory are refused before they are allocated") {
+  CHECK_NOTHROW(detail::require_records("trace_events", 10, 48, 480));
+  CHECK_THROWS_WITH_AS(detail::require_records("trace_events", 11, 48, 480),
+                       "trace_events is 11, of 48 bytes each, but the machine has 480 bytes left; choose at most 10",
+                       error);
+  CHECK_THROWS_AS(detail::require_records("digest_calls", std::numeric_limits<std::size_t>::max(), 8, 1 << 30), error);
+  const step_plan plan = make_plan(network_of<net>, {.stages = 2});
+  const rank_layout here(plan, nullptr);
+  const auto refused = [&](const training_options& how, const char* what) {
+    CHECK_THROWS_WITH_AS(detail::preflight<host_device>(network_of<net>, plan, 0, how, here), doctest::Contains(what),
+                         error);
+  };
+  refused({.trace_events = std::size_t{1} << 40}, "trace_events is 1099511627776, of ");
+  refused({.digest_calls = std::size_t{1} << 42}, "digest_calls is 4398046511104, of ");
+  CHECK_NOTHROW(detail::preflight<host_device>(network_of<net>, plan, 0, {.trace_events = 100, .digest_calls = 3}, here));
 }
 
 TEST_CASE("graph needs a device with graphs, one worker, and neither before nor slot_times") {

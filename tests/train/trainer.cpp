@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -18,6 +20,7 @@
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/fit.hpp>
 
 #include "support/sanitized.hpp"
 #include "support/small_training.hpp"
@@ -137,6 +140,21 @@ TEST_CASE("training lowers the loss, and a second training gives the same bits")
   }
   CHECK(hashes[0] == hashes[1]);
   CHECK(training(two, {}, {.seed = 1}).parameter_hash() != training(two).parameter_hash());
+}
+
+TEST_CASE("the caller's rounding changes no bit, whatever the number of stages, and the caller keeps it") {
+  std::vector<std::uint64_t> hashes;
+  for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_TOWARDZERO})
+    for (const int stages : {1, 2}) {
+      std::fesetround(rounding);
+      training t({.stages = stages, .micro_batches = 2, .micro_batch_size = 3}, adam{.learning_rate = 0.1});
+      for (int i = 0; i < 3; ++i) t.step(all);
+      const int kept = std::fegetround();
+      std::fesetround(FE_TONEAREST);
+      CHECK(kept == rounding);
+      hashes.push_back(t.parameter_hash());
+    }
+  for (const std::uint64_t hash : hashes) CHECK(hash == hashes[0]);
 }
 
 TEST_CASE("a custom optimizer without moments") {
@@ -401,4 +419,47 @@ TEST_CASE("a parameter that is not finite is named, and a negative learning rate
   rejects("its parameter \"weight\" is not finite", [&] { t.step(all); });
   rejects("the learning rate is -0.5; choose 0 or more", [&] { t.step(all, -0.5); });
   rejects("the learning rate is -1; choose 0 or more", [&] { training(two, adam{.learning_rate = -1}); });
+}
+
+namespace {
+
+/// Says that it has `said` samples, and gives `given` batches of those of `data`, all of `size` samples; -1: no end.
+struct lying_source final : data_source {
+  int said, given, size;
+  lying_source(int s, int g, int n) : said(s), given(g), size(n) {}
+
+  struct stream final : data_stream {
+    batch one;
+    int left;
+    explicit stream(const lying_source& from) : one(from.size), left(from.given) {
+      static const std::vector<float> inputs(64 * 8, 0.5F);
+      static const std::vector<std::int32_t> labels(64, 1);
+      one.with("inputs", std::span(inputs).first(static_cast<std::size_t>(from.size) * 4));
+      one.with("labels", std::span(labels).first(static_cast<std::size_t>(from.size)));
+    }
+    const batch* next() override { return left == 0 ? nullptr : (left -= left > 0, &one); }
+  };
+  int samples() const override { return said; }
+  std::unique_ptr<data_stream> open(const batch_order&) const override {
+    return given == 0 ? nullptr : std::make_unique<stream>(*this);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a source that does not give the samples that it says is an error, which names both numbers") {
+  training t({.stages = 2, .micro_batches = 1, .micro_batch_size = 2});
+  const auto refuses = [&](const lying_source& from, const char* what) {
+    for (const auto& call : std::vector<std::function<void()>>{[&] { t.evaluate(from); }, [&] { t.predict(from); },
+                                                               [&] { fit(t, from, {.epochs = 1, .batch = 2}); }})
+      CHECK_THROWS_WITH_AS(call(), doctest::Contains(what), error);
+  };
+  refuses({8, 3, 2}, "the data end before the epoch does: after 6 of 8 samples");
+  refuses({8, -1, 1}, "batch 0 of an epoch of 8 samples has 1, not 2");
+  refuses({5, -1, 2}, "batch 2 of an epoch of 5 samples has 2, not 1");
+  refuses({8, 0, 2}, "the data source opens no stream");
+  CHECK_THROWS_WITH_AS(t.predict(lying_source(4, -1, 2)),
+                       doctest::Contains("the data go on behind the epoch: 4 samples, and 2 more"), error);
+  CHECK_THROWS_AS(t.evaluate(lying_source(4, 3, 2)), error);
+  CHECK(t.predict(lying_source(4, 2, 2)).samples() == 4);
 }

@@ -258,7 +258,7 @@ class expansion {
       if (!r.fields[i].optional) fields_[found].optional = false;
       if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
         fields_[found].below = r.fields[i].below;
-      if (fields_[found].ignored != r.fields[i].ignored) fields_[found].ignored = 0;  // not all of the layers ignore it
+      if (fields_[found].ignored != r.fields[i].ignored) fields_[found].ignored = no_label;  // not all of the layers ignore it
       r.field_index[i] = found;
     }
   }

@@ -20,18 +20,22 @@ namespace gpipe {
 /// stage: bit-equal trainings of one model have the same digest for every number of stages.
 class digest {
  public:
+  /// A call of `step` or `accumulate`: its step, and the number of calls of the same step before it.
+  struct call {
+    std::uint64_t step;
+    int before;
+  };
+
   digest() = default;
   /// Reserves memory for `calls` calls of step and accumulate; later ones are not kept.
   GPIPE_COLD digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
       : layers_(std::move(layers)), micro_batches_(micro_batches), room_(calls), hashes_(calls * per_call()) {
     known_.reserve(calls);
   }
-
-  /// A call of `step` or `accumulate`: its step, and the number of calls of the same step before it.
-  struct call {
-    std::uint64_t step;
-    int before;
-  };
+  /// The bytes that a call takes.
+  static constexpr std::size_t call_bytes(int layers, int micro_batches) {
+    return hashes_in_call(layers, micro_batches) * sizeof(std::uint64_t) + sizeof(call);
+  }
 
   std::size_t calls() const { return known_.size(); }
   bool full() const { return known_.size() == room_; }
@@ -82,7 +86,10 @@ class digest {
  private:
   int slots() const { return static_cast<int>(layers_.size()); }
   // The data; forward and each part of backward of every micro-batch; the update.
-  std::size_t per_call() const { return 1 + layers_.size() * (3 * static_cast<std::size_t>(micro_batches_) + 1); }
+  static constexpr std::size_t hashes_in_call(int layers, int micro_batches) {
+    return 1 + static_cast<std::size_t>(layers) * (3 * static_cast<std::size_t>(micro_batches) + 1);
+  }
+  std::size_t per_call() const { return hashes_in_call(slots(), micro_batches_); }
   template <class Visit>
   void each_line(int first, int last, Visit&& visit) {
     for (int line = 0; line <= 3 * micro_batches_ && !full(); ++line)

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
@@ -59,6 +61,7 @@ class executor {
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
     replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_, rule_); });
+    const detail::default_float_environment exact;
     parameters_.initialise(options_.seed);
     if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
   }
@@ -80,13 +83,17 @@ class executor {
       // Updates compute with the rate as a number of the parameters' type.
       const double max_rate = detail::visit_dtype<double, float>(
           net_.type, []<class T>() { return static_cast<double>((std::numeric_limits<T>::max)()); });
-      if (!(std::fabs(rate) <= max_rate))
+      if (!detail::is_finite(rate) || !(std::fabs(rate) <= max_rate))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
-                             std::isfinite(rate) ? ", which a float cannot hold" : ""},
+                             detail::is_finite(rate) ? ", which a float cannot hold" : ""},
                             {"check the learning rate of the optimizer and its schedule"},
                             {.step = static_cast<long>(step_.step)});
-      if (!(max_norm >= 0))
+      if (!(max_norm >= 0) || detail::is_nan(max_norm))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
+      if (rate > checked_rate_) {  // at a later step no rule multiplies it by more
+        rule_.require_finite(net_.type, {static_cast<std::int64_t>(step_.step + 1), rate, 1});
+        checked_rate_ = rate;
+      }
       input_.begin(
           detail::pass_kind::train, data,
           {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
@@ -137,7 +144,7 @@ class executor {
     watched_.drop_rows();
     passes_.run();
     passes_.sum_partials();
-    if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
+    if (!detail::is_finite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
     watched_.keep_rows(step_, all_);
     return decision_.result.found;
   }
@@ -301,6 +308,7 @@ class executor {
     discard_accumulated();
     step_.step = steps;
     step_.seed = seed;
+    checked_rate_ = -1;
     ++step_.changes;
     parameters_.refresh();
   }
@@ -398,6 +406,7 @@ class executor {
   detail::step_input input_;
   detail::commit_decision decision_;
   int accumulated_ = 0;
+  double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
   detail::pass_runner<Device> passes_;
   detail::parameter_access<Device> parameters_;
 };

@@ -7,10 +7,14 @@
 #include <type_traits>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/host/arena.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/record/digest.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
@@ -57,6 +61,14 @@ GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& 
               {.stage = first});
 }
 
+/// Checks that `left` bytes are enough for `count` records of this size each.
+GPIPE_COLD inline void require_records(const char* option, std::size_t count, std::size_t bytes, std::int64_t left) {
+  const std::size_t fit = static_cast<std::size_t>((std::max)(left, std::int64_t{0})) / bytes;
+  if (count > fit)
+    throw_error({option, " is ", count, ", of ", bytes, " bytes each, but the machine has ", left, " bytes left"},
+                {"choose at most ", fit});
+}
+
 /// Checks that the plan has the memory that the optimizer and the average of the weights need.
 GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, const tensor_rule_memory* rule,
                                          const training_options& options) {
@@ -64,7 +76,7 @@ GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, 
       (rule != nullptr && (plan.tensor_rule == nullptr || plan.tensor_rule->arrays != rule->arrays)))
     throw_error({"the plan has no memory for the optimizer's arrays"},
                 {"set .optimizer_moments and .tensor_rule, or name optimizer<type> in the plan"});
-  if (!(options.average_weights >= 0 && options.average_weights < 1))
+  if (!is_finite(options.average_weights) || !(options.average_weights >= 0 && options.average_weights < 1))
     throw_error({"average_weights is ", significant(options.average_weights, 6)},
                 {"choose a decay such as 0.999, or 0 for no average"});
   if (options.average_weights > 0 && !plan.average_weights)
@@ -88,6 +100,11 @@ GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
+  const std::int64_t left = host::memory_left();
+  require_records("trace_events", options.trace_events,
+                  sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);
+  require_records("digest_calls", options.digest_calls,
+                  digest::call_bytes(net.slot_count, plan.all_micro_batches()), left);
   for (const loss_place& loss : places_of_losses(net, 1))
     if (loss.layer->partial_elements() > max_metrics)
       throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},

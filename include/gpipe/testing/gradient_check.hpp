@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/testing/layer_fixture.hpp>
 
 namespace gpipe {
@@ -181,7 +182,7 @@ class gradient_check {
       const double off = std::fabs(analytic.get(first + i) - numeric[i]) / scale;
       const std::string where = name + "[" + std::to_string(i) + "]: " + std::to_string(analytic.get(first + i)) +
                                 ", by central difference " + std::to_string(numeric[i]);
-      if (!std::isfinite(off)) report_broken(where);
+      if (!is_finite(off)) report_broken(where);
       else if (off > report_.worst) report_ = {off, where};
     }
   }

@@ -196,7 +196,7 @@ class layer_buffers {
       const auto below = static_cast<double>(declared_.fields[i].below);
       const bool share = below > 0 && gpipe::detail::is_floating(fields[i].type());
       fill(fields[i], 0, fields[i].count(), share ? below / 2 : 1, share ? below / 2 : below > 0 ? below : 1);
-      if (const auto ignored = static_cast<double>(declared_.fields[i].ignored); ignored != 0)
+      if (const auto ignored = static_cast<double>(declared_.fields[i].ignored); ignored != no_label)
         for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
     }
     const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {

@@ -5,6 +5,7 @@
 
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -34,9 +35,20 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
   return source.constant(net, options);
 }
 
+/// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give the
+/// samples that it says.
+template <class Use>
+void for_each_batch(const data_source& data, int size, Use&& use) {
+  const int samples = data.samples();
+  const auto stream = opened(data, {.size = size});
+  for (long number = 0; number < batches_of(samples, size); ++number)
+    use(next_batch(*stream, number, samples, size), static_cast<int>(number) * size);
+  require_end(*stream, samples);
+}
+
 /// The learning rate, if it is 0 or more; else throws.
 GPIPE_COLD inline double checked_rate(double rate) {
-  if (!(rate >= 0)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
+  if (!(rate >= 0) || is_nan(rate)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
   return rate;
 }
 
@@ -138,9 +150,8 @@ template <class Device>
 GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return evaluate(data); });
   step_result all;
-  const auto parts = data.open({.size = plan().max_batch()});
-  while (const batch* part = parts->next()) {
-    step_result found = evaluate(*part);
+  detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int) {
+    step_result found = evaluate(part);
     // The mean of the main loss; the others are summed apart.
     all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
     for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
@@ -149,8 +160,8 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, 
     all.samples += found.samples;
     detail::result_source::of(all) = detail::result_source::of(found);
     for (int p = 0; p < max_metrics; ++p) all.sums[p] += found.sums[p];
-  }
-  if (!(all.weight > 0))
+  });
+  if (!(all.weight > 0) || detail::is_nan(all.weight))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
   detail::result_source::add_auxiliary(all);
@@ -168,12 +179,8 @@ template <class Device>
 GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   tensor_rows rows = executor_->predictions(data.samples());
-  const auto parts = data.open({.size = plan().max_batch()});
-  int first = 0;
-  while (const batch* part = parts->next()) {
-    executor_->predict(*part, rows, first);
-    first += part->samples();
-  }
+  detail::for_each_batch(data, plan().max_batch(),
+                         [&](const batch& part, int first) { executor_->predict(part, rows, first); });
   return rows;
 }
 

@@ -51,12 +51,11 @@ struct epoch_sums {
   double loss = 0, weight = 0;
   long samples = 0;
 
-  const batch& next_of(data_stream& stream) {
+  const batch& next_of(data_stream& stream, long number, int of, int size) {
     const std::int64_t asked = now_ns();
-    const batch* const found = stream.next();
+    const batch& found = next_batch(stream, number, of, size);
     waited += now_ns() - asked;
-    if (found == nullptr) throw_error({"the data end before the epoch does"}, {"open all batches from the first on"});
-    return *found;
+    return found;
   }
   void add(const step_result& found, fit_progress& now) {
     loss += found.loss * found.weight;
@@ -77,7 +76,7 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
   const auto epochs = static_cast<std::uint64_t>((std::max)(how.epochs, 0));
   const batch_order order{.size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
   data_position at = first_of(order, data.samples());
-  const std::unique_ptr<data_stream> stream = data.open(order);
+  const std::unique_ptr<data_stream> stream = opened(data, order);
   const long parts = batches_of(data.samples(), how.batch);
   fit_result end{.epochs = static_cast<int>((std::min)(at.epoch, epochs))};
   end.next = at;
@@ -92,7 +91,7 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
                      .steps = how.steps_per_epoch(data.samples())};
     epoch_sums sums;
     while (at.batch < parts && !end.stopped) {
-      const batch& next = sums.next_of(*stream);
+      const batch& next = sums.next_of(*stream, at.batch, data.samples(), how.batch);
       if (++at.batch % how.accumulate != 0 && at.batch != parts) {
         training.accumulate(training.training, next);
         continue;

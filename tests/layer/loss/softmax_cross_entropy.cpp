@@ -149,6 +149,19 @@ TEST_CASE_TEMPLATE("with smoothing and an ignored label, loss and gradient are P
   for (std::size_t i = 0; i < 15; ++i) CHECK(std::fabs(t.in_gradient[0].get(i) - gradient[i]) < tolerance);
 }
 
+TEST_CASE_TEMPLATE("an ignored class, such as the token 0 that pads, counts as rows of weight 0 do", T, float, double) {
+  worked<softmax_cross_entropy_with<cross_entropy{.ignored = 0}>, T> ignoring;
+  worked<softmax_cross_entropy, T> weighted;
+  for (auto* fields : {&ignoring.fields, &weighted.fields}) (*fields)[0].set(1, 0);
+  weighted.fields[1].set(1, 0);
+  ignoring.run();
+  weighted.run();
+  CHECK(ignoring.weight() == 2);
+  CHECK(weighted.weight() == 2);
+  CHECK(ignoring.loss() == weighted.loss());
+  for (std::size_t i = 0; i < 15; ++i) CHECK(ignoring.in_gradient[0].get(i) == weighted.in_gradient[0].get(i));
+}
+
 TEST_CASE_TEMPLATE("a clipped input has no gradient, and evaluation does not clip", T, float, double) {
   worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .clip = 1.2}>, T> t;
   t.call().samples = 1;

@@ -116,3 +116,23 @@ TEST_CASE("workers that wait for each other are named by the first cell that wai
         "t.csv:1: column 2 is 0B0, which waits for ever for 1B0; order the rows so that each cell's input comes before "
         "it");
 }
+
+TEST_CASE("a cell whose input is in no row is named, and not one that waits for it") {
+  CHECK(refusal("0F0,0F1,0B0,0B1\n1F1,1B0,1F2,1B1\n") ==
+        "t.csv:2: column 3 is 1F2, which needs 0F2, which is in no row; write every stage and micro-batch forward and "
+        "backward once");
+  // As PyTorch 2.15 writes 1F1B of 3 stages and 5 micro-batches: rows 1 and 2 wait for row 3.
+  CHECK(refusal("0F0,0F1,0F2,0B0,0F3,0B1,0F4,0B2,0B3,0B4\n1F0,1F1,1B0,1F2,1B1,1F3,1B2,1F4,1B3,1B4\n"
+                "2F1,2B0,2F2,2B1,2F3,2B2,2F4,2B3,2F5,2B4\n")
+            .find("t.csv:3: column 9 is 2F5, which needs 1F5, which is in no row") == 0);
+}
+
+TEST_CASE("time and memory grow as the text does") {
+  // In quadratic time each of these would take minutes.
+  const std::string blank(400'000, '\n');
+  CHECK(refusal(blank + "0F0\n").find("t.csv:1: row 1 has no cell") == 0);
+  CHECK(refusal("0F0\n" + blank).empty());
+  std::string chain;  // each row waits for the one below it
+  for (int s = 4000; s-- > 0;) chain += std::to_string(s) + "F0\n";
+  CHECK(refusal(chain).empty());
+}

@@ -4,10 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <vector>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/core/descriptions/lion.hpp>
+#include <gpipe/core/descriptions/rmsprop.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
@@ -111,4 +113,45 @@ TEST_CASE("the trial differs between settings, also of rules that take signs or 
 TEST_CASE("an invalid setting is refused when the optimizer is bound") {
   CHECK_THROWS_WITH_AS(optimizer_update<loop_context>(adam{.beta1 = 1}),
                        "beta1 is 1; choose 0 or more, and less than 1", error);
+}
+
+TEST_CASE("a rate, a decay or an epsilon that the parameters' type does not hold is refused") {
+  const auto finite = [](const auto& optimizer, dtype type, double rate) {
+    const optimizer_update<host::context> erased(optimizer);
+    try {
+      erased.require_finite(type, {.step = 1, .rate = rate});
+      return std::string();
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+  };
+  const auto either = [&](const auto& optimizer, double rate) {
+    CHECK(finite(optimizer, dtype::float64, rate).empty());
+    CHECK_MESSAGE(finite(optimizer, dtype::float32, rate).find("an update of the parameter 1 is not a finite float") == 0,
+                  finite(optimizer, dtype::float32, rate));
+  };
+  either(sgd{}, 1e39);
+  either(adam{}, 1e38);  // times 10 in the first step
+  either(adam{.epsilon = 1e-60}, 0.1);
+  either(adamw{.weight_decay = 1e300}, 0.1);
+  either(sgd{.weight_decay = 1e60}, 0.1);
+  either(rmsprop{.epsilon = 1e-60}, 0.1);
+  either(lion{.weight_decay = 1e60}, 0.1);
+  CHECK(finite(sgd{}, dtype::float32, 0.1).empty());
+  CHECK(finite(adam{}, dtype::float32, 1e30).empty());
+  CHECK(finite(lion{}, dtype::float32, 0.1).empty());
+  CHECK(finite(rmsprop{}, dtype::float32, 0.1).empty());
+  CHECK(finite(adafactor{}, dtype::float32, 0.1).empty());
+  CHECK(finite(adafactor{}, dtype::float32, 0).empty());
+}
+
+TEST_CASE("the group whose update is not finite is named") {
+  optimizer_update<host::context> erased(sgd{});
+  erased.use(parameter_groups(network_of<model<input<float, 3>, linear<2>, softmax_cross_entropy>>,
+                              {{.parameters = {"*.bias"}}, {.parameters = {"*.weight"}, .rate_factor = 1e60}}));
+  CHECK_THROWS_WITH_AS(erased.require_finite(dtype::float32, {.rate = 0.5}),
+                       "an update of the parameter 1 is not a finite float: the learning rate is 5e+59 in groups[1]; "
+                       "choose a smaller rate or weight decay, or a larger epsilon",
+                       error);
+  CHECK_NOTHROW(erased.require_finite(dtype::float64, {.rate = 0.5}));
 }

@@ -200,6 +200,35 @@ TEST_CASE("beam search finds what an exhaustive search finds") {
   }
 }
 
+/// A table of probabilities: the next token depends on the last one alone.
+struct bigrams : model<input<std::int32_t, 8>, embedding<6, 6>, linear<6, no_bias>, softmax_cross_entropy> {};
+
+TEST_CASE("a sequence that ends takes no place from those that live on") {
+  // Behind 5 come 0, the end (4) and 1, in this order; behind 1 comes 2 for ever, nearly certain.
+  const double next[6][6] = {{.25, .25, .25, .2499, 1e-5, 1e-5},        {.005, .005, .97, .01, .005, .005},
+                             {.005, .005, .97, .01, .005, .005},        {.2, .2, .2, .2, .1, .1},
+                             {.2, .2, .2, .2, .1, .1},                  {.5, .2, 1e-5, 1e-5, .3, 1e-5}};
+  std::vector<float> one(36, 0.F), logits(36);
+  for (std::size_t i = 0; i < 6; ++i) {
+    one[7 * i] = 1;
+    for (std::size_t j = 0; j < 6; ++j) logits[6 * j + i] = static_cast<float>(std::log(next[i][j]));
+  }
+  trainer<bigrams, sgd> training(plan_options{.micro_batch_size = 1});
+  training.set_parameter("0.weight", one);
+  training.set_parameter("1.weight", logits);
+  const generator<bigrams> from(training);
+  const std::vector<std::int32_t> start{5};
+  const auto found = from.beam_search(start, {.tokens = 4, .beams = 2, .end = 4});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].tokens == std::vector<std::int32_t>{4});
+  CHECK(found[0].log_probability == doctest::Approx(std::log(.3)).epsilon(1e-4));
+  CHECK(found[1].tokens == std::vector<std::int32_t>{1, 2, 2, 2});
+  CHECK(found[1].log_probability == doctest::Approx(std::log(.2 * .97 * .97 * .97)).epsilon(1e-4));
+  // A sequence that ends among the first two counts; one that n others beat does not.
+  const auto by_length = from.beam_search(start, {.tokens = 4, .beams = 2, .end = 4, .length_power = 1});
+  CHECK(by_length[0].tokens == std::vector<std::int32_t>{1, 2, 2, 2});
+}
+
 TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least as likely a text", Net, learned,
                    headed) {
   trained<Net> of(2);

@@ -6,6 +6,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
@@ -32,20 +33,20 @@ struct update_terms {
 
 namespace detail {
 
-// For an optimizer's `check()`: each throws unless its setting is valid. A comparison with NaN is false.
+// For an optimizer's `check()`: each throws unless its setting is valid.
 
 GPIPE_COLD inline void refuse_setting(const char* name, double value, const char* remedy) {
   throw_error({name, " is ", significant(value, 6)}, {remedy});
 }
 /// The share of the old value in a moving average.
 GPIPE_COLD inline void require_share(const char* name, double value) {
-  if (!(value >= 0 && value < 1)) refuse_setting(name, value, "choose 0 or more, and less than 1");
+  if (!(value >= 0 && value < 1 && is_finite(value))) refuse_setting(name, value, "choose 0 or more, and less than 1");
 }
 GPIPE_COLD inline void require_positive(const char* name, double value) {
-  if (!(value > 0 && std::isfinite(value))) refuse_setting(name, value, "choose a number above 0");
+  if (!(value > 0 && is_finite(value))) refuse_setting(name, value, "choose a number above 0");
 }
 GPIPE_COLD inline void require_not_negative(const char* name, double value) {
-  if (!(value >= 0 && std::isfinite(value))) refuse_setting(name, value, "choose 0 or more");
+  if (!(value >= 0 && is_finite(value))) refuse_setting(name, value, "choose 0 or more");
 }
 
 }  // namespace detail

@@ -7,22 +7,22 @@
 
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 
 namespace gpipe {
 
 namespace detail {
 
-// Conditions are written so that NaN does not meet them.
 GPIPE_COLD inline void check_rate_steps(const char* option, std::uint64_t steps) {
   // A negative number, such as -1, has become one of these.
   if (steps < 1 || steps > (std::uint64_t{1} << 62)) throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
 }
 GPIPE_COLD inline void check_rate_share(const char* option, double value) {
-  if (!(value >= 0 && value <= 1)) throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});
+  if (!(value >= 0 && value <= 1 && is_finite(value))) throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});
 }
 GPIPE_COLD inline void check_rate_positive(const char* option, double value) {
-  if (!(value > 0 && std::isfinite(value)))
+  if (!(value > 0 && is_finite(value)))
     throw_error({option, " is ", significant(value, 6)}, {"choose a finite number above 0"});
 }
 
@@ -37,7 +37,7 @@ inline double passed_share(std::uint64_t step, std::uint64_t steps) {
 GPIPE_INLINE double rate_factor(const rate_schedule& schedule, std::uint64_t step) {
   if (!schedule) throw_error({"learning_rate_schedule is empty"}, {"give a function of the step, such as constant{}"});
   const double factor = schedule(step);
-  if (!(factor >= 0 && std::isfinite(factor)))
+  if (!(factor >= 0 && is_finite(factor)))
     throw_error({"learning_rate_schedule is ", significant(factor, 6), " at step ", step},
                 {"return a finite number, 0 or more"});
   return factor;

@@ -98,6 +98,9 @@ GPIPE_HOST_DEVICE inline T sigmoid(T x) {
 /// The square root of x >= 0, to 1 unit in the last place. std::sqrt may set errno, which prevents vectorisation.
 /// Newton steps refine an estimate of 1/sqrt(x) from the bits of x; the form of the last step has the least rounding.
 GPIPE_HOST_DEVICE inline float sqrt(float x) {
+#ifdef __FAST_MATH__  // std::sqrt sets no errno, and the steps below, in another order, would give NaN for 0
+  return std::sqrt(x);
+#else
   const std::int32_t magnitude = detail::bits(x) & ~detail::sign_bit;
   const std::int32_t tiny = detail::above(0x0d800000, magnitude), endless = detail::above(magnitude, 0x7f7fffff);
   const float y = x * detail::number(0x3f800000 + (tiny & 0x20000000));  // times 2^64 below 2^-100
@@ -107,6 +110,7 @@ GPIPE_HOST_DEVICE inline float sqrt(float x) {
   root = detail::multiply_add(0.5F * inverse, detail::multiply_add(-root, root, y), root);
   root *= detail::number(0x3f800000 - (tiny & 0x10000000));
   return detail::number((detail::bits(root) & ~endless) | (detail::bits(x) & endless));
+#endif
 }
 GPIPE_HOST_DEVICE inline double sqrt(double x) { return std::sqrt(x); }
 

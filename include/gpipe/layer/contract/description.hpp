@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
@@ -94,6 +95,9 @@ struct keep {
   bool output = false;
 };
 
+/// The value of `field::ignored` where no label is ignored.
+inline constexpr std::int32_t no_label = (std::numeric_limits<std::int32_t>::min)();
+
 /// A field of the data that a layer reads beside its input: `{"labels", 1, dtype::int32, 10}`.
 struct field {  // its members have default values, because otherwise nvcc does not copy arrays of fields
   const char* name = "";
@@ -101,7 +105,7 @@ struct field {  // its members have default values, because otherwise nvcc does 
   dtype type = dtype::float32;
   std::int64_t below = 0;  ///< integers must be in [0, below), floats in [0, below]; 0 means any value
   bool optional = false;   ///< weights of samples, at least 0; all ones if the batch does not have the field
-  std::int64_t ignored = 0;  ///< an integer outside of [0, below) that is valid, too: the label of no class; 0: none
+  std::int64_t ignored = no_label;  ///< an integer that is valid, too, if it is outside of [0, below)
 };
 
 /// The work of one sample: floating-point operations, and the bytes that forward moves.

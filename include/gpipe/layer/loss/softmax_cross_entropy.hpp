@@ -19,8 +19,9 @@ struct cross_entropy {
   /// The target is (1 - smoothing) [j = label] + smoothing / C, as in PyTorch and TensorFlow. Lingvo's, which is
   /// smoothing / (C - 1) off the label, is this one with smoothing C / (C - 1).
   double_bits smoothing = 0;
-  /// A label outside [0, C), such as PyTorch's -100: its row has weight 0 and no gradient. 0: there is none.
-  std::int32_t ignored = 0;
+  /// A label whose rows have weight 0 and no gradient, PyTorch's ignore_index: of no class, such as -100, or of one, such
+  /// as the 0 of a token that pads.
+  std::int32_t ignored = no_label;
   /// In training, inputs are clamped to [-clip, clip], and a clamped input has no gradient. 0: they are not.
   double_bits clip = 0;
 };
@@ -35,7 +36,7 @@ struct cross_entropy_kernels {
   using number = compute_type<T>;
   using numbers = row_sizes;
   static constexpr keep keeps{.input = true};
-  static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != 0, clips = Settings.clip > 0;
+  static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != no_label, clips = Settings.clip > 0;
   static constexpr auto on_label = number(1 - Settings.smoothing);
   static constexpr number lowest = -std::numeric_limits<number>::infinity();
 
@@ -207,8 +208,6 @@ struct softmax_cross_entropy_with {
     using number = compute_type<T>;
     static constexpr detail::row_sizes sizes = detail::row_sizes_of<input>;
     static constexpr int classes = sizes.width, rows = sizes.rows;
-    static_assert(!on::ignores || Settings.ignored < 0 || Settings.ignored >= classes,
-                  "gpipe: cross_entropy{.ignored} is a label of a class: choose one outside [0, C), such as -100");
 
     static constexpr field fields[] = {{"labels", rows, dtype::int32, classes, false, Settings.ignored},
                                        {"weights", rows, dtype_of<number>, 0, true}};

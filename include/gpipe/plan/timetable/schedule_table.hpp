@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,8 +48,9 @@ class schedule_table {
   int ticks(int, int) const { return ticks_; }
   int in_flight(int, int, int stage) const { return in_flight_[detail::index(stage)]; }
   cell at(int, int, int worker, int tick) const {
-    const auto& row = rows_[detail::index(worker)];
-    return detail::index(tick) < row.size() ? row[detail::index(tick)] : cell{};
+    const std::vector<entry>& row = rows_[detail::index(worker)];
+    const auto found = std::lower_bound(row.begin(), row.end(), tick, [](const entry& e, int t) { return e.tick < t; });
+    return found != row.end() && found->tick == tick ? found->is : cell{};
   }
 
  private:
@@ -57,17 +60,16 @@ class schedule_table {
     int column = 0;
     int tick = -1;
   };
-  using rows_of_entries = std::vector<std::vector<entry>>;
 
-  static rows_of_entries read(const std::string& name, std::string_view text);
-  void count_stages(const rows_of_entries& rows);
-  void place(rows_of_entries& rows);
-  void count_in_flight(const rows_of_entries& rows);
-  void check(const rows_of_entries& rows) const;
+  void read(std::string_view text);
+  void count_stages();
+  void set_ticks();
+  void count_in_flight();
+  void check() const;
 
   std::string name_;
   int micro_batches_ = 0, ticks_ = 0;
-  std::vector<std::vector<cell>> rows_;
+  std::vector<std::vector<entry>> rows_;  ///< a row has its cells only, with ticks that rise
   std::vector<int> worker_of_, in_flight_;
 };
 
@@ -112,16 +114,15 @@ GPIPE_COLD inline bool moves_data(std::string_view text) {
   return false;
 }
 
+constexpr std::string_view blanks = " \t\r\n";
 GPIPE_COLD inline std::string_view without_blanks(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(blanks);
   return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 }  // namespace detail
 
-GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std::string& name, std::string_view text) {
-  rows_of_entries rows;
+GPIPE_COLD inline void schedule_table::read(std::string_view text) {
   const auto cell_of = [&](std::string_view word, int column) -> cell {
     std::string_view rest = word;
     const int stage = detail::take_number(rest);
@@ -134,18 +135,18 @@ GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std
                              : head == 'W' ? action_kind::backward_parameters
                                            : action_kind::idle;
     if (stage < 0 || m < 0 || kind == action_kind::idle || !rest.empty())
-      detail::bad_cell(name, static_cast<int>(rows.size()) - 1, column, {" is '", word.substr(0, 80), "'"},
+      detail::bad_cell(name_, static_cast<int>(rows_.size()) - 1, column, {" is '", word.substr(0, 80), "'"},
                        {"write a stage, F, B, I or W, and a micro-batch, such as 0F3, or nothing while idle"});
     return {kind, stage, m};
   };
   constexpr std::string_view overlap = ")OVERLAP_F_B", mark = "\xEF\xBB\xBF";
   if (text.substr(0, mark.size()) == mark) text.remove_prefix(mark.size());
+  text = text.substr(0, text.find_last_not_of(detail::blanks) + 1);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = (std::min)(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
-    if (detail::without_blanks(text.substr(end - line.size())).empty()) break;
-    auto& row = rows.emplace_back();
+    auto& row = rows_.emplace_back();
     for (int column = 0;; ++column) {
       const std::size_t comma = line.find(',');
       std::string_view word = detail::without_blanks(line.substr(0, comma));
@@ -160,16 +161,15 @@ GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std
       line.remove_prefix(comma + 1);
     }
   }
-  if (rows.empty())
+  if (rows_.empty())
     detail::throw_error({"the schedule has no row"}, {"write a row of cells for each worker"},
-                        detail::location{.file = name});
-  return rows;
+                        detail::location{.file = name_});
 }
 
-GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows) {
+GPIPE_COLD inline void schedule_table::count_stages() {
   int cells = 0, stages = 0;
   trains = false;
-  for (const auto& row : rows)
+  for (const auto& row : rows_)
     for (const entry& e : row) {
       ++cells;
       stages = (std::max)(stages, e.is.stage + 1);
@@ -177,16 +177,16 @@ GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows)
       trains = trains || e.is.kind != action_kind::forward;
     }
   if (std::int64_t{stages} * micro_batches_ > cells)  // before memory for each of them is taken
-    for (std::size_t w = 0; w < rows.size(); ++w)
-      for (const entry& e : rows[w])
+    for (std::size_t w = 0; w < rows_.size(); ++w)
+      for (const entry& e : rows_[w])
         if (std::max(e.is.stage, e.is.micro_batch) + 1 == (std::max)(stages, micro_batches_))
           detail::bad_cell(name_, static_cast<int>(w), e.column,
                            {" is ", detail::label_of(e.is, true).text(), ", and the table has ", cells, " cells for ",
                             stages, " stages and ", micro_batches_, " micro-batches"},
                            {"count stages and micro-batches from 0, and write every one"});
   worker_of_.assign(detail::index(stages), -1);
-  for (std::size_t w = 0; w < rows.size(); ++w)
-    for (const entry& e : rows[w]) {
+  for (std::size_t w = 0; w < rows_.size(); ++w)
+    for (const entry& e : rows_[w]) {
       int& worker = worker_of_[detail::index(e.is.stage)];
       if (worker >= 0 && worker != static_cast<int>(w))
         detail::bad_cell(name_, static_cast<int>(w), e.column,
@@ -201,56 +201,75 @@ GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows)
                           {"count stages from 0, and write every one"}, detail::location{.file = name_});
 }
 
-GPIPE_COLD inline void schedule_table::place(rows_of_entries& rows) {
-  // The tick in which each value is made: [stage][micro-batch] of forward, and of backward.
-  const std::size_t count = worker_of_.size() * detail::index(micro_batches_);
-  std::vector<int> made[2] = {std::vector<int>(count, -1), std::vector<int>(count, -1)};
-  const auto of = [&](bool back, int stage, int m) -> int& {
-    return made[back][detail::index(stage * micro_batches_ + m)];
+GPIPE_COLD inline void schedule_table::set_ticks() {
+  // A value is an activation, or the gradient for a stage's input: [gradients][stage][micro-batch].
+  const auto value = [&](bool back, int stage, int m) {
+    return (detail::index(back) * worker_of_.size() + detail::index(stage)) * detail::index(micro_batches_) +
+           detail::index(m);
   };
-  // The tick of the cell's input from another stage; -1: it needs none; -2: it is not there.
-  const auto input = [&](const cell& c) {
+  const auto made_by = [&](const cell& c) { return value(c.kind != action_kind::forward, c.stage, c.micro_batch); };
+  const auto needed_by = [&](const cell& c) -> std::optional<std::size_t> {
     const bool forward = c.kind == action_kind::forward, parameters = c.kind == action_kind::backward_parameters;
-    if (parameters || (forward ? c.stage == 0 : c.stage + 1 == stages())) return -1;
-    const int tick = of(!forward, c.stage + (forward ? -1 : 1), c.micro_batch);
-    return tick < 0 ? -2 : tick;
+    if (parameters || (forward ? c.stage == 0 : c.stage + 1 == stages())) return std::nullopt;
+    return value(!forward, c.stage + (forward ? -1 : 1), c.micro_batch);
   };
-  std::vector<std::size_t> next(rows.size());
-  rows_.assign(rows.size(), {});
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t w = 0; w < rows.size(); ++w)
-      for (; next[w] < rows[w].size(); ++next[w], moved = true) {
-        entry& e = rows[w][next[w]];
-        const int ready = input(e.is);
-        if (ready == -2) break;
-        e.tick = (std::max)(static_cast<int>(rows_[w].size()), ready + 1);
-        rows_[w].resize(detail::index(e.tick));
-        rows_[w].push_back(e.is);
-        if (e.is.kind != action_kind::backward_parameters) {
-          int& tick = of(e.is.kind != action_kind::forward, e.is.stage, e.is.micro_batch);
-          if (tick < 0) tick = e.tick;
+  constexpr int no_row = -1;
+  const std::size_t values = 2 * worker_of_.size() * detail::index(micro_batches_);
+  std::vector<int> made_in(values, -1);      // a tick; -1: not yet
+  std::vector<int> waiting(values, no_row);  // the row whose next cell needs the value: a stage is in one row
+  std::vector<std::size_t> next(rows_.size());
+  std::vector<std::size_t> ready(rows_.size());
+  std::iota(ready.begin(), ready.end(), std::size_t{0});
+  while (!ready.empty()) {
+    const std::size_t w = ready.back();
+    ready.pop_back();
+    for (; next[w] < rows_[w].size(); ++next[w]) {
+      entry& e = rows_[w][next[w]];
+      e.tick = next[w] == 0 ? 0 : rows_[w][next[w] - 1].tick + 1;
+      if (const auto input = needed_by(e.is)) {
+        if (made_in[*input] < 0) {
+          waiting[*input] = static_cast<int>(w);
+          break;
         }
-        ticks_ = (std::max)(ticks_, e.tick + 1);
+        e.tick = (std::max)(e.tick, made_in[*input] + 1);
       }
-  }
-  for (std::size_t w = 0; w < rows.size(); ++w)
-    if (next[w] < rows[w].size()) {
-      const entry& e = rows[w][next[w]];
-      const bool forward = e.is.kind == action_kind::forward;
-      const cell needs{forward ? action_kind::forward : action_kind::backward, e.is.stage + (forward ? -1 : 1),
-                       e.is.micro_batch};
-      detail::bad_cell(name_, static_cast<int>(w), e.column,
-                       {" is ", detail::label_of(e.is, true).text(), ", which waits for ever for ",
-                        detail::label_of(needs, true).text()},
-                       {"order the rows so that each cell's input comes before it"});
+      ticks_ = (std::max)(ticks_, e.tick + 1);
+      if (e.is.kind == action_kind::backward_parameters) continue;
+      const std::size_t value = made_by(e.is);
+      if (made_in[value] >= 0) continue;
+      made_in[value] = e.tick;
+      if (const int other = std::exchange(waiting[value], no_row); other != no_row)
+        ready.push_back(detail::index(other));
     }
+  }
+  // The first row that waits for what no row makes; else the first of those that wait in a circle.
+  std::vector<bool> written(values);
+  for (const auto& row : rows_)
+    for (const entry& e : row)
+      if (e.is.kind != action_kind::backward_parameters) written[made_by(e.is)] = true;
+  std::optional<std::size_t> wrong;
+  for (std::size_t w = rows_.size(); w-- > 0;)
+    if (next[w] < rows_[w].size() &&
+        (!wrong || !written[*needed_by(rows_[w][next[w]].is)] || written[*needed_by(rows_[*wrong][next[*wrong]].is)]))
+      wrong = w;
+  if (!wrong) return;
+  const entry& e = rows_[*wrong][next[*wrong]];
+  const bool forward = e.is.kind == action_kind::forward;
+  const cell needs{forward ? action_kind::forward : action_kind::backward, e.is.stage + (forward ? -1 : 1),
+                   e.is.micro_batch};
+  const bool somewhere = written[*needed_by(e.is)];
+  detail::bad_cell(
+      name_, static_cast<int>(*wrong), e.column,
+      {" is ", detail::label_of(e.is, true).text(), somewhere ? ", which waits for ever for " : ", which needs ",
+       detail::label_of(needs, true).text(), somewhere ? "" : ", which is in no row"},
+      {somewhere ? "order the rows so that each cell's input comes before it"
+                 : "write every stage and micro-batch forward and backward once"});
 }
 
-GPIPE_COLD inline void schedule_table::count_in_flight(const rows_of_entries& rows) {
+GPIPE_COLD inline void schedule_table::count_in_flight() {
   in_flight_.assign(worker_of_.size(), 1);
   std::vector<int> held(worker_of_.size(), 0);
-  for (const auto& row : rows)
+  for (const auto& row : rows_)
     for (const entry& e : row) {
       int& now = held[detail::index(e.is.stage)];
       now += e.is.kind == action_kind::forward;
@@ -259,7 +278,7 @@ GPIPE_COLD inline void schedule_table::count_in_flight(const rows_of_entries& ro
     }
 }
 
-GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const {
+GPIPE_COLD inline void schedule_table::check() const {
   std::vector<stage_link> chain;
   for (int s = 0; s + 1 < stages(); ++s) chain.push_back({s, s + 1});
   const check_result found =
@@ -267,14 +286,14 @@ GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const 
   if (found.ok()) return;
   const detail::label found_at = detail::label_of(found.at, true);
   const std::string_view is = found_at.text();
-  if (found.worker < 0 || found.worker >= static_cast<int>(rows.size()) || rows[detail::index(found.worker)].empty())
+  if (found.worker < 0 || found.worker >= static_cast<int>(rows_.size()) || rows_[detail::index(found.worker)].empty())
     detail::throw_error({"row ", found.worker + 1, " has no cell"}, {"remove it, or give it a stage"},
                         detail::location{.file = name_, .line = found.worker + 1});
   if (found.what == detail::fault::missing)
     detail::throw_error({is, " is missing"}, {"write every stage and micro-batch forward and backward once"},
                         detail::location{.file = name_, .line = found.worker + 1});
   int column = 0;
-  for (const entry& e : rows[detail::index(found.worker)])
+  for (const entry& e : rows_[detail::index(found.worker)])
     if (e.tick == found.position) column = e.column;
   detail::bad_cell(
       name_, found.worker, column,
@@ -287,11 +306,11 @@ GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const 
 }
 
 GPIPE_COLD inline schedule_table::schedule_table(std::string name, std::string_view text) : name_(std::move(name)) {
-  rows_of_entries rows = read(name_, text);
-  count_stages(rows);
-  place(rows);
-  count_in_flight(rows);
-  check(rows);
+  read(text);
+  count_stages();
+  set_ticks();
+  count_in_flight();
+  check();
 }
 
 }  // namespace gpipe

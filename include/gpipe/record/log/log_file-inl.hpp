@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/record/log/log_file.hpp>
 
 namespace gpipe {
@@ -24,7 +25,7 @@ GPIPE_COLD GPIPE_INLINE std::string log_line(const fit_progress& now, double sec
   const auto add = [&](const char* name, auto value) {
     char digits[40];
     const auto end = std::to_chars(digits, digits + sizeof digits, value);
-    const bool there = table ? !std::isnan(static_cast<double>(value)) : std::isfinite(static_cast<double>(value));
+    const bool there = table ? !is_nan(static_cast<double>(value)) : is_finite(static_cast<double>(value));
     if (line.size() > (table ? 0 : 1) && (table || there)) line += ',';
     if (!there) return;
     if (!table) line.append("\"").append(name).append("\":");

@@ -35,6 +35,8 @@ class optimizer_update {
         floats_(&apply<Optimizer, float>),
         doubles_(&apply<Optimizer, double>),
         with_decay_(&with_decay<Optimizer>),
+        finite_floats_(&stays_finite<Optimizer, float>),
+        finite_doubles_(&stays_finite<Optimizer, double>),
         variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
         trial_(trial_of(optimizer)),
         name_(type_name<Optimizer>) {
@@ -64,6 +66,20 @@ class optimizer_update {
   const tensor_rule_memory* memory() const { return memory_; }
   /// The result of two updates of a small tensor: it differs between optimizers of one type with different constants.
   double trial() const { return trial_; }
+
+  /// Throws unless every group's update of the parameter 1 by the gradients 0 and 1 gives numbers of this type that are
+  /// finite: a rate, a decay or an epsilon may hold as a double and not as a float.
+  GPIPE_COLD void require_finite(dtype type, const update_terms& now) const {
+    for (std::size_t g = 0; g < variants_.size(); ++g) {
+      update_terms its = now;
+      its.rate *= variants_[g].rate_factor;
+      if ((type == dtype::float64 ? finite_doubles_ : finite_floats_)(variants_[g].optimizer.get(), its)) continue;
+      throw_error({"an update of the parameter 1 is not a finite ", type == dtype::float64 ? "double" : "float",
+                   ": the learning rate is ", significant(its.rate, 6),
+                   g + 1 < variants_.size() ? concat({" in groups[", static_cast<int>(g), "]"}) : ""},
+                  {"choose a smaller rate or weight decay, or a larger epsilon"});
+    }
+  }
 
   /// Updates parameters of one type. Cannot fail.
   void operator()(const Context& c, dtype type, const update_range& range, update_terms now) const noexcept {
@@ -146,10 +162,40 @@ class optimizer_update {
     return result;
   }
 
+  template <class Optimizer, class T>
+  GPIPE_COLD static bool stays_finite(const void* optimizer, const update_terms& now) {
+    const auto& its = *static_cast<const Optimizer*>(optimizer);
+    T parameters[2] = {1, 1}, gradients[2] = {0, 1}, moments[max_moments][2]{};
+    if constexpr (requires { Optimizer::first_moments[0]; })
+      for (int i = 0; i < Optimizer::moments; ++i)
+        for (T& x : moments[i]) x = static_cast<T>(Optimizer::first_moments[i]);
+    if constexpr (tensor_rule<Optimizer>) {
+      // No memory is taken in a step.
+      const shape extents{1, 2};
+      alignas(alignment) std::byte arrays[64 * alignment]{};
+      if (tensor_memory_of<Optimizer>.bytes(extents, dtype_of<T>) > sizeof arrays) return true;
+      update_range all{sizeof parameters, reinterpret_cast<std::byte*>(parameters),
+                       reinterpret_cast<std::byte*>(gradients)};
+      for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
+      all.extents = &extents;
+      all.arrays = arrays;
+      its.update(host::context{}, tensor_at<Optimizer, T>(all), now);
+    } else {
+      update_operands<T> of{parameters, gradients, {}};
+      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = moments[i];
+      const auto rule = its.template rule<T>(of, now);
+      rule(0);
+      rule(1);
+    }
+    return is_finite(parameters[0]) && is_finite(parameters[1]);
+  }
+
   int moments_;
   const tensor_rule_memory* memory_;
   function floats_, doubles_;
   std::shared_ptr<const void> (*with_decay_)(const void*, double);
+  bool (*finite_floats_)(const void*, const update_terms&);
+  bool (*finite_doubles_)(const void*, const update_terms&);
   std::vector<variant> variants_;  // of each group, then of parameters in none
   std::array<double, std::size_t{max_moments}> first_{};
   double trial_;

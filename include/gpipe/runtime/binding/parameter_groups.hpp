@@ -9,6 +9,7 @@
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/glob.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/suggestion.hpp>
@@ -70,8 +71,8 @@ class parameter_groups {
     if (group.parameters.empty() && group.layers.empty())
       throw_error({"groups[", static_cast<int>(g), "] has no pattern"},
                   {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
-    if (!(group.rate_factor >= 0 && std::isfinite(group.rate_factor))) refuse("rate_factor", group.rate_factor);
-    if (group.weight_decay && !(*group.weight_decay >= 0 && std::isfinite(*group.weight_decay)))
+    if (!(group.rate_factor >= 0 && is_finite(group.rate_factor))) refuse("rate_factor", group.rate_factor);
+    if (group.weight_decay && !(*group.weight_decay >= 0 && is_finite(*group.weight_decay)))
       refuse("weight_decay", *group.weight_decay);
   }
   // Looks at every pattern, and notes those that match.

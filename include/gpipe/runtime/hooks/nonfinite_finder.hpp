@@ -1,18 +1,23 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <string>
 
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
 
+/// 0 for a finite number and else NaN, so that a sum is finite if all are.
 template <class T>
 struct zero_if_finite {
   const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
+    return is_finite(static_cast<compute_type<T>>(x[i])) ? 0 : std::numeric_limits<double>::quiet_NaN();
+  }
 };
 
 /// Finds the first number that is not finite, layer by layer, when a pass is repeated because its loss or norm was not
@@ -72,7 +77,7 @@ class nonfinite_finder {
     context_.download(sizeof sum, reinterpret_cast<const std::byte*>(b.sum_of_squares),
                       reinterpret_cast<std::byte*>(&sum));
     context_.finish();
-    return sum == 0;
+    return is_finite(sum);
   }
   GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
     return !is_floating(type) || visit_dtype<float, double, bf16>(type, [&]<class T>() {
@@ -99,7 +104,7 @@ class nonfinite_finder {
   template <class T>
   static std::ptrdiff_t first_nonfinite(const std::byte* rows, std::ptrdiff_t begin, std::ptrdiff_t end) {
     const T* x = reinterpret_cast<const T*>(rows);
-    while (begin < end && std::isfinite(static_cast<double>(x[begin]))) ++begin;
+    while (begin < end && is_finite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
   GPIPE_COLD static std::string place_in(const std::byte* rows, dtype type, std::size_t columns,

@@ -40,7 +40,7 @@ class remote_tied_parameters {
   }
   /// Only for a tie whose owner is in another process.
   const std::byte* receive_values(const tie& t) {
-    const connection& c = *find(t);
+    const connection& c = connection_of(t);
     c.values_in->consume(0, {c.user_stage, -1, "receive_values"});
     return c.values;
   }
@@ -50,7 +50,7 @@ class remote_tied_parameters {
   }
   /// Only for a tie whose use is in another process.
   const std::byte* receive_gradients(const tie& t, wait_context what) {
-    const connection& c = *find(t);
+    const connection& c = connection_of(t);
     c.gradients_in->release(0);
     c.gradients_in->consume(0, what);
     return c.gradients;
@@ -71,6 +71,10 @@ class remote_tied_parameters {
     for (const connection& c : connections_)
       if (c.user == t.user) return &c;
     return nullptr;
+  }
+  const connection& connection_of(const tie& t) const {
+    if (const connection* const found = find(t)) return *found;
+    throw_error({"no process is joined for the tied parameter of slot ", t.user.slot}, {"this is a defect of gpipe"});
   }
   GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const step_plan& plan,
                           const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
 #include <gpipe/runtime/hooks/nonfinite_finder.hpp>
@@ -155,7 +156,7 @@ class layer_statistics {
     stage_.context().download(sizeof found, reinterpret_cast<const std::byte*>(sum),
                               reinterpret_cast<std::byte*>(&found));
     stage_.context().finish();
-    if (found != 0)  // true of a NaN
+    if (!is_finite(found))
       throw_error({"its state \"", it.name, "\" would not be finite after the step"},
                   {"scale the data, or lower the learning rate; parameters and state are as before the step"},
                   {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_.stage()});

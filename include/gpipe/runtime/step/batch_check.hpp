@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/runtime/step/batch.hpp>
@@ -82,19 +83,22 @@ GPIPE_COLD inline std::string name_of_position(std::size_t elements, std::size_t
 template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == 0))
+    if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == no_label))
       throw_error(
           {"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size),
            name_of_position(wanted.size, i), " is ", numbers[i]},
           {"it must lie in 0 ... ", wanted.below - 1,
-           wanted.ignored == 0 ? "" : concat({", or be ", wanted.ignored, ", which is ignored"})});
+           wanted.ignored == no_label || (wanted.ignored >= 0 && wanted.ignored < wanted.below)
+               ? ""
+               : concat({", or be ", wanted.ignored, ", which is ignored"})});
 }
 
 // Floats may be equal to the limit: labels that are probabilities.
 template <class T>
 void check_share(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<compute_type<T>>(wanted.below)))
+    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<compute_type<T>>(wanted.below)) ||
+        is_nan(static_cast<compute_type<T>>(numbers[i])))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(numbers[i])},
                   {"it must lie in 0 ... ", wanted.below});
@@ -128,7 +132,7 @@ GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, co
 template <class T>
 void check_weights(const field& wanted, const T* weights, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (!(weights[i] >= 0))
+    if (!(weights[i] >= 0) || is_nan(static_cast<compute_type<T>>(weights[i])))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(weights[i])},
                   {"choose 0 or more"});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 
@@ -110,7 +111,7 @@ struct commit_decision {
   /// The first auxiliary loss whose sum of weights is not that of the main loss, but for rounding; null: none.
   const loss_result* other_weight() const noexcept {
     for (const loss_result& it : result.found.auxiliary_losses())
-      if (!(std::fabs(it.weight - result.found.weight) <= 1e-9 * result.found.weight)) return &it;
+      if (is_nan(it.weight) || !(std::fabs(it.weight - result.found.weight) <= 1e-9 * result.found.weight)) return &it;
     return nullptr;
   }
 
@@ -122,11 +123,11 @@ struct commit_decision {
     found.norm = std::sqrt(sum);
     if (found.weight > 0) found.norm /= found.weight;
     result.scale = 1 / found.weight;
-    result.finite = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight);
+    result.finite = is_finite(found.loss) && is_finite(found.norm) && is_finite(found.weight);
     // The scale must be finite as a float, because updates may use it as one.
     result.same_weights = other_weight() == nullptr;
     result.holds =
-        result.finite && result.same_weights && found.weight > 0 && std::isfinite(static_cast<float>(result.scale));
+        result.finite && result.same_weights && found.weight > 0 && is_finite(static_cast<float>(result.scale));
     if (terms.max_norm > 0 && found.norm > terms.max_norm) result.scale *= terms.max_norm / found.norm;
   }
 };

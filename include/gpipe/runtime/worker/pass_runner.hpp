@@ -14,6 +14,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
@@ -108,6 +109,7 @@ class pass_runner {
     replicas_.each([this](auto& it) { it.begin(step_); });
     if (watchdog_) watchdog_->begin_pass();
     try {
+      const default_float_environment exact;
       calls_.enter(net_, step_, shared_.decision.terms);
       const auto work = [&](int w) {
         const std::size_t at = detail::index(w);
@@ -134,8 +136,12 @@ class pass_runner {
   }
 
   /// After a pass that does not commit. In a commit the workers do this at their barrier.
-  void sum_partials() const noexcept { shared_.sum_partials(); }
+  void sum_partials() const noexcept {
+    const default_float_environment exact;
+    shared_.sum_partials();
+  }
   void decide() const noexcept {
+    const default_float_environment exact;
     shared_.sum_partials();
     shared_.decision.decide();
   }

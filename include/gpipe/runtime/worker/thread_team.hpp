@@ -13,6 +13,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/transport/in_process/thread.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
@@ -90,6 +91,7 @@ class thread_team {
   }
 
   void attempt(int worker) {
+    const default_float_environment exact;
     try {
       task_(worker);
     } catch (const detail::interrupted&) {

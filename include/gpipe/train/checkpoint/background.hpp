@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
 
 namespace gpipe::detail {
 
@@ -21,7 +22,7 @@ class background {
   /// Waits for the work before, and throws its failure; then starts this.
   void start(std::function<void()> work) {
     finish();
-    thread_ = std::thread([this, todo = std::move(work)] {
+    thread_ = start_thread("the saving", [this, todo = std::move(work)] {
       try {
         todo();
       } catch (...) {

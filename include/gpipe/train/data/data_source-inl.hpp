@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/train/data/data_source.hpp>
 
 namespace gpipe {
@@ -14,6 +18,31 @@ GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, int sam
     throw_error({"the first batch is ", order.first.batch, ", but an epoch has ", count},
                 {"choose 0 to ", count, ", with the data and the batch size of the training that was stopped"});
   return order.first.batch == count ? data_position{order.first.epoch + 1, 0} : order.first;
+}
+
+GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& order) {
+  std::unique_ptr<data_stream> found = data.open(order);
+  if (found == nullptr) throw_error({"the data source opens no stream"}, {"return a data_stream from open()"});
+  return found;
+}
+
+GPIPE_INLINE const batch& next_batch(data_stream& from, long number, int samples, int size) {
+  const batch* const found = from.next();
+  const long before = number * size;
+  if (found == nullptr)
+    throw_error({"the data end before the epoch does: after ", before, " of ", several(samples, "sample")},
+                {"give as many as samples() says, and all batches from the first on"});
+  if (const long wanted = (std::min)(samples - before, static_cast<long>(size)); found->samples() != wanted)
+    throw_error({"batch ", number, " of an epoch of ", several(samples, "sample"), " has ", found->samples(), ", not ",
+                 wanted},
+                {"give batches of the size of the order, and as many samples as samples() says"});
+  return *found;
+}
+
+GPIPE_COLD GPIPE_INLINE void require_end(data_stream& from, int samples) {
+  if (const batch* const more = from.next())
+    throw_error({"the data go on behind the epoch: ", several(samples, "sample"), ", and ", more->samples(), " more"},
+                {"give as many as samples() says, and end the stream after the epochs of its order"});
 }
 
 }  // namespace detail

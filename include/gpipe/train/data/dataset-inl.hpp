@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
@@ -111,7 +112,7 @@ GPIPE_COLD GPIPE_INLINE dataset dataset::select(std::span<const int> rows) const
 }
 
 GPIPE_COLD GPIPE_INLINE std::pair<dataset, dataset> dataset::split(double fraction, std::uint64_t seed) const {
-  if (!(fraction > 0 && fraction < 1))
+  if (!(fraction > 0 && fraction < 1) || detail::is_nan(fraction))
     detail::throw_error({"the fraction is ", std::to_string(fraction)}, {"choose one between 0 and 1, without both"});
   if (samples_ < 2)
     detail::throw_error({"the dataset has ", samples_, " rows, too few for two parts"}, {"give at least 2"});

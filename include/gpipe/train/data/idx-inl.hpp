@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/train/data/idx.hpp>
 
@@ -59,7 +60,7 @@ GPIPE_INLINE double idx_array::element(std::size_t i) const {
 
 GPIPE_COLD GPIPE_INLINE void idx_array::require_whole(std::int32_t least, std::int32_t most) const {
   for (std::size_t i = 0; i < rows() * row(); ++i)
-    if (const double x = element(i); !(x >= least && x <= most) || x != std::trunc(x))
+    if (const double x = element(i); !(x >= least && x <= most) || detail::is_nan(x) || x != std::trunc(x))
       detail::throw_error(
           {"element ", i, " is ", std::to_string(x), ", which is no whole number from ", least, " to ", most},
           {"read the array as<float>(), or give a file with such numbers"});

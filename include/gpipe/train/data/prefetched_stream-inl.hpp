@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gpipe/train/data/prefetched_stream.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
 
 namespace gpipe::detail {
 
@@ -38,7 +39,7 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
     b.whole = of(size);
     b.last = of(rest > 0 ? rest : size);
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the reading of data", [this] { run(); });
 }
 
 GPIPE_INLINE prefetched_stream::~prefetched_stream() {

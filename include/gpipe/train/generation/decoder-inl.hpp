@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/train/generation/decoder.hpp>
@@ -118,6 +120,7 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
 }
 
 GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+  const default_float_environment exact;
   const shared_products sharing(sharing_.get());
   std::memcpy(values_[0].get(), next.data(), next.size_bytes());
   for (int l = 0; l < end_; ++l) {
@@ -125,7 +128,7 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std
     else forward_at(l).forward(context_, call_of(l));
   }
   const std::span found{reinterpret_cast<const float*>(logits()), index(samples_) * index(vocabulary())};
-  if (std::any_of(found.begin(), found.end(), [](float x) { return std::isnan(x); }))
+  if (std::any_of(found.begin(), found.end(), [](float x) { return is_nan(x); }))
     throw_error({"the logits behind token ", position, " are not numbers"},
                 {"train the model again, or load another checkpoint: its parameters are not finite"});
   return found;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/train/generation/generator.hpp>
 
@@ -57,7 +58,7 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(deco
 
 GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std::span<const std::int32_t> prompt,
                                                                             const generation_options& how) const {
-  if (!(how.temperature >= 0) || !std::isfinite(how.temperature))
+  if (!(how.temperature >= 0) || !is_finite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
   decoder from = started(1, prompt, how.tokens, how.threads);
@@ -76,7 +77,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
 GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(std::span<const std::int32_t> prompt,
                                                                                const beam_options& how) const {
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
-  if (!std::isfinite(how.length_power))
+  if (!is_finite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
   decoder from = started(how.beams, prompt, how.tokens, how.threads);
   const auto vocabulary = index(from.vocabulary());
@@ -101,8 +102,10 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
       for (std::size_t token = 0; token < vocabulary; ++token)
         candidates.push_back({b, static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
     }
-    // Of equals the first beam and the first token, so that the result is always the same.
-    const std::size_t kept = (std::min)(index(how.beams), candidates.size());
+    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. Of equals the
+    // first beam and the first token, so that the result is always the same.
+    const auto n = index(how.beams);
+    const std::size_t kept = (std::min)(2 * n, candidates.size());
     std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(),
                       [](const candidate& a, const candidate& b) {
                         if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
@@ -110,8 +113,9 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
                       });
     std::vector<continuation> next;
     std::vector<int> parents;
-    for (std::size_t i = 0; i < kept; ++i) {
+    for (std::size_t i = 0; i < kept && next.size() < n; ++i) {
       const candidate& chosen = candidates[i];
+      if (chosen.token == how.end && i >= n) continue;  // n others are more likely
       continuation one = living[chosen.beam];
       one.tokens.push_back(chosen.token);
       one.log_probability = chosen.log_probability;
@@ -126,13 +130,11 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
     if (living.empty() || t + 1 == how.tokens) break;
     // Log probabilities only fall: no living sequence can still come before the ended ones that are better.
     std::stable_sort(ended.begin(), ended.end(), better);
-    if (how.length_power == 0 && ended.size() >= index(how.beams) &&
-        ended[index(how.beams) - 1].log_probability >= living.front().log_probability)
-      break;
+    if (how.length_power == 0 && ended.size() >= n && ended[n - 1].log_probability >= living.front().log_probability) break;
     const int position = static_cast<int>(prompt.size()) + t;
-    parents.resize(index(how.beams), 0);
+    parents.resize(n, 0);
     from.reorder(parents, position);
-    std::vector<std::int32_t> tokens(index(how.beams));
+    std::vector<std::int32_t> tokens(n);
     for (std::size_t i = 0; i < living.size(); ++i) tokens[i] = living[i].tokens.back();
     logits = from.step(tokens, position);
   }

@@ -24,7 +24,7 @@ namespace gpipe::mpi {
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
 /// Initialises and finalises MPI, unless the program has initialised it (`MPI_THREAD_FUNNELED` is enough: one thread
-/// uses a job). It has communicators of its own. SIGTERM is recorded while the job exists, to report which process
+/// uses a job). MPI begins once in a process: a second job after one that has finalised it throws `error`. It has communicators of its own. SIGTERM is recorded while the job exists, to report which process
 /// ended.
 class job final : public process_group {
  public:
@@ -35,7 +35,12 @@ class job final : public process_group {
   /// deadline replaces it. The error names the ranks that do not come. If MPI itself does not return (in
   /// MPI_Init_thread or MPI_Finalize), nothing can be thrown: the process prints the call and ends.
   GPIPE_COLD explicit job(bool shares_memory = true, std::chrono::nanoseconds deadline = wait_limits{}.deadline) {
-    int before = 0, level = 0;
+    int before = 0, over = 0, level = 0;
+    MPI_Finalized(&over);
+    if (over)
+      gpipe::detail::throw_error({"MPI has ended in this process, with the job before or by MPI_Finalize"},
+                                 {"use one job for all trainings, or call MPI_Init_thread before the first job and "
+                                  "MPI_Finalize behind the last"});
     MPI_Initialized(&before);
     call_deadline limit(call_deadline::rank_before_init(), deadline);
     limit.begin("MPI_Init_thread");

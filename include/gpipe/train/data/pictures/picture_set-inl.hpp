@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/data/pictures/picture_set.hpp>
 
@@ -37,7 +38,7 @@ GPIPE_COLD GPIPE_INLINE void picture_set::normalize(const channel_norm& by) {
                          " deviations, and pictures of ", channels, " channels"},
                         {"give one of each for each channel"});
   for (std::size_t c = 0; c < C; ++c)
-    if (!(by.deviation[c] > 0) || !std::isfinite(by.deviation[c]) || !std::isfinite(by.mean[c]))
+    if (!(by.deviation[c] > 0) || !detail::is_finite(by.deviation[c]) || !detail::is_finite(by.mean[c]))
       detail::throw_error({"channel ", c, " has the deviation ", std::to_string(by.deviation[c]), " and the mean ",
                            std::to_string(by.mean[c])},
                           {"give finite numbers and a deviation above 0; 1 leaves a channel's scale"});

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cfenv>
+
+namespace gpipe::detail {
+
+/// While it lives, its thread computes as a program does at its start: rounding to nearest, numbers below the smallest
+/// normal one kept, no traps. Then the thread has its own settings again. A caller that flushes such numbers to zero, or
+/// rounds in another way, would otherwise do so on its own thread and not on those of other workers, so that the number
+/// of stages would change the result.
+class default_float_environment {
+ public:
+  default_float_environment() noexcept {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~default_float_environment() { std::fesetenv(&before_); }
+  default_float_environment(const default_float_environment&) = delete;
+  default_float_environment& operator=(const default_float_environment&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
+
+}  // namespace gpipe::detail
