@@ -1,6 +1,16 @@
 # Runs PROGRAM with ARGUMENTS on emulated GPUs, in each of WAYS: GPUs, the order of work, and further arguments, such as
-# "2 late --stages 4". Its last two lines are always the same, and nothing is found.
+# "2 late --stages 4". Its last two lines are always the same, and nothing is found. The number in the first of them is
+# the host's, but for ROUNDING in its fourth place.
 
+# fourth_place(<variable> <text>): the first number in a text, such as 0.5938, times 10000.
+function(fourth_place variable text)
+  string(REGEX MATCH "([0-9]+)\\.([0-9][0-9][0-9][0-9])" number "${text}")
+  math(EXPR number "${CMAKE_MATCH_1} * 10000 + 1${CMAKE_MATCH_2} - 10000")
+  set(${variable} ${number} PARENT_SCOPE)
+endfunction()
+
+execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} --quiet OUTPUT_VARIABLE text)
+fourth_place(of_host "${text}")
 set(expected "")
 foreach(way IN LISTS WAYS)
   string(REPLACE " " ";" arguments "${way}")
@@ -19,6 +29,8 @@ foreach(way IN LISTS WAYS)
   endif()
   set(expected "${lines}")
 endforeach()
-if(NOT expected MATCHES "${LINES}")
-  message(SEND_ERROR "the lines are not like \"${LINES}\"")
+fourth_place(found "${expected}")
+math(EXPR difference "${found} - ${of_host}")
+if(difference GREATER ROUNDING OR difference LESS -${ROUNDING})
+  message(SEND_ERROR "the host's number is ${of_host} ten-thousandths")
 endif()
