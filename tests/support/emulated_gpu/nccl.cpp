@@ -12,16 +12,16 @@
 // The emulated NCCL: ranks are threads of one process, or processes of one host. The ranks of a communicator map a
 // file, in which each two of them have a place for one message, with the clock of its send:
 //
-//     send       free -> sent, with the bytes; over when they are taken, and the place is free again
+//     send       free -> sent, with the bytes; then taken -> free
 //     receive    sent -> taken; comes after all that the send comes after
 
 using namespace emulated;
 
 namespace {
 
+// Most of the file is a hole: few bytes are written.
 constexpr int max_ranks = 8;
-constexpr std::size_t message_bytes = std::size_t{64} << 20,
-                      header_bytes = 4096;  // the file has holes: few are written
+constexpr std::size_t message_bytes = std::size_t{64} << 20, header_bytes = 4096;
 constexpr std::size_t file_bytes = header_bytes + message_bytes * max_ranks * max_ranks;
 
 struct message {
@@ -95,47 +95,43 @@ const char* ncclGetLastError(ncclComm_t) { return "the emulated NCCL"; }
 
 ncclResult_t ncclSend(const void* at, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t on) {
   const std::lock_guard held(one_at_a_time);
-  const auto post = [from = reinterpret_cast<u64>(at), bytes](message& to) {
+  const auto post = [=, file = c->file, rank = c->rank, aborted = c->aborted] {
+    message& to = file->between(rank, peer);
+    if (*aborted) return true;
+    if (to.is != message::free) return false;
     const auto known = known_operations();
     const std::size_t clock_bytes = known.size() * sizeof known[0];
     if (sizeof to + bytes + clock_bytes > message_bytes) std::abort();
-    std::memcpy(to.data(), bytes_of(from), bytes);
+    const u8* const from = touch(reinterpret_cast<u64>(at), bytes, false, "ncclSend");
+    if (from != nullptr) std::memcpy(to.data(), from, bytes);
     std::memcpy(to.data() + bytes, known.data(), clock_bytes);
     to.bytes = bytes, to.known = known.size(), to.is = message::sent;
+    return true;
   };
-  return enqueue(on,
-                 [=, file = c->file, rank = c->rank, aborted = c->aborted, posted = false]() mutable {
-                   message& to = file->between(rank, peer);
-                   if (*aborted) return true;
-                   if (!posted && to.is == message::free) post(to), posted = true;
-                   if (!posted || to.is != message::taken) return false;
-                   touch(reinterpret_cast<u64>(at), bytes, false, "ncclSend");  // their writer must be ordered before
-                   to.is = message::free;
-                   return true;
-                 }) == cudaSuccess
-             ? ncclSuccess
-             : ncclUnhandledCudaError;
+  const auto wait = [=, file = c->file, rank = c->rank, aborted = c->aborted] {
+    int taken = message::taken;
+    return *aborted || file->between(rank, peer).is.compare_exchange_strong(taken, message::free);
+  };
+  return enqueue(on, post) == cudaSuccess && enqueue(on, wait) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 ncclResult_t ncclRecv(void* into, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t on) {
   const std::lock_guard held(one_at_a_time);
-  return enqueue(on,
-                 [=, file = c->file, rank = c->rank, aborted = c->aborted] {
-                   message& from = file->between(peer, rank);
-                   if (*aborted) return true;
-                   if (from.is != message::sent) return false;
-                   if (from.bytes != bytes) file->torn = true;
-                   else {
-                     std::vector<known_operation> known(from.known);
-                     std::memcpy(known.data(), from.data() + bytes, known.size() * sizeof known[0]);
-                     come_after(known);
-                     u8* const to = touch(reinterpret_cast<u64>(into), bytes, true, "ncclRecv");
-                     if (to != nullptr) std::memcpy(to, from.data(), bytes);
-                   }
-                   from.is = message::taken;
-                   return true;
-                 }) == cudaSuccess
-             ? ncclSuccess
-             : ncclUnhandledCudaError;
+  const auto receive = [=, file = c->file, rank = c->rank, aborted = c->aborted] {
+    message& from = file->between(peer, rank);
+    if (*aborted) return true;
+    if (from.is != message::sent) return false;
+    if (from.bytes != bytes) file->torn = true;
+    else {
+      std::vector<known_operation> known(from.known);
+      std::memcpy(known.data(), from.data() + bytes, known.size() * sizeof known[0]);
+      come_after(known);
+      u8* const to = touch(reinterpret_cast<u64>(into), bytes, true, "ncclRecv");
+      if (to != nullptr) std::memcpy(to, from.data(), bytes);
+    }
+    from.is = message::taken;
+    return true;
+  };
+  return enqueue(on, receive) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 }  // extern "C"
