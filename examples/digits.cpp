@@ -60,7 +60,7 @@ struct settings {
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
-  bool layers = false, summary = false;
+  bool layers = false, summary = false, graph = false;
   example::processor device = example::processor::host;
   example::transport transport = example::transport::threads;
   example::save_settings save;
@@ -117,6 +117,7 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
+             .flag("--graph", graph, "launch each step as a CUDA graph: with --device cuda and --workers 1")
              .number("--deadline", deadline, 1, 86400,
                      "seconds without progress after which the program ends, and says\n"
                      "                            which layer it was in")
@@ -198,6 +199,7 @@ int train(settings chosen, process_group* job) {
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
        .slot_times = chosen.layers || !chosen.profile.empty(),
+       .graph = chosen.graph,
        .job = job}};
 
   std::ostream quiet(nullptr);

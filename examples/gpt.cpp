@@ -51,7 +51,7 @@ struct settings {
   example::processor device = example::processor::host;
   example::transport transport = example::transport::threads;
   example::save_settings save;
-  bool summary = false, quiet = false;
+  bool summary = false, graph = false, quiet = false;
 
   int workers() const {
     const schedule_choice schedule = plan.chosen_schedule();
@@ -92,6 +92,7 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
+             .flag("--graph", graph, "launch each step as a CUDA graph: with --device cuda and --workers 1")
              .number("--deadline", deadline, 1, 86400, "seconds without progress after which the program ends")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, shuffling and samples")
              .number("--sample-every", sample_every, 0, INT32_MAX,
@@ -212,6 +213,7 @@ int train(settings chosen, process_group* job) {
        .groups = {no_decay_for_biases_and_norms()},
        .deadline = std::chrono::seconds(chosen.deadline),
        .on_deadline = deadline_action::abort,
+       .graph = chosen.graph,
        .job = job}};
   fit_options epochs{.batch = chosen.batch, .seed = chosen.seed};
   example::resume(training, chosen.save, epochs, out);

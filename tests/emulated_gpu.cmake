@@ -11,7 +11,8 @@ elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(missing "a processor of x86-64, whose threads the emulated GPU switches")
 endif()
 if(missing)
-  add_test(NAME device/cuda/emulated COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED, NOTHING RAN ON A GPU: missing ${missing}")
+  add_test(NAME device/cuda/emulated
+           COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED, NOTHING RAN ON A GPU: missing ${missing}")
   set_tests_properties(device/cuda/emulated PROPERTIES LABELS device SKIP_REGULAR_EXPRESSION "SKIPPED")
   return()
 endif()
@@ -34,13 +35,19 @@ target_link_libraries(tests.emulated_main PUBLIC gpipe_own doctest::doctest)
 target_include_directories(tests.emulated_main SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(tests.emulated_main PRIVATE -O0)
 
-# emulated_program(<target> <source> <architecture>): without the libraries that the emulated one replaces.
-function(emulated_program target source architecture)
+# emulated_program(<target> <source>): without the libraries that the emulated one replaces.
+set(architectures 80-virtual)
+if(NOT GPIPE_QUICK)
+  list(APPEND architectures 90-virtual)
+endif()
+function(emulated_program target source)
   gpipe_program(${target} ${source})
-  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES ${architecture}-virtual CUDA_RUNTIME_LIBRARY None
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}" CUDA_RUNTIME_LIBRARY None
                                              LINKER_LANGUAGE CXX)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress;--expt-relaxed-constexpr;-Xcompiler=-O0>")
-  target_compile_definitions(${target} PRIVATE GPIPE_WITH_NCCL=$<BOOL:${GPIPE_NCCL_INCLUDE_DIR}>)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress;--expt-relaxed-constexpr;-Xcompiler=-O0>")
+  target_compile_definitions(${target} PRIVATE GPIPE_WITH_NCCL=$<BOOL:${GPIPE_NCCL_INCLUDE_DIR}>
+                             GPIPE_QUICK=$<BOOL:${GPIPE_QUICK}>)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PRIVATE tests.emulated_gpu doctest::doctest)
@@ -56,7 +63,7 @@ endfunction()
 
 # The emulated GPU finds planted faults.
 foreach(name IN ITEMS faults double_in_type)
-  emulated_program(tests.support.emulated_gpu.${name} support/emulated_gpu/${name}.cu 80)
+  emulated_program(tests.support.emulated_gpu.${name} support/emulated_gpu/${name}.cu)
 endforeach()
 emulated_test(support/emulated_gpu/faults device COMMAND
   ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.support.emulated_gpu.faults>
@@ -66,7 +73,7 @@ emulated_test(support/emulated_gpu/faults device COMMAND
 # Each test with its program. In one batch all are one program.
 set(of_batch "")
 if(GPIPE_TEST_BATCHES)
-  emulated_program(tests.batches.emulated ${CMAKE_CURRENT_BINARY_DIR}/batches/gpu.cu 80)
+  emulated_program(tests.batches.emulated ${CMAKE_CURRENT_BINARY_DIR}/batches/gpu.cu)
   target_link_libraries(tests.batches.emulated PRIVATE tests.emulated_main)
 endif()
 # order_test(<name> <label> <program> <order...>): the same bits in every order that streams and events allow.
@@ -83,7 +90,7 @@ foreach(path IN LISTS sources)
   if(GPIPE_TEST_BATCHES)
     set(command tests.batches.emulated --source-file=*/tests/${path}.cu)
   else()
-    emulated_program(${target} ${path}.cu 80)
+    emulated_program(${target} ${path}.cu)
     target_link_libraries(${target} PRIVATE tests.emulated_main)
   endif()
   list(GET command 0 program)
@@ -106,39 +113,61 @@ foreach(path IN LISTS sources)
   foreach(order late needed)
     emulated_test(${path}/emulated/${order} whole GPIPE_TEST_SHORT=1 EMULATED_ORDER=${order} COMMAND ${command})
   endforeach()
+  emulated_test(${path}/emulated/sm_90 whole GPIPE_TEST_SHORT=1 EMULATED_ARCHITECTURE=90 COMMAND ${command})
 endforeach()
 
 # The registers of all kernels in these programs.
 list(REMOVE_DUPLICATES programs)
 list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 add_test(NAME device/cuda/registers
-         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py ${CUDAToolkit_BIN_DIR}/ptxas
-                 sm_80,sm_90 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py
+                 $<IF:$<BOOL:${GPIPE_QUICK}>,some,all> ${CUDAToolkit_BIN_DIR}/ptxas sm_80,sm_90
+                 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
 set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS device)
 
 # The examples that train on GPUs, on the first 320 digits and on the first of README's text: the last two lines do not
-# change. nvcc takes a minute for each.
-if(NOT GPIPE_QUICK AND NOT GPIPE_TEST_ROOMS)
+# change. See support/emulated_gpu/same_lines.cmake for the ways to run.
+if(NOT GPIPE_TEST_ROOMS)
   set(data ${CMAKE_CURRENT_BINARY_DIR}/digits_320.csv)
   file(STRINGS ${PROJECT_SOURCE_DIR}/examples/data/digits.csv lines LIMIT_COUNT 320)
   list(JOIN lines "\n" lines)
   file(CONFIGURE OUTPUT ${data} CONTENT "${lines}\n" @ONLY)
   set(digits_arguments --epochs 1 --data ${data})
-  set(digits_ways "1 1 at_once" "2 1 late" "2 2 needed" "2 2 1" "4 1 2" "4 2 3")
-  set(digits_lines "test accuracy 0\\.[5-9]")
-  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --sample-every 0)
-  set(gpt_ways "1 1 at_once" "2 2 3" "4 2 needed")  # minutes each
-  set(gpt_lines "bits per byte|parameters")
-  foreach(name IN ITEMS digits gpt)
+  set(digits_rounding 157)  # one of 64 digits
+  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --batch 8 --sample-every 0)
+  set(gpt_rounding 50)
+  if(GPIPE_QUICK)
+    set(label examples)
+    set(names digits)
+    set(precisions float32)
+    set(digits_ways "1 at_once --stages 1")
+  else()
+    set(label whole)
+    set(names digits gpt)
+    set(precisions float32 bf16)
+    set(digits_ways "1 at_once --stages 1" "1 late --stages 2" "2 needed --stages 2" "1 2 --stages 4" "2 3 --stages 4"
+                    "2 1 --stages 2 --workers 1 --graph" "2 4 --stages 4 --workers 1 --graph")
+    set(gpt_ways "1 at_once --stages 1" "2 needed --stages 4" "2 3 --stages 2 --workers 1 --graph")  # minutes each
+  endif()
+  if(runs_processes AND GPIPE_NCCL_INCLUDE_DIR)
+    list(APPEND digits_ways "2 5 --stages 2 --transport mpi")
+    if(NOT GPIPE_QUICK)
+      list(APPEND digits_ways "4 late --stages 4 --transport mpi")
+      list(APPEND gpt_ways "2 at_once --stages 2 --transport mpi")
+    endif()
+  endif()
+  foreach(name IN LISTS names)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/batches/${name}.cu)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${PROJECT_SOURCE_DIR}/examples/${name}.cpp\"\n" @ONLY)
-    emulated_program(tests.examples.${name}.emulated ${source} 80)
+    emulated_program(tests.examples.${name}.emulated ${source})
+    target_link_libraries(tests.examples.${name}.emulated PRIVATE $<TARGET_NAME_IF_EXISTS:gpipe::mpi>)
     target_compile_definitions(tests.examples.${name}.emulated PRIVATE
       GPIPE_WITH_CUDA=1 GPIPE_EXAMPLES_DATA="${PROJECT_SOURCE_DIR}/examples/data")
-    foreach(precision float32 bf16)
-      emulated_test(examples/${name}/emulated/${precision} whole COMMAND
+    foreach(precision IN LISTS precisions)
+      emulated_test(examples/${name}/emulated/${precision} ${label} ${processes_environment} COMMAND
         ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.examples.${name}.emulated>
-                         "-DARGUMENTS=${${name}_arguments};--precision;${precision}" "-DLINES=${${name}_lines}" "-DWAYS=${${name}_ways}"
+                         "-DARGUMENTS=${${name}_arguments};--precision;${precision}"
+                         "-DWAYS=${${name}_ways}" -D ROUNDING=${${name}_rounding}
                          -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/same_lines.cmake)
       set_tests_properties(examples/${name}/emulated/${precision} PROPERTIES TIMEOUT 3600)
     endforeach()

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/layer.hpp>
@@ -97,17 +99,22 @@ double worst(const std::vector<host::guarded_buffer>& got, const std::vector<hos
   return largest;
 }
 
+enum class field_values { drawn, zero };
+
 /// Numbers differ by at most `tolerance`, relative to their size if it is above 1.
 template <class Layer, class Input>
-void agrees(double tolerance) {
+void agrees(double tolerance, const std::vector<int>& all_samples, field_values fields = field_values::drawn) {
   using layer_fixture = host::layer_fixture<Layer, Input>;
   const auto row = gpipe::detail::entry_points<typename layer_fixture::bound, gpipe::cuda::context>::row();
-  for (const int samples : {1, 5, 16}) {
-    if (short_settings && samples != 5) continue;
+  for (const int samples : all_samples) {
     CAPTURE(std::string(layer_fixture::bound::name));
     CAPTURE(samples);
     layer_fixture want(samples, 16), got(samples, 16);
-    want.randomise(5), got.randomise(5);
+    for (auto* fixture : {&want, &got}) {
+      fixture->randomise(5);
+      if (fields == field_values::zero)
+        for (auto& field : fixture->fields) field.clear();
+    }
     const gpipe::cuda::context there;
     moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
@@ -124,6 +131,22 @@ void agrees(double tolerance) {
     CHECK(worst(got.state, want.state) < tolerance);
   }
 }
+template <class Layer, class Input>
+void agrees(double tolerance) {
+  agrees<Layer, Input>(tolerance, short_settings ? std::vector{5} : std::vector{1, 5, 16});
+}
+/// In one row, and in three.
+template <class Layer, class Input>
+void agrees_in_few_rows(double tolerance, field_values fields = field_values::drawn) {
+  agrees<Layer, Input>(tolerance, {1, 3}, fields);
+}
+
+// nvcc takes a minute for each type.
+#if GPIPE_QUICK
+#define ODD_EXTENTS_TYPES float
+#else
+#define ODD_EXTENTS_TYPES float, double, bf16
+#endif
 
 }  // namespace
 
@@ -186,4 +209,76 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<upsample<2>, map>(few);
   agrees<pad<1, -1, 0, 2>, map>(few);
   agrees<concat<>, bundle<map, feature_map<T, 3, 5, 7>>>(few);
+}
+
+TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in one row and without keys", T,
+                   ODD_EXTENTS_TYPES) {
+  constexpr double few = std::is_same_v<T, double> ? 1e-12 : std::is_same_v<T, float> ? 1e-5 : 3e-2;
+  using one = tensor<T, 1>;
+  using wide = tensor<T, 257>;
+  const auto of_elements = []<class... Layers>(std::type_identity<Layers>...) {
+    (agrees_in_few_rows<Layers, one>(few), ...);
+    (agrees_in_few_rows<Layers, wide>(few), ...);
+  };
+  of_elements(std::type_identity<relu>(), std::type_identity<leaky_relu<>>(), std::type_identity<gelu>(),
+              std::type_identity<silu>(), std::type_identity<mish>(), std::type_identity<dropout<30>>(),
+              std::type_identity<layer_norm>(), std::type_identity<rms_norm>(), std::type_identity<linear<1>>(),
+              std::type_identity<linear<257>>(), std::type_identity<mean_squared_error>(),
+              std::type_identity<binary_cross_entropy>(), std::type_identity<softmax_cross_entropy>());
+  agrees_in_few_rows<batch_norm<>, one>(10 * few);
+  agrees_in_few_rows<batch_norm<>, wide>(10 * few);
+  agrees_in_few_rows<add, bundle<one, one>>(few);
+  agrees_in_few_rows<add, bundle<wide, wide>>(few);
+  agrees_in_few_rows<multiply, bundle<one, one>>(few);
+  agrees_in_few_rows<multiply, bundle<wide, wide>>(few);
+  agrees_in_few_rows<concat<>, bundle<one, wide>>(few);
+  agrees_in_few_rows<split<256, 1>, wide>(few);
+  agrees_in_few_rows<gated<silu>, tensor<T, 2>>(few);
+  agrees_in_few_rows<gated<silu>, tensor<T, 514>>(few);
+  agrees_in_few_rows<feed_forward<257>, one>(5 * few);
+  agrees_in_few_rows<feed_forward<1>, wide>(5 * few);
+  agrees_in_few_rows<gated_feed_forward<257>, one>(5 * few);
+  agrees_in_few_rows<gated_feed_forward<1>, wide>(5 * few);
+  agrees_in_few_rows<token_head<257>, tensor<T, 1, 17>>(few);
+  agrees_in_few_rows<token_head<1>, tensor<T, 3, 17>>(few);
+  agrees_in_few_rows<learned_positions<1>, tensor<T, 1, 257>>(few);
+  agrees_in_few_rows<learned_positions<257>, tensor<T, 257, 1>>(few);
+  agrees_in_few_rows<sinusoidal_positions, tensor<T, 1, 257>>(few);
+  agrees_in_few_rows<sinusoidal_positions, tensor<T, 257, 1>>(few);
+  agrees_in_few_rows<embedding<2, 257, T>, tensor<std::int32_t, 1>>(few);
+  agrees_in_few_rows<embedding<2, 1, T>, tensor<std::int32_t, 17>>(few);
+
+  agrees_in_few_rows<attention<attention_options{.heads = 1}>, tensor<T, 1, 1>>(2 * few);
+  // 17 tokens are a tile and one more, and a head's width is odd.
+  using causal = attention<attention_options{.heads = 3, .key_heads = 1, .causal = true, .padded = true}>;
+  agrees_in_few_rows<causal, tensor<T, 17, 51>>(5 * few);
+  agrees_in_few_rows<causal, tensor<T, 17, 51>>(5 * few, field_values::zero);  // no query sees a key
+  using cross = cross_attention<attention_options{.heads = 1, .padded = true}>;
+  agrees_in_few_rows<cross, bundle<tensor<T, 1, 5>, tensor<T, 17, 3>>>(5 * few);
+  agrees_in_few_rows<cross, bundle<tensor<T, 17, 1>, tensor<T, 1, 3>>>(5 * few, field_values::zero);
+
+  using pixel = feature_map<T, 1, 1, 1>;
+  using channels = feature_map<T, 257, 1, 1>;
+  using map = feature_map<T, 1, 3, 5>;
+  agrees_in_few_rows<conv2d<1, 1>, pixel>(few);
+  agrees_in_few_rows<conv2d<1, 3, conv_options{.padding = 1}>, channels>(5 * few);
+  agrees_in_few_rows<conv2d<257, 3, conv_options{.stride = 2, .padding = 1}>, map>(5 * few);
+  agrees_in_few_rows<conv2d<17, 1>, channels>(5 * few);  // in tiles
+  agrees_in_few_rows<conv_transpose2d<1, 2>, pixel>(few);
+  agrees_in_few_rows<conv_transpose2d<17, 2, conv_options{.stride = 2}>, channels>(5 * few);
+  agrees_in_few_rows<conv_transpose2d<3, 3>, map>(5 * few);
+  agrees_in_few_rows<max_pool<1>, channels>(few);
+  agrees_in_few_rows<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map>(few);
+  agrees_in_few_rows<average_pool<1>, channels>(few);
+  agrees_in_few_rows<average_pool<3, pool_options{.stride = 2, .padding = 1}>, map>(few);
+  agrees_in_few_rows<global_average_pool, channels>(few);
+  agrees_in_few_rows<global_average_pool, map>(few);
+  agrees_in_few_rows<batch_norm<>, map>(10 * few);
+  agrees_in_few_rows<instance_norm<>, map>(10 * few);
+  agrees_in_few_rows<instance_norm<>, channels>(10 * few);
+  agrees_in_few_rows<channel_dropout<30>, channels>(few);
+  agrees_in_few_rows<upsample<3>, channels>(few);
+  agrees_in_few_rows<upsample<2>, map>(few);
+  agrees_in_few_rows<pad<0, 1, -1, 0>, map>(few);
+  agrees_in_few_rows<concat<>, bundle<map, map>>(few);
 }

@@ -55,8 +55,9 @@ const laws::samples<float> data(64, 64, 1);
 const int steps = short_settings ? 3 : 20, M = short_settings ? 2 : 4, B = short_settings ? 4 : 8;
 const std::vector<int> stage_counts = short_settings ? std::vector<int>{3} : std::vector<int>{1, 2, 3, 8};
 using kind = schedule_kind;
-const std::vector<kind> schedules =
-    short_settings ? std::vector<kind>{kind::zb_h1} : std::vector<kind>{kind::fill_drain, kind::one_f_one_b, kind::zb_h1};
+const std::vector<kind> schedules = short_settings
+                                        ? std::vector<kind>{kind::zb_h1}
+                                        : std::vector<kind>{kind::fill_drain, kind::one_f_one_b, kind::zb_h1};
 
 struct setting {
   int S = 1;

@@ -233,13 +233,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
   const auto number = [&p](const void* at) {
     return p.scale == CUDA_R_64F ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
   };
-  const cudaError_t queued =
-      enqueue(on, [=, x = number(one), y = number(add), at_a = place(a), at_b = place(b), at_d = place(d),
-                    spare = place(workspace)] {
-        if (workspace_bytes > 0) scribble(spare, workspace_bytes);
-        multiply(p, x, y, of_a, at_a, of_b, at_b, of_d, at_d);
-        return true;
-      });
+  const cudaError_t queued = enqueue(on, [=, x = number(one), y = number(add), at_a = place(a), at_b = place(b),
+                                          at_d = place(d), spare = place(workspace)] {
+    if (workspace_bytes > 0) scribble(spare, workspace_bytes);
+    multiply(p, x, y, of_a, at_a, of_b, at_b, of_d, at_d);
+    return true;
+  });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -3,6 +3,7 @@
 // What translated kernels include: the state of a thread, checked memory, and the arithmetic of PTX. It includes
 // little, since every kernel compiles it. Functions named emulated_... are the emulator's.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -77,10 +77,10 @@ cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr what, int) {
       *v = 108;
       break;
     case cudaDevAttrComputeCapabilityMajor:
-      *v = architecture / 10;
+      *v = architecture() / 10;
       break;
     case cudaDevAttrComputeCapabilityMinor:
-      *v = architecture % 10;
+      *v = architecture() % 10;
       break;
     case cudaDevAttrWarpSize:
       *v = 32;
@@ -103,7 +103,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int gpu) {
   std::memset(p, 0, sizeof *p);
   std::snprintf(p->name, sizeof p->name, "emulated GPU %d", gpu);
   p->uuid.bytes[0] = static_cast<char>(gpu + 1);
-  p->major = architecture / 10, p->minor = architecture % 10, p->multiProcessorCount = 108;
+  p->major = architecture() / 10, p->minor = architecture() % 10, p->multiProcessorCount = 108;
   p->warpSize = 32, p->maxThreadsPerBlock = 1024, p->totalGlobalMem = memory_bytes;
   return cudaSuccess;
 }

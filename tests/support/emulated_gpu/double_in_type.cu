@@ -1,5 +1,5 @@
-// A kernel whose type holds a double. nvcc writes it as 1e-05, another double, where it registers the kernel: the one that
-// is launched is not found.
+// A kernel whose type holds a double. nvcc writes it as 1e-05, another double, where it registers the kernel: the one
+// that is launched is not found.
 
 namespace {
 

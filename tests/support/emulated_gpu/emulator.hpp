@@ -23,7 +23,7 @@ extern std::mutex one_at_a_time;       ///< every call holds it
 extern std::condition_variable moved;  ///< some work is done
 extern thread_local int gpu_in_use;
 int gpu_count();
-extern int architecture;  ///< of the program's kernels, such as 80: the emulated GPUs have it
+int architecture();  ///< of the PTX that the emulated GPUs run, such as 80
 
 // Errors and reports
 // ---------------------------------------------------------------------------------------------------
@@ -72,8 +72,13 @@ struct captured {
 
 /// Enqueues or captures work.
 cudaError_t enqueue(cudaStream_t on, std::function<bool()> run);
-/// The clock of the operation that runs, itself included; it may learn that it comes after other work too.
-clock_of_lanes& clock_now();
+/// What the operation that runs comes after, itself included, for another process; and what it comes after, too.
+struct known_operation {
+  int process;
+  u32 lane, turn;
+};
+std::vector<known_operation> known_operations();
+void come_after(const std::vector<known_operation>& others);
 /// Does all that can be done.
 void work_off();
 

@@ -1,5 +1,5 @@
-# Runs PROGRAM, which is faults.cu, correctly and with each of its faults: the emulated GPU finds each, with this text. And
-# DOUBLE_IN_TYPE, which is double_in_type.cu.
+# Runs PROGRAM, which is faults.cu, correctly and with each of its faults: the emulated GPU finds each, with this text.
+# And DOUBLE_IN_TYPE, which is double_in_type.cu.
 
 set(found
   "barrier|unwritten memory in .*sum<false.*shared memory that nothing has written"
@@ -37,7 +37,8 @@ foreach(line IN LISTS found)
   endif()
 endforeach()
 execute_process(COMMAND ${DOUBLE_IN_TYPE} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
-if(NOT status EQUAL 99 OR NOT text MATCHES "kernel's type in .*a floating-point number is part of it.*unregistered kernel")
+if(NOT status EQUAL 99 OR
+   NOT text MATCHES "kernel's type in .*a floating-point number is part of it.*unregistered kernel")
   message(SEND_ERROR "a double in a kernel's type: status ${status}\n${text}")
 endif()
 execute_process(COMMAND ${PROGRAM} host RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)

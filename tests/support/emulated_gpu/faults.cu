@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// faults [fault]: a sum of numbers on two streams, correct or with one planted fault. The emulated GPU must find the fault,
-// and nothing in the correct program. faults.cmake names what it says.
+// faults [fault]: a sum of numbers on two streams, correct or with one planted fault. The emulated GPU must find the
+// fault, and nothing in the correct program. faults.cmake names what it says.
 
 namespace {
 

@@ -17,8 +17,6 @@
 
 namespace emulated {
 
-int architecture = 80;
-
 struct module {
   std::string ptx, folder;  ///< the folder has a file for each kernel
 };
@@ -170,18 +168,16 @@ void** __cudaRegisterFatBinary(void* given) {
   auto* const m = new module;
   const auto read = [](const u8* at, auto into) { return std::memcpy(&into, at, sizeof into), into; };
   const u8* const at = static_cast<fat_binary*>(given)->data;
-  int best = 0;
   for (const u8 *p = at + read(at + 6, u16{}), *end = p + read(at + 8, u64{}); p < end;) {
     const auto head = read(p + 4, u32{}), packed = read(p + 16, u32{}), arch = read(p + 28, u32{});
     const auto bytes = read(p + 8, u64{});
     const char* const text = reinterpret_cast<const char*>(p + head);
     if (read(p, u16{}) == 1 && packed != 0)
       std::fprintf(stderr, "emulated GPU: the PTX is compressed: compile with nvcc --no-compress\n");
-    else if (read(p, u16{}) == 1 && static_cast<int>(arch) >= best)
-      best = static_cast<int>(arch), m->ptx.assign(text, strnlen(text, bytes));
+    else if (read(p, u16{}) == 1 && static_cast<int>(arch) == architecture()) m->ptx.assign(text, strnlen(text, bytes));
     p += head + bytes;
   }
-  if (best > 0) architecture = best;
+  if (m->ptx.empty()) std::fprintf(stderr, "emulated GPU: the program has no PTX of sm_%d\n", architecture());
   return reinterpret_cast<void**>(m);
 }
 char __cudaInitModule(void**) { return 1; }
@@ -231,7 +227,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* f, vo
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
   std::memset(a, 0, sizeof *a);
   if (!kernels.contains(f)) return returned(cudaErrorInvalidDeviceFunction);
-  a->maxThreadsPerBlock = 1024, a->numRegs = 32, a->ptxVersion = a->binaryVersion = architecture;
+  a->maxThreadsPerBlock = 1024, a->numRegs = 32, a->ptxVersion = a->binaryVersion = architecture();
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }

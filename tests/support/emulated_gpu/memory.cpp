@@ -19,12 +19,22 @@ std::condition_variable moved;
 thread_local int gpu_in_use = 0;
 cudaError_t sticky = cudaSuccess;
 
+namespace {
+
+int number_from_environment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
+
 int gpu_count() {
-  static const int count = [] {
-    const char* text = std::getenv("EMULATED_GPUS");
-    return text == nullptr ? 1 : std::atoi(text);
-  }();
+  static const int count = number_from_environment("EMULATED_GPUS", 1);
   return count;
+}
+int architecture() {
+  static const int number = number_from_environment("EMULATED_ARCHITECTURE", 80);
+  return number;
 }
 
 namespace {

@@ -7,7 +7,8 @@ STORED = {'pred': 'bool', 'b8': 'u8', 'u8': 'u8', 's8': 'u8', 'b16': 'u16', 'u16
           'bf16': 'u16', 'b32': 'u32', 'u32': 'u32', 's32': 'u32', 'f16x2': 'u32', 'bf16x2': 'u32', 'b64': 'u64',
           'u64': 'u64', 's64': 'u64', 'f32': 'float', 'f64': 'double'}
 VALUE = dict(STORED, s8='s8', s16='s16', s32='s32', s64='s64')
-SIZE = {'bool': 1, 'u8': 1, 's8': 1, 'u16': 2, 's16': 2, 'u32': 4, 's32': 4, 'float': 4, 'u64': 8, 's64': 8, 'double': 8}
+SIZE = {'bool': 1, 'u8': 1, 's8': 1, 'u16': 2, 's16': 2, 'u32': 4, 's32': 4, 'float': 4, 'u64': 8, 's64': 8,
+        'double': 8}
 
 Function = namedtuple('Function', 'entry results parameters body limits')
 

@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -38,7 +41,8 @@ unsigned draw(unsigned below) {
 }
 
 u32 lanes = 0;
-clock_of_lanes host_clock;  // what the host has waited for
+std::map<std::pair<int, u32>, u32> lane_of_other;  // [process, its lane]
+clock_of_lanes host_clock;                         // what the host has waited for
 
 struct operation {
   u32 lane, turn;
@@ -114,7 +118,8 @@ void work_for(const std::function<bool()>& over, CUstream_st* s, bool asks = fal
   moved.notify_all();
 }
 void wait_for(std::unique_lock<std::mutex>& held, const std::function<bool()>& over, CUstream_st* s) {
-  for (work_for(over, s); !over(); work_for(over, s)) moved.wait(held);
+  for (work_for(over, s); !over(); work_for(over, s))
+    moved.wait_for(held, std::chrono::milliseconds(1));  // or another process has sent something
 }
 
 cudaError_t add(CUstream_st* s, work w) {
@@ -186,7 +191,29 @@ void merge(clock_of_lanes& into, const clock_of_lanes& from) {
   if (into.size() < from.size()) into.resize(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
-clock_of_lanes& clock_now() { return *now; }
+std::vector<known_operation> known_operations() {
+  std::vector<known_operation> found;
+  for (u32 lane = 0; lane < now->size(); ++lane) {
+    if ((*now)[lane] == 0) continue;
+    const auto it =
+        std::find_if(lane_of_other.begin(), lane_of_other.end(), [lane](const auto& l) { return l.second == lane; });
+    const auto [process, its] = it == lane_of_other.end() ? std::pair(::getpid(), lane) : it->first;
+    found.push_back({process, its, (*now)[lane]});
+  }
+  return found;
+}
+void come_after(const std::vector<known_operation>& others) {
+  for (const known_operation& o : others) {
+    u32 lane = o.lane;
+    if (o.process != ::getpid()) {
+      const auto [it, is_new] = lane_of_other.try_emplace({o.process, o.lane}, lanes);
+      lanes += is_new;
+      lane = it->second;
+    }
+    if (now->size() <= lane) now->resize(lane + 1);
+    (*now)[lane] = std::max((*now)[lane], o.turn);
+  }
+}
 u64 operation_now() { return operations.size() - 1; }
 bool is_before_now(u64 number) {
   const operation& o = operations[number];

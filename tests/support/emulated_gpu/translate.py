@@ -239,7 +239,8 @@ class Kernel:
         for i, target in enumerate(targets):
             step = i * SIZE[kind]
             if space == 'param':
-                source = f'reinterpret_cast<const u8*>({where} + {step})' if self.register(base) else self.parameter_place(base, offset + step)
+                source = (f'reinterpret_cast<const u8*>({where} + {step})' if self.register(base)
+                          else self.parameter_place(base, offset + step))
                 value = f'from_parameter<{kind}>({source})'
             else:
                 if space == 'const':
@@ -265,7 +266,8 @@ class Kernel:
             step = i * SIZE[kind]
             value = self.read(source, kind)
             if space == 'param':
-                self.emit(f'{{ const {kind} v = {value}; std::memcpy({self.parameter_place(base, offset + step)}, &v, sizeof v); }}')
+                place = self.parameter_place(base, offset + step)
+                self.emit(f'{{ const {kind} v = {value}; std::memcpy({place}, &v, sizeof v); }}')
             else:
                 self.emit(f'store_{space}<{kind}>(t, {where} + {step}, {value}, {self.line});')
 
@@ -278,7 +280,8 @@ class Kernel:
             parts = [x.strip() for x in a[1].strip('{}').split(',')]
             part = {1: 'u8', 2: 'u16', 4: 'u32', 8: 'u64'}[SIZE[kind] // len(parts)]
             raw = {4: 'u32', 8: 'u64', 2: 'u16'}[SIZE[kind]]
-            joined = ' | '.join(f'{raw}({raw}({self.read(x, part)}) << {8 * SIZE[part] * i})' for i, x in enumerate(parts))
+            joined = ' | '.join(f'{raw}({raw}({self.read(x, part)}) << {8 * SIZE[part] * i})'
+                                for i, x in enumerate(parts))
             self.write(a[0], f'{raw}({joined})', raw)
         elif a[0].startswith('{'):
             parts = [x.strip() for x in a[0].strip('{}').split(',')]
@@ -345,7 +348,7 @@ class Kernel:
             return self.float_rounded(o, value, kind, a)
         if 'sat' in o:
             x, y = (f's64({self.read(v, "s32")})' for v in a[1:])
-            return self.write(a[0], f's32({x} {sign} {y} > 2147483647 ? 2147483647 : {x} {sign} {y} < -2147483648ll ? -2147483648ll : {x} {sign} {y})', 's32')
+            return self.write(a[0], f's32(std::clamp({x} {sign} {y}, s64(-2147483648ll), s64(2147483647)))', 's32')
         raw = STORED[o[-1]]
         x, y = (self.read(v, raw) for v in a[1:])
         if 'cc' in o:
@@ -555,11 +558,14 @@ class Kernel:
 
     def do_bfe(self, o, a):
         kind = VALUE[o[-1]]
-        self.write(a[0], f'field<{kind}>({self.read(a[1], kind)}, {self.read(a[2], "u32")}, {self.read(a[3], "u32")})', kind)
+        first, bits = (self.read(v, 'u32') for v in a[2:4])
+        self.write(a[0], f'field<{kind}>({self.read(a[1], kind)}, {first}, {bits})', kind)
 
     def do_bfi(self, o, a):
         kind = STORED[o[-1]]
-        self.write(a[0], f'insert<{kind}>({self.read(a[1], kind)}, {self.read(a[2], kind)}, {self.read(a[3], "u32")}, {self.read(a[4], "u32")})', kind)
+        value, into = (self.read(v, kind) for v in a[1:3])
+        first, bits = (self.read(v, 'u32') for v in a[3:5])
+        self.write(a[0], f'insert<{kind}>({value}, {into}, {first}, {bits})', kind)
 
     def do_bfind(self, o, a):
         if VALUE[o[-1]].startswith('s'):
@@ -609,7 +615,7 @@ class Kernel:
     def do_set(self, o, a):
         kind, to = VALUE[o[-1]], VALUE[o[-2]]
         test = f'({self.read(a[1], kind)} {COMPARE[o[1]]} {self.read(a[2], kind)})'
-        self.write(a[0], f'{test} ? {"1.0f" if to == "float" else "0xffffffffu"} : {"0.0f" if to == "float" else "0u"}', to)
+        self.write(a[0], f'{test} ? ' + ('1.0f : 0.0f' if to == 'float' else '0xffffffffu : 0u'), to)
 
     def do_selp(self, o, a):
         kind = STORED[o[-1]]
@@ -639,7 +645,8 @@ class Kernel:
         whole = next((r for r in o if r in ('rni', 'rzi', 'rmi', 'rpi')), None)
         mode = next((ROUNDING[r] for r in o if r in ROUNDING), None)
         if kind in FLOATS and whole:
-            value = {'rni': 'std::nearbyint', 'rzi': 'std::trunc', 'rmi': 'std::floor', 'rpi': 'std::ceil'}[whole] + f'({value})'
+            function = {'rni': 'nearbyint', 'rzi': 'trunc', 'rmi': 'floor', 'rpi': 'ceil'}[whole]
+            value = f'std::{function}({value})'
         if kind in FLOATS and target not in FLOATS:
             return self.write(a[0], f'integer_of<{target}>({value})', target)
         if kind == 'double' and target == 'float' and mode:
@@ -692,14 +699,16 @@ class Kernel:
         mode = {'up': 0, 'down': 1, 'bfly': 2, 'idx': 3}[o[2]]
         targets = a[0].split('|')
         value, b, c, mask = (self.read(v, 'u32') for v in a[1:5])
-        self.emit(f'{{ bool valid; const u32 got = emulated_shuffle(t, {mode}, {value}, {b}, {c}, {mask}, &valid, {self.line});')
+        self.emit('{ bool valid; const u32 got = '
+                  f'emulated_shuffle(t, {mode}, {value}, {b}, {c}, {mask}, &valid, {self.line});')
         self.write(targets[0], 'got', 'u32')
         if len(targets) > 1:
             self.write(targets[1], 'valid', 'bool')
         self.emit('}')
 
     def gathered(self, value, mask):
-        self.emit(f'{{ u32 present, ballot = 0; const u32* const of = emulated_gather(t, {value}, {mask}, &present, {self.line});')
+        self.emit('{ u32 present, ballot = 0; const u32* const of = '
+                  f'emulated_gather(t, {value}, {mask}, &present, {self.line});')
         self.emit('for (u32 i = 0; i < 32; ++i) if (present >> i & 1 && of[i]) ballot |= 1u << i;')
 
     def do_vote(self, o, a):
@@ -710,9 +719,11 @@ class Kernel:
 
     def do_redux(self, o, a):
         kind = VALUE[o[-1]]
-        step = {'add': 'x + y', 'and': 'x & y', 'or': 'x | y', 'xor': 'x ^ y', 'min': 'x < y ? x : y', 'max': 'x > y ? x : y'}[o[2]]
+        step = {'add': 'x + y', 'and': 'x & y', 'or': 'x | y', 'xor': 'x ^ y', 'min': 'x < y ? x : y',
+                'max': 'x > y ? x : y'}[o[2]]
         self.gathered(self.read(a[1], 'u32'), self.read(a[2], 'u32'))
-        self.emit(f'bool first = true; {kind} x = 0; for (u32 i = 0; i < 32; ++i) if (present >> i & 1) {{ const {kind} y = {kind}(of[i]); x = first ? y : {kind}({step}); first = false; }}')
+        self.emit(f'bool first = true; {kind} x = 0; for (u32 i = 0; i < 32; ++i) if (present >> i & 1) '
+                  f'{{ const {kind} y = {kind}(of[i]); x = first ? y : {kind}({step}); first = false; }}')
         self.write(a[0], 'x', kind)
         self.emit('}')
 
@@ -727,7 +738,8 @@ class Kernel:
                 'inc': f'{kind}(x >= {y} ? 0 : x + 1)', 'dec': f'{kind}(x == 0 || x > {y} ? {y} : x - 1)'}.get(what)
         if what == 'cas':
             step = f'x == {y} ? {self.read(a[3], kind)} : x'
-        self.write(a[0], f'atomic<{kind}>(t, {where}, {shared}, [&]({kind} x) -> {kind} {{ return {step}; }}, {self.line})', kind)
+        change = f'[&]({kind} x) -> {kind} {{ return {step}; }}'
+        self.write(a[0], f'atomic<{kind}>(t, {where}, {shared}, {change}, {self.line})', kind)
 
     def do_red(self, o, a):
         self.do_atom(o, ['_'] + a)
@@ -736,7 +748,9 @@ class Kernel:
         m = re.match(r'(?:\(([^)]*)\)\s*,\s*)?([\w$%]+)\s*(?:,\s*\(([^)]*)\))?', a[0].strip())
         results, name, given = (m[1] or '').strip(), m[2], [x.strip() for x in (m[3] or '').split(',') if x.strip()]
         if name == 'vprintf':
-            self.emit(f'{{ const u32 n = emulated_print(t, from_parameter<u64>({self.c_name(given[0])}), from_parameter<u64>({self.c_name(given[1])})); std::memcpy({self.c_name(results)}, &n, 4); }}')
+            text, values = (f'from_parameter<u64>({self.c_name(g)})' for g in given[:2])
+            self.emit(f'{{ const u32 n = emulated_print(t, {text}, {values}); '
+                      f'std::memcpy({self.c_name(results)}, &n, 4); }}')
             return
         if name in ('__assertfail', '__assert_fail'):
             self.emit(f'emulated_trap(t, "a failed assertion", {self.line});')
@@ -744,7 +758,8 @@ class Kernel:
         if name not in self.module.functions:
             raise Unknown(f'call of {name}')
         self.called.add(name)
-        self.emit(f'f_{self.c_name(name)}({", ".join(["t", self.c_name(results) if results else "nullptr"] + [self.c_name(g) for g in given])});')
+        places = ['t', self.c_name(results) if results else 'nullptr'] + [self.c_name(g) for g in given]
+        self.emit(f'f_{self.c_name(name)}({", ".join(places)});')
 
     # The whole function
 
@@ -770,7 +785,8 @@ class Kernel:
 def translated(module, name):
     """C++ of an entry with the functions that it calls, and a table of what a launch must know."""
     entry = Kernel(module, name)
-    for m in re.finditer(r'\.(?:extern\s+)?(?:\.?shared)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*;', module.outside):
+    pattern = r'\.(?:extern\s+)?(?:\.?shared)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*;'
+    for m in re.finditer(pattern, module.outside):
         size = SIZE[STORED[m[2]]]
         dynamic = '[]' in m[4]
         for n in re.findall(r'\d+', m[4]):
@@ -809,6 +825,10 @@ def translated(module, name):
         most *= int(n or 1)
     text = '#include "device_code.hpp"\n'
     variables = []
+
+    def table(kind, name, entries):
+        return f'extern "C" {{ extern const {kind} {name}[]; const {kind} {name}[] = {{{", ".join(entries)}}}; }}\n'
+
     everything = '\n'.join('\n'.join(f.out) for f in bodies + [entry])
     for name_of in sorted(set(re.findall(r'global_(r[\w]+)', everything))):
         text += f'extern "C" {{ u64 global_{name_of} = 0; }}\n'
@@ -816,7 +836,7 @@ def translated(module, name):
         text += f'static const {kind} first_{name_of}[{many}] = {{{values}}};\n'
         variables.append(f'{{&global_{name_of}, first_{name_of}, sizeof first_{name_of}}}')
     variables.append('{nullptr, nullptr, 0}')
-    text += f'extern "C" {{ extern const variable emulated_variables[]; const variable emulated_variables[] = {{{", ".join(variables)}}}; }}\n'
+    text += table('variable', 'emulated_variables', variables)
     for function in bodies:
         text += function.signature() + ';\n'
     for function in bodies + [entry]:
@@ -824,14 +844,14 @@ def translated(module, name):
         if function.entry:
             text += '  const u8* const p = t.in->parameters; static_cast<void>(p);\n'
         text += '\n'.join(function.declarations() + function.out) + '\n}\n'
-    gathers = any(w in everything for w in ('emulated_barrier', 'emulated_warp_barrier', 'emulated_shuffle', 'emulated_gather'))
-    table = {'waits': int(gathers), 'shared': entry.shared_end, 'local': entry.local_end, 'max_threads': most,
-             'parameter_bytes': entry.parameter_bytes}
-    for key, value in table.items():
+    waits = re.search('emulated_(barrier|warp_barrier|shuffle|gather)', everything) is not None
+    numbers = {'waits': int(waits), 'shared': entry.shared_end, 'local': entry.local_end, 'max_threads': most,
+               'parameter_bytes': entry.parameter_bytes}
+    for key, value in numbers.items():
         text += f'extern "C" {{ extern const int emulated_{key}; const int emulated_{key} = {value}; }}\n'
-    for key, of in (('offsets', [at for at, _ in entry.parameters.values()]), ('sizes', [n for _, n in entry.parameters.values()]),
-                    ('shared_at', [at for at, _ in spans]), ('shared_size', [n for _, n in spans])):
-        text += f'extern "C" {{ extern const int emulated_{key}[]; const int emulated_{key}[] = {{{", ".join(map(str, of + [-1]))}}}; }}\n'
+    for first, size, of in (('offsets', 'sizes', entry.parameters.values()), ('shared_at', 'shared_size', spans)):
+        for key, numbers in zip((first, size), zip(*of, (-1, -1))):
+            text += table('int', f'emulated_{key}', map(str, numbers))
     return text
 
 

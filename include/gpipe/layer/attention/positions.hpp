@@ -133,15 +133,16 @@ struct sinusoidal_positions {
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
         const double w = std::pow(1e4, -2.0 * static_cast<double>(i) / Width);
         const double sine_of_w = std::sin(w), cosine_of_w = std::cos(w);
-        double sine = 0, cosine = 1;
-        for (std::ptrdiff_t t = 0; t < Tokens; ++t) {
-          if (t % 64 == 0) sine = std::sin(static_cast<double>(t) * w), cosine = std::cos(static_cast<double>(t) * w);
-          number* row = table + t * Width + 2 * i;
-          row[0] = static_cast<number>(sine);
-          if (2 * i + 1 < Width) row[1] = static_cast<number>(cosine);
-          const double next = sine * cosine_of_w + cosine * sine_of_w;
-          cosine = cosine * cosine_of_w - sine * sine_of_w;
-          sine = next;
+        for (std::ptrdiff_t first = 0; first < Tokens; first += 64) {
+          double sine = std::sin(static_cast<double>(first) * w), cosine = std::cos(static_cast<double>(first) * w);
+          for (std::ptrdiff_t t = first; t < first + 64 && t < Tokens; ++t) {
+            number* row = table + t * Width + 2 * i;
+            row[0] = static_cast<number>(sine);
+            if (2 * i + 1 < Width) row[1] = static_cast<number>(cosine);
+            const double next = sine * cosine_of_w + cosine * sine_of_w;
+            cosine = cosine * cosine_of_w - sine * sine_of_w;
+            sine = next;
+          }
         }
       }
     };
