@@ -164,7 +164,8 @@ struct constant_width {
   GPIPE_HOST_DEVICE constexpr operator std::ptrdiff_t() const { return Width; }  // NOLINT(google-explicit-constructor)
 };
 
-/// Calls f(lanes) for loops over `width` elements of type T in blocks of so many lanes. A GPU has a thread for each.
+/// Calls f(lanes) for loops over `width` elements of type T in blocks of that number of lanes. A GPU has a thread for
+/// each element.
 template <class T, class Team, class F>
 GPIPE_HOST_DEVICE void with_lanes(const Team&, std::ptrdiff_t width, F f) {
   constexpr int most = Team::block_bytes / static_cast<int>(sizeof(compute_type<T>));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
