@@ -26,6 +26,16 @@
 #define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone))
 #endif
 
+/// A loop of a kernel that is called for a row: with registers of its own on a host, part of the kernel on a GPU.
+#ifdef __CUDACC__
+#define GPIPE_ROW_LOOP
+#else
+#define GPIPE_ROW_LOOP GPIPE_OUT_OF_LINE
+#endif
+
+/// Of a lambda that is the body of a loop: its captures stay in registers.
+#define GPIPE_INLINED __attribute__((always_inline))
+
 /// Keeps code that runs rarely (set-up, reports, error texts) out of line and small: it compiles in half the time.
 /// (The attribute is not `cold`: compilers then treat the callers of such a function as cold, too.)
 #if defined(__clang__)

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/device/host/team.hpp>
@@ -64,10 +66,16 @@ TEST_CASE("each loop visits every element once, with its channel") {
   covers(beside{600, 1}, 2);
 }
 
-TEST_CASE("a common width is a constant") {
-  for (const std::ptrdiff_t width : {1, 32, 33, 64, 128, 256, 300}) {
-    std::ptrdiff_t got = 0;
-    with_width(width, [&](auto of) { got = of; });
-    CHECK(got == width);
+TEST_CASE("parts cover a strip once, in order, and a common width is a constant") {
+  for (const std::ptrdiff_t width : {1, 2, 3, 4, 7, 8, 16, 20, 32, 33, 48, 64, 100, 128, 256, 300}) {
+    std::ptrdiff_t covered = 0;
+    int unknown = 0;
+    in_parts(host::team{}, width, [&](std::ptrdiff_t first, auto part) {
+      CHECK(first == covered);
+      covered += part;
+      if (std::is_same_v<decltype(part), std::ptrdiff_t>) ++unknown;
+    });
+    CHECK(covered == width);
+    CHECK(unknown == (width % 4 == 0 || width == 3 || width == 7 ? 0 : 1));
   }
 }

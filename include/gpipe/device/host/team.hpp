@@ -5,13 +5,16 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/core/tensors/lanes.hpp>
 
 // Iterations of a loop in any order may run side by side: no checks whether what one writes is what another reads.
 // clang++ would warn of each loop that it cannot vectorise.
 #if defined(__CUDACC__) || defined(__clang__)
 #define GPIPE_ANY_ORDER
+#define GPIPE_IN_VECTORS
 #else
 #define GPIPE_ANY_ORDER _Pragma("GCC ivdep")
+#define GPIPE_IN_VECTORS _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
 #endif
 
 namespace gpipe::host {
@@ -24,12 +27,25 @@ namespace gpipe::host {
 /// Loops run one after the other: a loop may read what the previous one wrote.
 struct team {
   static constexpr int lanes = 16;
+  /// The bytes of neighbours that a thread computes at once; 1: element by element.
+#ifdef __CUDACC__
+  static constexpr int block_bytes = 1;
+#else
+  static constexpr int block_bytes = gpipe::detail::vector_bytes;
+#endif
 
   /// g(i) for i in [0, width), in any order.
   template <class G>
   GPIPE_HOST_DEVICE void each(std::ptrdiff_t width, G g) const {
     GPIPE_ANY_ORDER
     for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
+  }
+
+  // g++ would unroll so few iterations before it looks for vectors.
+  template <std::ptrdiff_t Width, class G>
+  requires(Width >= 4 && Width <= 16) GPIPE_HOST_DEVICE void each(gpipe::detail::constant_width<Width>, G g) const {
+    GPIPE_IN_VECTORS
+    for (std::ptrdiff_t i = 0; i < Width; ++i) g(i);
   }
 
   /// The sum of g(i) for i in [0, width), of the type that g returns, or of float for bf16.
@@ -86,3 +102,4 @@ struct add_to {
 }  // namespace gpipe::host
 
 #undef GPIPE_ANY_ORDER
+#undef GPIPE_IN_VECTORS

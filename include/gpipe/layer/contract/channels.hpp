@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/lanes.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 
 // Keeps the sums of a lane in registers at -O2 too.
@@ -14,20 +15,33 @@
 
 namespace gpipe::detail {
 
-/// A width that the compiler knows. (`std::integral_constant` converts on the host alone.)
-template <std::ptrdiff_t Width>
-struct constant_width {
-  GPIPE_HOST_DEVICE constexpr operator std::ptrdiff_t() const { return Width; }  // NOLINT(google-explicit-constructor)
-};
-
-/// Calls f(width), with a constant for a common width: then sums of a lane stay in registers.
-template <class F>
-GPIPE_HOST_DEVICE void with_width(std::ptrdiff_t width, F f) {
-  if (width == 32) f(constant_width<32>{});
-  else if (width == 64) f(constant_width<64>{});
-  else if (width == 128) f(constant_width<128>{});
-  else if (width == 256) f(constant_width<256>{});
-  else f(width);
+/// Calls f(first, width) for parts of `width` lanes. A host has parts of common widths that the compiler knows: then
+/// sums of a lane stay in registers. A GPU has a thread for each lane, and all lanes are one part.
+///
+///     100 lanes:   0 ... 63,  64 ... 95,  96 ... 99
+template <class Team, class F>
+GPIPE_HOST_DEVICE void in_parts(const Team&, std::ptrdiff_t width, F f) {
+  if constexpr (Team::block_bytes == 1) {
+    if (width == 32) f(0, constant_width<32>{});
+    else if (width == 64) f(0, constant_width<64>{});
+    else if (width == 128) f(0, constant_width<128>{});
+    else if (width == 256) f(0, constant_width<256>{});
+    else f(0, width);
+  } else {
+    std::ptrdiff_t first = 0;
+    const auto next = [&](auto part) { f(first, part), first += part; };
+    while (first < width) {
+      const std::ptrdiff_t rest = width - first;
+      if (rest >= 128) next(constant_width<128>{});
+      else if (rest >= 64) next(constant_width<64>{});
+      else if (rest >= 32) next(constant_width<32>{});
+      else if (rest >= 16) next(constant_width<16>{});
+      else if (rest >= 8) next(constant_width<8>{});
+      else if (rest >= 4) next(constant_width<4>{});
+      else if (rest == 3) next(constant_width<3>{});
+      else next(rest);
+    }
+  }
 }
 
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
@@ -53,11 +67,13 @@ struct channel_strips {
     return count - first < max_lanes ? count - first : max_lanes;
   }
 
-  /// Calls f(lanes) with the number of the strip's lanes, a constant if that is common.
-  template <class F>
-  GPIPE_HOST_DEVICE void with_lanes(std::ptrdiff_t first, F f) const {
-    if constexpr (SideBySide) with_width(width(first), f);
-    else f(constant_width<1>{});
+  /// Calls f(first, lanes) for parts of the strip: the part's first channel, and the number of its lanes.
+  template <class Team, class F>
+  GPIPE_HOST_DEVICE void in_parts(const Team& team, std::ptrdiff_t strip, F f) const {
+    const std::ptrdiff_t first = strip * max_lanes;
+    if constexpr (SideBySide)
+      detail::in_parts(team, width(first), [&](std::ptrdiff_t at, auto lanes) { f(first + at, lanes); });
+    else f(first, constant_width<1>{});
   }
 
   /// Calls g(lane) for the lanes, to fill the thread's local arrays.
@@ -129,6 +145,10 @@ struct pixel_strips {
     std::ptrdiff_t first;  ///< its first channel
     std::ptrdiff_t width;  ///< channels
     std::ptrdiff_t at;     ///< its first element in the map of all samples
+
+    GPIPE_HOST_DEVICE constexpr strip from(std::ptrdiff_t lane) const {
+      return {sample, first + lane, width - lane, at + lane};
+    }
   };
 
   constexpr std::ptrdiff_t rows(int samples) const { return std::ptrdiff_t{samples} * strips(); }

@@ -14,7 +14,7 @@ namespace gpipe {
 struct batch_statistics {
   double_bits epsilon = 1e-5;
   double_bits momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
-  bool biased = false;    ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
+  bool biased = false;  ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
 };
 
 namespace detail {
@@ -113,8 +113,7 @@ struct batch_norm_kernels {
     double* partials;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+      along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
@@ -155,8 +154,7 @@ struct batch_norm_kernels {
     T* out;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
@@ -178,8 +176,7 @@ struct batch_norm_kernels {
     number* sums;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
@@ -215,8 +212,7 @@ struct batch_norm_kernels {
     number *weight, *bias;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {

@@ -48,7 +48,7 @@ struct instance_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto at = strips[row];
-      with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -86,7 +86,7 @@ struct instance_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto at = strips[row];
-      with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {

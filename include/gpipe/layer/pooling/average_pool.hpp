@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/tensors/lanes.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/pooling/pool_options.hpp>
@@ -28,67 +29,76 @@ struct average_pool_kernels {
       c.rows(std::ptrdiff_t{a.samples()} * a.sizes().in_height, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
   }
 
-  /// The weight of a pixel in the mean of the window at (t, u).
-  GPIPE_HOST_DEVICE static number weight(const windows& of, int t, int u) {
-    if (of.count_padding) return number(1) / number(Window.height * Window.width);
-    const auto down = of.rows(t), across = of.columns(u);
-    return number(1) / number((down.to - down.from) * (across.to - across.from));
+  /// The weight of a pixel in the mean of a window that has these rows and columns of the picture.
+  GPIPE_HOST_DEVICE static number weight(const windows& of, int rows, int columns) {
+    return number(1) / number(of.count_padding ? Window.height * Window.width : rows * columns);
   }
 
-  // A team has a row of outputs, most of which are long vectors, as in `max_pool`.
+  // A team has a row of outputs.
   struct mean {
     const T* in;
     T* out;
     windows of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t C = of.channels;
-      const auto t = static_cast<int>(row % of.out_height);
-      const auto down = of.rows(t);
-      const auto whole = of.whole_windows();
-      const T* picture = in + row / of.out_height * of.in_size();
-      T* y = out + row * of.out_width * C;
-      for (int u = 0; u < whole.from; ++u) at_border(team, picture, t, u, y + u * C);
-      for (int u = whole.to; u < of.out_width; ++u) at_border(team, picture, t, u, y + u * C);
-      const bool joined = of.overlap_by_pixels();
-      for (int u = whole.from; u < whole.to; u += joined ? whole.to - whole.from : 1) {
-        const std::ptrdiff_t width = std::ptrdiff_t{joined ? whole.to - whole.from : 1} * C;
-        const T* x = picture + (std::ptrdiff_t{down.from} * of.in_width + of.columns(u).first) * C;
-        const number by = weight(of, t, u);
-        if (down.to - down.from == Window.height) {
-          add_rows<Window.height, true>(team, width, x, by, y + u * C);
-        } else {
-          add_rows<1, true>(team, width, x, by, y + u * C);
-          for (int i = down.from + 1; i < down.to; ++i)
-            add_rows<1, false>(team, width, x += std::ptrdiff_t{of.in_width} * C, by, y + u * C);
-        }
+      const auto down = of.rows(static_cast<int>(row % of.out_height));
+      const int rows = down.to - down.from;
+      const T* x = in + row / of.out_height * of.in_size() + std::ptrdiff_t{down.from} * of.in_width * of.channels;
+      T* y = out + row * of.out_width * of.channels;
+      if (of.whole.from > 0 || of.whole.to < of.out_width)
+        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, x, rows, y); });
+      with_lanes<T>(team, std::ptrdiff_t{of.joined_pixels()} * of.channels,
+                    [&](auto lanes) { inside(team, lanes, x, rows, y); });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* x, int rows, T* y) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.in_width * C, step = of.stride.width * C;
+      const std::ptrdiff_t width = of.joined_pixels() * C;
+      const number by = weight(of, rows, Window.width);
+      x += (of.whole.from * of.stride.width - of.padding.width) * C;
+      const T* end = y + of.whole.to * C;
+      for (y += of.whole.from * C; y < end; x += step, y += width) {
+        if (rows == Window.height)
+          in_blocks(team, width, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
+            typename vector::type sum{};
+            unrolled<Window.height * Window.width>(
+                [&](int p) { sum += vector::load(x + p / Window.width * line + p % Window.width * C + k); });
+            vector::store(by * sum, y + k);
+          });
+        else
+          in_blocks(team, width, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
+            typename vector::type total{};
+            for (int i = 0; i < rows; ++i) {
+              typename vector::type sum{};
+              unrolled<Window.width>([&](int j) { sum += vector::load(x + i * line + j * C + k); });
+              total = vector::rounded(i == 0 ? by * sum : vector::multiply_add(vector::repeat(by), sum, total));
+            }
+            vector::store(total, y + k);
+          });
       }
     }
 
-    // Adds `Rows` rows of the windows to y, which begins with them or has others already.
-    template <int Rows, bool Begins, class Team>
-    GPIPE_HOST_DEVICE void add_rows(const Team& team, std::ptrdiff_t width, const T* x, number by, T* y) const {
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int rows,
+                                                    T* row) const {
+      using vector = detail::lanes<T, int{lanes}>;
       const std::ptrdiff_t C = of.channels, line = of.in_width * C;
-      team.each(width, [=](std::ptrdiff_t k) {
-        number sum = 0;
-        unrolled<Rows * Window.width>([&](int p) { sum += x[p / Window.width * line + p % Window.width * C + k]; });
-        y[k] = Begins ? by * sum : y[k] + by * sum;
-      });
-    }
-
-    template <class Team>
-    GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, int t, int u, T* y) const {
-      const auto down = of.rows(t), across = of.columns(u);
-      const number by = weight(of, t, u);
-      const auto at = of.template pixels_of<T>(picture, down, across);
-      team.each(of.channels, [=](std::ptrdiff_t k) {
-        number sum = 0;
-        unrolled<at.count>([&](int p) {
-          const number value = at.pixel[p][k];
-          sum += at.seen[p] ? value : number(0);
+      for (int u = 0; u < of.out_width; ++u) {
+        if (u >= of.whole.from && u < of.whole.to) continue;
+        const auto across = of.columns(u);
+        const int columns = across.to - across.from;
+        const number by = weight(of, rows, columns);
+        const T* x = first + across.from * C;
+        T* y = row + u * C;
+        in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
+          typename vector::type sum{};
+          for (int i = 0; i < rows; ++i)
+            for (int j = 0; j < columns; ++j) sum += vector::load(x + i * line + j * C + k);
+          vector::store(by * sum, y + k);
         });
-        y[k] = by * sum;
-      });
+      }
     }
   };
 
@@ -97,57 +107,99 @@ struct average_pool_kernels {
     T* in_gradient;
     windows of;
 
-    /// The inputs that `Window.width` windows of equal weight see.
-    GPIPE_HOST_DEVICE constexpr auto evenly_seen() const {
-      auto inside = of.fully_seen();
-      const auto whole = of.whole_windows();
-      if (of.count_padding || inside.from == inside.to) return inside;
-      inside.from = whole.from - of.padding.width + Window.width - 1;
-      inside.to = whole.to - of.padding.width;
-      if (inside.to <= inside.from) inside.from = inside.to = 0;
-      return inside;
-    }
-
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t C = of.channels;
-      const auto i = static_cast<int>(row % of.in_height);
-      const auto down = of.rows_that_see(i);
-      const auto inside = evenly_seen();
-      const T* picture = out_gradient + row / of.in_height * of.out_size();
-      T* dx = in_gradient + row * of.in_width * C;
-      for (int j = 0; j < inside.from; ++j) at_border(team, picture, down, j, dx + j * C);
-      for (int j = inside.to; j < of.in_width; ++j) at_border(team, picture, down, j, dx + j * C);
-      if (inside.from != inside.to) {
-        const std::ptrdiff_t width = std::ptrdiff_t{inside.to - inside.from} * C;
-        T* into = dx + inside.from * C;
-        if (down.from >= down.to) team.each(width, [=](std::ptrdiff_t k) { into[k] = number(0); });
-        for (int t = down.from; t < down.to; ++t) {
-          const T* dy = picture + (std::ptrdiff_t{t} * of.out_width + inside.from + of.padding.width) * C;
-          const number by = weight(of, t, inside.from + of.padding.width);
-          const bool begins = t == down.from;
-          team.each(width, [=](std::ptrdiff_t k) {
-            number sum = 0;
-            unrolled<Window.width>([&](int u) { sum += dy[k - (Window.width - 1 - u) * C]; });
-            into[k] = begins ? by * sum : into[k] + by * sum;
-          });
+      const auto down = of.rows_that_see(static_cast<int>(row % of.in_height));
+      const T* dy =
+          out_gradient + row / of.in_height * of.out_size() + std::ptrdiff_t{down.from} * of.out_width * of.channels;
+      T* dx = in_gradient + row * of.in_width * of.channels;
+      const auto seen = of.evenly_seen;
+      if (seen.from > 0 || seen.to < of.in_width)
+        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, dy, down.from, down.to, dx); });
+      if (seen.to > seen.from)
+        with_lanes<T>(team, std::ptrdiff_t{seen.to - seen.from} * of.channels,
+                      [&](auto lanes) { inside(team, lanes, dy, down.from, down.to, dx); });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* dy, int from, int to,
+                                                 T* dx) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
+      const int rows = to - from;
+      number by[std::size_t{Window.height}];
+      for (int t = 0; t < rows; ++t) by[t] = weight(of, seen_rows(from + t), Window.width);
+      dy += (of.evenly_seen.from + of.padding.width) * C;
+      dx += of.evenly_seen.from * C;
+      in_blocks(team, (of.evenly_seen.to - of.evenly_seen.from) * C, lanes, [=, &by](std::ptrdiff_t k) GPIPE_INLINED {
+        typename vector::type total{};
+        const auto add = [&](int t) {
+          typename vector::type sum{};
+          unrolled<Window.width>([&](int u) { sum += vector::load(dy + t * line - (Window.width - 1 - u) * C + k); });
+          total = vector::rounded(t == 0 ? by[t] * sum : vector::multiply_add(vector::repeat(by[t]), sum, total));
+        };
+        if (rows == Window.height) unrolled<Window.height>(add);
+        else
+          for (int t = 0; t < rows; ++t) add(t);
+        vector::store(total, dx + k);
+      });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int from, int to,
+                                                    T* row) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
+      const int rows = to - from;
+      const number even = weight(of, Window.height, Window.width);
+      typename windows::span across{};
+      for (int j = 0; j < of.in_width; ++j) {
+        across = of.columns_that_see(j, across);
+        if (j >= of.evenly_seen.from && j < of.evenly_seen.to) continue;
+        const T* dy = first + across.from * C;
+        T* dx = row + j * C;
+        if (rows <= 0 || across.from >= across.to) {
+          in_blocks(team, C, lanes,
+                    [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(typename vector::type{}, dx + k); });
+          continue;
         }
+        const int seen = across.to - across.from;
+        if (rows == 1 && seen == 1) {
+          const number by = of.count_padding ? even : weight(of, seen_rows(from), seen_columns(across.from));
+          in_blocks(team, C, lanes,
+                    [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(by * vector::load(dy + k), dx + k); });
+          continue;
+        }
+        with_small_count<Window.width>(seen, [&](auto columns) GPIPE_INLINED {
+          number by[std::size_t{Window.height * Window.width}];
+          for (int w = 0, t = 0; t < rows; ++t) {
+            const int height = of.count_padding ? Window.height : seen_rows(from + t);
+            for (int u = 0; u < columns; ++u) {
+              const int width = of.count_padding ? Window.width : seen_columns(across.from + u);
+              by[w++] = height * width == Window.height * Window.width ? even : weight(of, height, width);
+            }
+          }
+          in_blocks(team, C, lanes, [=, &by](std::ptrdiff_t k) GPIPE_INLINED {
+            typename vector::type sum = by[0] * vector::load(dy + k);
+            const number* weight = by;
+            for (int t = 0; t < rows; ++t)
+              for (int u = t == 0 ? 1 : 0; u < columns; ++u)
+                sum = vector::multiply_add(vector::repeat(*++weight), vector::load(dy + t * line + u * C + k),
+                                           vector::rounded(sum));
+            vector::store(sum, dx + k);
+          });
+        });
       }
     }
 
-    template <class Team>
-    GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, typename windows::span down, int j,
-                                     T* dx) const {
-      const std::ptrdiff_t C = of.channels;
-      const auto across = of.columns_that_see(j);
-      if (down.from >= down.to || across.from >= across.to) team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
-      for (int t = down.from; t < down.to; ++t)
-        for (int u = across.from; u < across.to; ++u) {
-          const T* dy = picture + (std::ptrdiff_t{t} * of.out_width + u) * C;
-          const number by = weight(of, t, u);
-          if (t == down.from && u == across.from) team.each(C, [=](std::ptrdiff_t k) { dx[k] = by * dy[k]; });
-          else team.each(C, [=](std::ptrdiff_t k) { dx[k] = dx[k] + by * dy[k]; });
-        }
+    // The rows and columns of the picture that a window sees.
+    GPIPE_HOST_DEVICE int seen_rows(int t) const {
+      const auto down = of.rows(t);
+      return down.to - down.from;
+    }
+    GPIPE_HOST_DEVICE int seen_columns(int u) const {
+      const auto across = of.columns(u);
+      return across.to - across.from;
     }
   };
 };

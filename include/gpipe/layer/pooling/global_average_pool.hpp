@@ -25,7 +25,7 @@ struct global_average_pool {
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient()) c.rows(a.samples() * a.sizes().pixels, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
+      if (a.in_gradient()) c.rows(a.sizes().rows(a.samples()), spread{a.out_gradient(), a.in_gradient(), a.sizes()});
     }
 
     struct mean {
@@ -35,7 +35,8 @@ struct global_average_pool {
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const auto at = strips[row];
-        detail::with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+        detail::in_parts(team, at.width,
+                         [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
       }
       template <class Width, class Team>
       GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
@@ -55,11 +56,20 @@ struct global_average_pool {
       T* in_gradient;
       detail::pixel_strips strips;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const auto at = strips[row];
+        detail::in_parts(team, at.width,
+                         [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      }
+      template <class Width, class Team>
+      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
-        const T* dy = out_gradient + pixel / pixels * strips.channels;
-        T* dx = in_gradient + pixel * strips.channels;
-        team.each(strips.channels, [=](std::ptrdiff_t k) { dx[k] = dy[k] / number(pixels); });
+        const T* dy = out_gradient + at.sample * strips.channels + at.first;
+        T* dx = in_gradient + at.at;
+        T each[std::size_t{detail::pixel_strips::max_lanes}];
+        team.each(width, [=, &each](std::ptrdiff_t k) { each[k] = dy[k] / number(pixels); });
+        for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, dx += strips.channels)
+          team.each(width, [=, &each](std::ptrdiff_t k) { dx[k] = each[k]; });
       }
     };
   };

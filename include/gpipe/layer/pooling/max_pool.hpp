@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/tensors/lanes.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/pooling/pool_options.hpp>
@@ -31,7 +32,7 @@ struct max_pool_kernels {
            return_to{a.out_gradient(), a.template extra<0, std::uint8_t>(), a.in_gradient(), of});
   }
 
-  // A team has a row of outputs. Its long vectors are loops over the window without a branch.
+  // A team has a row of outputs.
   struct find {
     const T* in;
     T* out;
@@ -39,69 +40,88 @@ struct max_pool_kernels {
     windows of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t C = of.channels;
-      const auto t = static_cast<int>(row % of.out_height);
-      const auto down = of.rows(t);
-      const auto whole = of.whole_windows();
-      const T* picture = in + row / of.out_height * of.in_size();
-      T* y = out + row * of.out_width * C;
-      std::uint8_t* place = places + row * of.out_width * C;
-      for (int u = 0; u < whole.from; ++u) at_border(team, picture, down, u, y, place);
-      for (int u = whole.to; u < of.out_width; ++u) at_border(team, picture, down, u, y, place);
-      const bool joined = of.overlap_by_pixels();
-      for (int u = whole.from; u < whole.to; u += joined ? whole.to - whole.from : 1) {
-        const std::ptrdiff_t width = std::ptrdiff_t{joined ? whole.to - whole.from : 1} * C;
-        const T* x = picture + (std::ptrdiff_t{down.first} * of.in_width + of.columns(u).first) * C;
-        if (down.to - down.from == Window.height) {
-          rows_of_window<Window.height>(team, width, x, 0, true, y + u * C, place + u * C);
-        } else {
-          for (int i = down.from; i < down.to; ++i)
-            rows_of_window<1>(team, width, x, i - down.first, i == down.from, y + u * C, place + u * C);
-        }
+      const auto down = of.rows(static_cast<int>(row % of.out_height));
+      const T* x = in + row / of.out_height * of.in_size() + std::ptrdiff_t{down.from} * of.in_width * of.channels;
+      const int rows = down.to - down.from, place = (down.from - down.first) * Window.width;
+      const std::ptrdiff_t at = row * of.out_width * of.channels;
+      if (of.whole.from > 0 || of.whole.to < of.out_width)
+        with_lanes<T>(team, of.channels, [&](auto lanes) {
+          at_border(team, lanes, x, rows, place, at, 0, of.whole.from, 1);
+          at_border(team, lanes, x, rows, place, at, of.whole.to, of.out_width, 1);
+        });
+      const int joined = of.joined_pixels();
+      with_lanes<T>(team, std::ptrdiff_t{joined} * of.channels, [&](auto lanes) {
+        if (rows == Window.height) inside(team, lanes, x, at, joined);
+        else at_border(team, lanes, x, rows, place, at, of.whole.from, of.whole.to, joined);
+      });
+    }
+
+    // `joined` pixels at a time, whose elements lie side by side.
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* x, std::ptrdiff_t at,
+                                                 int joined) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.in_width * C, step = of.stride.width * C, width = joined * C;
+      x += (of.whole.from * of.stride.width - of.padding.width) * C;
+      const std::ptrdiff_t end = at + of.whole.to * C;
+      for (at += of.whole.from * C; at < end; at += width, x += step)
+        in_blocks(team, width, lanes, [=, y = out + at, place = places + at](std::ptrdiff_t k) GPIPE_INLINED {
+          const auto highest = of_window<vector, 0, Window.height * Window.width>(x + k, line, C);
+          vector::store(highest.value, y + k);
+          vector::store_bytes(highest.place, place + k);
+        });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int rows,
+                                                    int first_place, std::ptrdiff_t at, int from, int to,
+                                                    int joined) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
+      for (int u = from; u < to; u += joined) {
+        const auto across = of.columns(u);
+        const int start = first_place + across.from - across.first, columns = across.to - across.from;
+        const T* x = first + across.from * C;
+        in_blocks(team, joined * C, lanes,
+                  [=, y = out + at + u * C, place = places + at + u * C](std::ptrdiff_t k) GPIPE_INLINED {
+                    auto highest = pixel<vector>(x + k, start);
+                    for (int i = 0; i < rows; ++i)
+                      for (int j = i == 0 ? 1 : 0; j < columns; ++j)
+                        highest =
+                            highest_of(highest, pixel<vector>(x + i * line + j * C + k, start + i * Window.width + j));
+                    vector::store(highest.value, y + k);
+                    vector::store_bytes(highest.place, place + k);
+                  });
       }
     }
 
-    // Goes on with `Rows` rows of the windows, from row `first` on.
-    template <int Rows, class Team>
-    GPIPE_HOST_DEVICE void rows_of_window(const Team& team, std::ptrdiff_t width, const T* window, int first,
-                                          bool begins, T* y, std::uint8_t* place) const {
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
-      const T* x = window + first * line;
-      team.each(width, [=](std::ptrdiff_t k) {
-        number best = begins ? x[k] : y[k];
-        int at = begins ? first * Window.width : place[k];
-        unrolled<Rows * Window.width>([&](int p) {
-          const number value = x[p / Window.width * line + p % Window.width * C + k];
-          const bool higher = (value > best) | (value != value);  // NaN is; NOLINT(misc-redundant-expression)
-          best = higher ? value : best;
-          at = higher ? first * Window.width + p : at;
-        });
-        y[k] = best;
-        place[k] = static_cast<std::uint8_t>(at);
-      });
+    template <class Vector>
+    struct maximum {
+      typename Vector::type value;
+      typename Vector::integers place;
+    };
+    template <class Vector>
+    GPIPE_HOST_DEVICE static maximum<Vector> pixel(const T* x, int place) {
+      return {Vector::load(x), place - typename Vector::integers{}};
     }
-
-    template <class Team>
-    GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, typename windows::span down, int u, T* row,
-                                     std::uint8_t* row_places) const {
-      const auto across = of.columns(u);
-      const auto at = of.template pixels_of<T>(picture, down, across);
-      const int first = (down.from - down.first) * Window.width + across.from - across.first;
-      const T* begin = picture + (std::ptrdiff_t{down.from} * of.in_width + across.from) * of.channels;
-      T* y = row + std::ptrdiff_t{u} * of.channels;
-      std::uint8_t* place = row_places + std::ptrdiff_t{u} * of.channels;
-      team.each(of.channels, [=](std::ptrdiff_t k) {
-        number best = begin[k];
-        int where = first;
-        unrolled<at.count>([&](int p) {
-          const number value = at.pixel[p][k];
-          const bool higher = at.seen[p] & ((value > best) | (value != value));  // NOLINT(misc-redundant-expression)
-          best = higher ? value : best;
-          where = higher ? p : where;
-        });
-        y[k] = best;
-        place[k] = static_cast<std::uint8_t>(where);
-      });
+    // The first maximum, or the last NaN.
+    template <class Vector>
+    GPIPE_HOST_DEVICE static maximum<Vector> highest_of(maximum<Vector> of, const maximum<Vector>& next) {
+      const auto higher = (next.value > of.value) | (next.value != next.value);  // NOLINT(misc-redundant-expression)
+      of.place = higher ? next.place : of.place;
+      of.value = higher ? next.value : of.value;
+      return of;
+    }
+    // Of the pixels [From, To) of a window, by halves: comparisons that do not wait for each other.
+    template <class Vector, int From, int To>
+    GPIPE_HOST_DEVICE static maximum<Vector> of_window(const T* x, std::ptrdiff_t line, std::ptrdiff_t pixel_size) {
+      if constexpr (To - From == 1) {
+        return pixel<Vector>(x + From / Window.width * line + From % Window.width * pixel_size, From);
+      } else {
+        constexpr int middle = (From + To) / 2;
+        return highest_of(of_window<Vector, From, middle>(x, line, pixel_size),
+                          of_window<Vector, middle, To>(x, line, pixel_size));
+      }
     }
   };
 
@@ -113,57 +133,86 @@ struct max_pool_kernels {
     windows of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t C = of.channels;
       const auto i = static_cast<int>(row % of.in_height);
       const auto down = of.rows_that_see(i);
-      const auto inside = of.fully_seen();
-      const std::ptrdiff_t picture = row / of.in_height * of.out_size();
-      T* dx = in_gradient + row * of.in_width * C;
-      for (int j = 0; j < inside.from; ++j) at_border(team, picture, i, down, j, dx + j * C);
-      for (int j = inside.to; j < of.in_width; ++j) at_border(team, picture, i, down, j, dx + j * C);
-      if (inside.from != inside.to) {
-        for (int t = down.from; t < down.to; ++t) {
-          const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * of.out_width + inside.from + of.padding.width) * C;
-          const T* dy = out_gradient + at;
-          const std::uint8_t* place = places + at;
-          T* into = dx + inside.from * C;
-          const int first = (i - of.rows(t).first) * Window.width;
-          const bool begins = t == down.from;
-          team.each(std::ptrdiff_t{inside.to - inside.from} * C, [=](std::ptrdiff_t k) {
-            number sum = begins ? number(0) : number(into[k]);
-            unrolled<Window.width>([&](int u) {
-              const int j = Window.width - 1 - u;
-              sum += int{place[k - j * C]} == first + j ? number(dy[k - j * C]) : number(0);
-            });
-            into[k] = sum;
-          });
+      const std::ptrdiff_t at =
+          row / of.in_height * of.out_size() + std::ptrdiff_t{down.from} * of.out_width * of.channels;
+      const int rows = down.to - down.from, first = (i - of.rows(down.from).first) * Window.width;
+      T* dx = in_gradient + row * of.in_width * of.channels;
+      if (of.seen.from > 0 || of.seen.to < of.in_width)
+        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, at, rows, first, dx); });
+      if (of.seen.to > of.seen.from)
+        with_lanes<T>(team, std::ptrdiff_t{of.seen.to - of.seen.from} * of.channels,
+                      [&](auto lanes) { inside(team, lanes, at, rows, first, dx + of.seen.from * of.channels); });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, std::ptrdiff_t at, int rows, int first,
+                                                 T* dx) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
+      at += (of.seen.from + of.padding.width) * C;
+      const int step = of.stride.height * Window.width;
+      in_blocks(team, (of.seen.to - of.seen.from) * C, lanes,
+                [=, dy = out_gradient + at, place = places + at](std::ptrdiff_t k) GPIPE_INLINED {
+                  typename vector::type sum{};
+                  for (int t = 0; t < rows; ++t) {
+                    unrolled<Window.width>([&](int u) {
+                      const int j = Window.width - 1 - u;
+                      const std::ptrdiff_t window = t * line - j * C + k;
+                      sum += routed<vector>(dy + window, place + window, first - t * step + j);
+                    });
+                    sum = vector::rounded(sum);
+                  }
+                  vector::store(sum, dx + k);
+                });
+    }
+
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, std::ptrdiff_t at, int rows,
+                                                    int first, T* row) const {
+      using vector = detail::lanes<T, int{lanes}>;
+      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
+      const int next = of.stride.width, next_row = of.stride.height * Window.width;
+      typename windows::span across{};
+      for (int j = 0; j < of.in_width; ++j) {
+        across = of.columns_that_see(j, across);
+        if (j >= of.seen.from && j < of.seen.to) continue;
+        const int here = first + j - (across.from * next - of.padding.width);
+        const T* dy = out_gradient + at + across.from * C;
+        const std::uint8_t* place = places + at + across.from * C;
+        T* dx = row + j * C;
+        if (rows <= 0 || across.from >= across.to) {
+          in_blocks(team, C, lanes,
+                    [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(typename vector::type{}, dx + k); });
+          continue;
         }
-        if (down.from == down.to)
-          team.each(std::ptrdiff_t{inside.to - inside.from} * C,
-                    [=](std::ptrdiff_t k) { dx[inside.from * C + k] = number(0); });
+        if (rows == 1 && across.to - across.from == 1) {
+          in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
+            vector::store(routed<vector>(dy + k, place + k, here), dx + k);
+          });
+          continue;
+        }
+        with_small_count<Window.width>(across.to - across.from, [&](auto columns) GPIPE_INLINED {
+          in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
+            auto sum = routed<vector>(dy + k, place + k, here);
+            for (int t = 0; t < rows; ++t)
+              for (int u = t == 0 ? 1 : 0; u < columns; ++u) {
+                const std::ptrdiff_t window = t * line + u * C + k;
+                sum =
+                    vector::rounded(sum + routed<vector>(dy + window, place + window, here - t * next_row - u * next));
+              }
+            vector::store(sum, dx + k);
+          });
+        });
       }
     }
 
-    template <class Team>
-    GPIPE_HOST_DEVICE void at_border(const Team& team, std::ptrdiff_t picture, int i, typename windows::span down,
-                                     int j, T* into) const {
-      const std::ptrdiff_t C = of.channels;
-      const auto across = of.columns_that_see(j);
-      if (down.from >= down.to || across.from >= across.to)
-        team.each(C, [=](std::ptrdiff_t k) { into[k] = number(0); });
-      for (int t = down.from; t < down.to; ++t)
-        for (int u = across.from; u < across.to; ++u) {
-          const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * of.out_width + u) * C;
-          const T* dy = out_gradient + at;
-          const std::uint8_t* place = places + at;
-          const int here = (i - of.rows(t).first) * Window.width + j - of.columns(u).first;
-          const bool begins = t == down.from && u == across.from;
-          if (begins)
-            team.each(C, [=](std::ptrdiff_t k) { into[k] = int{place[k]} == here ? number(dy[k]) : number(0); });
-          else
-            team.each(
-                C, [=](std::ptrdiff_t k) { into[k] = into[k] + (int{place[k]} == here ? number(dy[k]) : number(0)); });
-        }
+    // The gradient of a window whose maximum is its pixel `here`, else 0.
+    template <class Vector>
+    GPIPE_HOST_DEVICE static auto routed(const T* dy, const std::uint8_t* place, int here) {
+      const typename Vector::type value = Vector::load(dy), none{};
+      return Vector::load_bytes(place) == here - typename Vector::integers{} ? value : none;
     }
   };
 };

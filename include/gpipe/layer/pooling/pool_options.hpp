@@ -73,16 +73,18 @@ struct pool_windows {
   height_width stride, padding;
   bool count_padding;
 
-  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t in_size() const { return std::ptrdiff_t{in_height} * in_width * channels; }
-  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t out_size() const {
-    return std::ptrdiff_t{out_height} * out_width * channels;
-  }
-  GPIPE_HOST_DEVICE constexpr bool overlap_by_pixels() const { return stride.width == 1; }
-
   /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
   struct span {
     int first, from, to;
   };
+  // Of every row, so that the compiler computes them.
+  span whole = whole_windows(), seen = fully_seen(), evenly_seen = all_evenly_seen();
+
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t in_size() const { return std::ptrdiff_t{in_height} * in_width * channels; }
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t out_size() const {
+    return std::ptrdiff_t{out_height} * out_width * channels;
+  }
+
   GPIPE_HOST_DEVICE static constexpr span inputs(int t, int extent, int window, int stride, int padding) {
     const int first = t * stride - padding;
     return {first, first < 0 ? 0 : first, first + window < extent ? first + window : extent};
@@ -102,8 +104,11 @@ struct pool_windows {
   GPIPE_HOST_DEVICE constexpr span rows_that_see(int i) const {
     return outputs(i, out_height, Window.height, stride.height, padding.height);
   }
-  GPIPE_HOST_DEVICE constexpr span columns_that_see(int j) const {
-    return outputs(j, out_width, Window.width, stride.width, padding.width);
+  /// The same of input column j from the columns that see j - 1, without a division; of j = 0 from {}.
+  GPIPE_HOST_DEVICE constexpr span columns_that_see(int j, span last) const {
+    while (last.from * stride.width - padding.width + Window.width <= j) ++last.from;
+    while (last.to < out_width && last.to * stride.width - padding.width <= j) ++last.to;
+    return last;
   }
 
   // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further
@@ -116,29 +121,21 @@ struct pool_windows {
     const int end = to < out_width ? to : out_width;
     return {0, from < end ? from : end, end};
   }
-  /// The pixels of a window that may lie across the border of `picture`; there `pixel` is some other one.
-  template <class T>
-  struct pixels {
-    static constexpr int count = Window.height * Window.width;
-    const T* pixel[std::size_t{count}];
-    bool seen[std::size_t{count}];
-  };
-  template <class T>
-  GPIPE_HOST_DEVICE pixels<T> pixels_of(const T* picture, span down, span across) const {
-    pixels<T> all;
-    unrolled<pixels<T>::count>([&](int p) {
-      const int i = down.first + p / Window.width, j = across.first + p % Window.width;
-      all.seen[p] = i >= down.from && i < down.to && j >= across.from && j < across.to;
-      all.pixel[p] = all.seen[p] ? picture + (std::ptrdiff_t{i} * in_width + j) * channels : picture;
-    });
-    return all;
+  /// The number of such outputs whose elements lie side by side in the input, too.
+  GPIPE_HOST_DEVICE constexpr int joined_pixels() const {
+    return stride.width == 1 && whole.to > whole.from ? whole.to - whole.from : 1;
   }
-
   /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
   GPIPE_HOST_DEVICE constexpr span fully_seen() const {
     const int from = Window.width - 1 - padding.width, to = out_width - padding.width;
     if (stride.width != 1 || to <= from) return {0, 0, 0};
     return {0, from, to};
+  }
+  /// Those that `Window.width` windows of equal weight see.
+  GPIPE_HOST_DEVICE constexpr span all_evenly_seen() const {
+    if (count_padding || seen.from == seen.to) return seen;
+    const int from = whole.from - padding.width + Window.width - 1, to = whole.to - padding.width;
+    return to > from ? span{0, from, to} : span{0, 0, 0};
   }
 };
 

@@ -16,6 +16,7 @@ namespace gpipe::cuda {
 /// Loops run one after the other: a loop may read what the previous one wrote.
 struct team {
   static constexpr int threads = 256, warp = 32;
+  static constexpr int block_bytes = 1;  ///< element by element: see host::team
 
   template <class G>
   __device__ void each(std::ptrdiff_t width, G g) const {

@@ -141,7 +141,7 @@ struct block_softmax {
   // Adding 1.5 * 2^23 + 127 shifts the fraction out: the low bits of the sum are n + 127, the exponent of 2^n.
   static vector exp2(vector x) {
     if constexpr (std::is_same_v<T, float>) {
-      using bits [[gnu::vector_size(detail::vector_bytes)]] = std::uint32_t;
+      using bits [[gnu::vector_size(gpipe::detail::vector_bytes)]] = std::uint32_t;
       x = larger(vector{} - 127.0F, x);
       const vector shifted = x + 12583039.0F;
       const vector r = x - (shifted - 12583039.0F);

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/convolution/convolution_plan.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+
+namespace gpipe::host::detail {
+
+GPIPE_COLD GPIPE_INLINE std::vector<convolution_span> spans_of(const convolution_axis& axis) {
+  std::vector<convolution_span> spans;
+  const auto same = [](const convolution_axis::tap& a, const convolution_axis::tap& b) { return a.kernel == b.kernel; };
+  for (int t = 0; t < axis.count; ++t) {
+    std::vector<convolution_axis::tap> seen;
+    for (const auto& it : axis.taps)
+      if (axis.sees(it, t)) seen.push_back(it);
+    if (!spans.empty() &&
+        std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), same))
+      spans.back().end = t + 1;
+    else spans.push_back({t, t + 1, std::move(seen)});
+  }
+  return spans;
+}
+
+/// Forward: y[t] reads x[t stride - padding + i dilation].
+GPIPE_COLD GPIPE_INLINE convolution_axis forward_axis(int in, int out, int kernel, int stride, int padding,
+                                                      int dilation) {
+  convolution_axis axis{out, 0, 1, stride, in, {}};
+  for (int i = 0; i < kernel; ++i) axis.taps.push_back({i, i * dilation - padding});
+  return axis;
+}
+
+/// Backward: x[phase + t stride] reads dy[t + (phase + padding - i dilation) / stride], for the taps i that divide.
+GPIPE_COLD GPIPE_INLINE convolution_axis backward_axis(int in, int out, int kernel, int stride, int padding,
+                                                       int dilation, int phase) {
+  convolution_axis axis{(in - phase + stride - 1) / stride, phase, stride, 1, out, {}};
+  for (int i = 0; i < kernel; ++i)
+    if (const int from = phase + padding - i * dilation; from % stride == 0) axis.taps.push_back({i, from / stride});
+  return axis;
+}
+
+/// Products over pixels: forward, and backward_input with its arrays exchanged.
+class pixel_planner {
+ public:
+  struct array {
+    int height, width, channels;  // in pixels; elements from pixel to pixel
+    int sample() const { return height * width * channels; }
+  };
+  pixel_planner(array in, array out, int depth, int kernel_width, int strip, int element_bytes)
+      : in_(in), out_(out), depth_(depth), kernel_width_(kernel_width), strip_(strip), element_bytes_(element_bytes) {}
+
+  /// Pictures without gaps between them, each a row of pixels.
+  GPIPE_COLD void join_rows() {
+    plan_.together = static_cast<int>(std::bit_floor(static_cast<unsigned>((std::max)(1, longest / out_.width))));
+  }
+  /// A call has the same pixel of several samples.
+  GPIPE_COLD void join_pixels() { plan_.together = most_samples, single_ = true; }
+
+  GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns) {
+    for (const convolution_span& down : spans_of(rows))
+      for (const convolution_span& across : spans_of(columns)) add(rows, columns, down, across);
+  }
+  convolution_plan take() { return std::move(plan_); }
+
+ private:
+  static constexpr int longest = 224, tallest = 14, most_samples = 32;
+
+  GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns, const convolution_span& down,
+                      const convolution_span& across) {
+    convolution_plan::product it{};
+    it.k = depth_;
+    it.a_stride = strip_;
+    it.first_tap = static_cast<int>(plan_.a_taps.size());
+    std::ptrdiff_t lowest = 0;
+    const auto offset_of = [&](const convolution_axis::tap& i, const convolution_axis::tap& j) {
+      return (std::ptrdiff_t{i.offset} * in_.width + j.offset) * in_.channels;
+    };
+    for (const auto& i : down.taps)
+      for (const auto& j : across.taps)
+        lowest = it.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
+    for (const auto& i : down.taps)
+      for (const auto& j : across.taps) {
+        const std::ptrdiff_t kernel = std::ptrdiff_t{i.kernel} * kernel_width_ + j.kernel;
+        plan_.a_taps.push_back(bytes(kernel * depth_ * strip_));
+        plan_.b_taps.push_back(bytes(offset_of(i, j) - lowest));
+      }
+    const auto at = [&](int t, int u, int n, int b_stride, int c_stride) {
+      it.n = n, it.b_stride = b_stride, it.c_stride = c_stride;
+      it.b =
+          (std::ptrdiff_t{t} * rows.in_step * in_.width + std::ptrdiff_t{u} * columns.in_step) * in_.channels + lowest;
+      it.c = (std::ptrdiff_t{rows.out_first + t * rows.out_step} * out_.width + columns.out_first +
+              std::ptrdiff_t{u} * columns.out_step) *
+             out_.channels;
+      plan_.products.push_back(it);
+    };
+    const int width = across.end - across.first, height = down.end - down.first;
+    if (single_) {
+      for (int t = down.first; t < down.end; ++t)
+        for (int u = across.first; u < across.end; ++u) at(t, u, 1, in_.sample(), out_.sample());
+    } else if (width >= (std::min)(height, tallest)) {
+      for (int t = down.first; t < down.end; ++t)
+        for (int u = across.first; u < across.end; u += longest)
+          at(t, u, (std::min)(longest, across.end - u), columns.in_step * in_.channels,
+             columns.out_step * out_.channels);
+    } else {
+      for (int u = across.first; u < across.end; ++u)
+        for (int t = down.first; t < down.end; t += tallest)
+          at(t, u, (std::min)(tallest, down.end - t), rows.in_step * in_.width * in_.channels,
+             rows.out_step * out_.width * out_.channels);
+    }
+  }
+  unsigned long long bytes(std::ptrdiff_t elements) const {
+    return static_cast<unsigned long long>(elements) * static_cast<unsigned long long>(element_bytes_);
+  }
+
+  array in_, out_;
+  int depth_, kernel_width_, strip_, element_bytes_;
+  bool single_ = false;
+  convolution_plan plan_;
+};
+
+/// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else those of 14
+/// rows of dy. A tap has one product if samples share it, so that they are added up one after the other.
+///
+/// The taps of a row of the kernel are neighbours in memory. If x has few channels, as a picture has, a product has all
+/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap,
+/// so the product then takes every second, third ... pixel:
+///
+///     x          |rgb|rgb|rgb|rgb|rgb|rgb|rgb|rgb|       3 taps, stride 1
+///     product 0  |pixel 0....|pixel 3....| pixel 6 ...
+///     product 1      |pixel 1....|pixel 4....| ...
+///     product 2          |pixel 2....|pixel 5....| ...
+///
+/// Pixels at the sides, which do not see all taps of the row, have a product a tap.
+GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
+                                                              const convolution_axis& columns, int in_width,
+                                                              int out_width, int element_bytes) {
+  constexpr int longest = convolution_plan::most_pixels;
+  const bool small = rows.count * columns.count <= longest;
+  const int tallest = small ? rows.count : 14;
+  convolution_plan plan;
+  if (small) plan.together = longest / (rows.count * columns.count);
+  const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& it) {
+    convolution_span span{axis.count, 0, {}};
+    for (int t = 0; t < axis.count; ++t)
+      if (axis.sees(it, t)) span.first = (std::min)(span.first, t), span.end = t + 1;
+    return span;
+  };
+  // The product of rows [t, until) and columns [u, end) of dy, for `joined` taps from (i, j) on.
+  using tap = convolution_axis::tap;
+  const auto add = [&](const tap& i, const tap& j, int joined, int t, int until, int u, int end) {
+    const int apart = (joined + columns.in_step - 1) / columns.in_step;
+    while (u < end) {
+      const int left = end - u, pieces = (left + longest - 1) / longest, pixels = (left + pieces - 1) / pieces;
+      for (int first = u; first < u + (std::min)(apart, pixels); ++first) {
+        convolution_plan::product it{};
+        it.n = joined * s.group_in();
+        it.k = (u + pixels - first + apart - 1) / apart;
+        it.a_stride = apart * s.out_channels;
+        it.b_stride = apart * columns.in_step * s.in_channels;
+        it.c_stride = s.out_channels;
+        it.a = (std::ptrdiff_t{t} * out_width + first) * s.out_channels;
+        it.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + first * columns.in_step + j.offset) *
+               s.in_channels;
+        it.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
+        it.first_tap = static_cast<int>(plan.a_taps.size());
+        it.taps = until - t;
+        for (int r = 0; r < it.taps; ++r) {
+          const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
+          plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
+          plan.b_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width *
+                                                                      s.in_channels));
+        }
+        plan.products.push_back(it);
+      }
+      u += pixels;
+    }
+  };
+  // Columns that see all taps of a row.
+  convolution_span inside{0, columns.count, {}};
+  for (const tap& j : columns.taps) {
+    const convolution_span across = seen(columns, j);
+    inside.first = (std::max)(inside.first, across.first), inside.end = (std::min)(inside.end, across.end);
+  }
+  const bool few = s.groups == 1 && s.in_channels < 8 && s.in_channels * s.out_channels > 1 && s.dilation_width == 1;
+  const bool joins = few && !small && inside.first < inside.end;
+  for (int row = 0; row < rows.count; row += tallest)  // all taps read these rows of dy while they are in the cache
+    for (const tap& i : rows.taps) {
+      const convolution_span down = seen(rows, i);
+      const int t = (std::max)(row, down.first), until = (std::min)(row + tallest, down.end);
+      if (t >= until) continue;
+      if (joins) add(i, columns.taps.front(), s.kernel_width, t, until, inside.first, inside.end);
+      for (const tap& j : columns.taps) {
+        const convolution_span across = seen(columns, j);
+        add(i, j, 1, t, until, across.first, joins ? inside.first : across.end);
+        if (joins) add(i, j, 1, t, until, inside.end, across.end);
+      }
+    }
+  return plan;
+}
+
+GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shape& s, convolution_pass pass, int strip,
+                                                          int element_bytes) {
+  // A kernel of one tap that moves by one pixel sees all pixels in one row.
+  const bool flat = s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
+                    s.padding_width == 0;
+  const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
+  const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
+  // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there
+  // are fewer than 12 rows.
+  const bool may_join = strip * element_bytes > 64;
+  const auto join = [&](pixel_planner& planner, const convolution_axis& rows, const convolution_axis& columns) {
+    if (may_join && flat) planner.join_rows();
+    else if (may_join && rows.count * columns.count <= 16) planner.join_pixels();
+  };
+  if (pass == convolution_pass::backward_input) {
+    pixel_planner planner({out_height, out_width, s.out_channels}, {in_height, in_width, s.in_channels}, s.group_out(),
+                          s.kernel_width, strip, element_bytes);
+    const auto rows_of = [&](int phase) {
+      return backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height,
+                           s.dilation_height, phase);
+    };
+    const auto columns_of = [&](int phase) {
+      return backward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width,
+                           phase);
+    };
+    join(planner, rows_of(0), columns_of(0));
+    for (int down = 0; down < (std::min)(s.stride_height, in_height); ++down)
+      for (int across = 0; across < (std::min)(s.stride_width, in_width); ++across)
+        planner.add(rows_of(down), columns_of(across));
+    return planner.take();
+  }
+  const convolution_axis rows =
+      forward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  const convolution_axis columns =
+      forward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+  if (pass == convolution_pass::backward_weight)
+    return plan_weight_gradient(s, rows, columns, in_width, out_width, element_bytes);
+  pixel_planner planner({in_height, in_width, s.in_channels}, {out_height, out_width, s.out_channels}, s.group_in(),
+                        s.kernel_width, strip, element_bytes);
+  join(planner, rows, columns);
+  planner.add(rows, columns);
+  return planner.take();
+}
+
+}  // namespace gpipe::host::detail
