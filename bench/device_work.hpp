@@ -33,7 +33,7 @@ struct device_work {
   template <class In>
   struct on {
     using output = In;
-    static constexpr gpipe::parameter parameters[] = {{"none", {1}, gpipe::initialiser::zeros()}};
+    static constexpr gpipe::parameter parameters[] = {{"none", {1}, gpipe::initializer::zeros()}};
     static constexpr gpipe::work cost{.forward = Forward * 60'000LL,
                                       .backward_input = Input * 60'000LL,
                                       .backward_parameters = Parameters * 60'000LL};

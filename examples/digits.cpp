@@ -79,7 +79,7 @@ struct settings {
              "The last two lines are the held-out accuracy and a hash of the parameters' bits. They are the same for\n"
              "every number of stages, schedule, recompute mode and memory limit, in threads or in processes.\n"
              "(Another precision or another number of replicas gives other bits: it rounds or sums differently.)")
-             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a worker")
+             .number("--stages", plan.stages, 1, layers_of<net>, "stages of the pipeline, one or more a worker")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
@@ -90,9 +90,9 @@ struct settings {
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
              .text("--schedule-file", "FILE.csv", schedule_file,
                    "the same from a file: a row of cells such as 0F3 for each worker")
-             .number("--chunks", plan.chunks, 1, slots_of<net>,
+             .number("--chunks", plan.chunks, 1, layers_of<net>,
                      "stages a worker, of the interleaved and looped schedules")
-             .number("--workers", plan.workers, 0, slots_of<net>,
+             .number("--workers", plan.workers, 0, layers_of<net>,
                      "threads or processes; each runs neighbouring stages; 0: as many\n"
                      "                            as the schedule has work for")
              .number("--replicas", plan.replicas, 1, 256,
@@ -104,7 +104,7 @@ struct settings {
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward\n"
                      "                            (except-last; as-needed with a memory limit)")
-             .number("--coalesce", plan.coalesce, 0, max_coalesced,
+             .number("--group-gradients", plan.group_gradients, 0, max_gradient_group,
                      "micro-batches whose parameter gradients a stage computes together,\n"
                      "                            with fill-drain and without recompute; 0: as many as pay off\n"
                      "                            and fit")
@@ -198,7 +198,7 @@ int train(settings chosen, process_group* job) {
        .on_deadline = deadline_action::abort,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
-       .slot_times = chosen.layers || !chosen.profile.empty(),
+       .layer_times = chosen.layers || !chosen.profile.empty(),
        .graph = chosen.graph,
        .job = job}};
 
@@ -237,7 +237,7 @@ int train(settings chosen, process_group* job) {
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
   if (chosen.layers)
     write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::gemm_peak() : 0,
-                 training.plan().coalesce);
+                 training.plan().group_gradients);
   if (!chosen.profile.empty()) example::write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");

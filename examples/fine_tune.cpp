@@ -24,11 +24,11 @@ struct halves {
 
 /// The first images, with their digit modulo `classes` as the label. Every fifth one is held out, and at most `most`
 /// are for the training.
-halves labelled(const dataset& all, std::int32_t classes, std::size_t most) {
+halves labelled(const dataset& all, std::int32_t classes, std::size_t max) {
   std::vector<int> train, test;
   for (int i = 0; i < all.samples(); ++i) {
     if (i % 5 == 4) test.push_back(i);
-    else if (train.size() < most) train.push_back(i);
+    else if (train.size() < max) train.push_back(i);
   }
   halves found{all.select(train), all.select(test)};
   for (dataset* part : {&found.train, &found.test})

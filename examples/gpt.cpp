@@ -74,7 +74,7 @@ struct settings {
              .decimal("--minutes", minutes, 0, 1e5, "as many steps as take this long; 0: --steps")
              .number("--batch", batch, 1, 65536, "sequences in a mini-batch")
              .decimal("--rate", rate, 0, 1, "the highest learning rate")
-             .number("--stages", plan.stages, 1, slots_of<small_gpt>, "stages of the pipeline")
+             .number("--stages", plan.stages, 1, layers_of<small_gpt>, "stages of the pipeline")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .choice("--schedule", plan.schedule, schedules, "the order of work")
              .number("--replicas", plan.replicas, 1, 256, "copies of the pipeline")

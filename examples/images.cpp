@@ -1,4 +1,4 @@
-// Trains a convolutional network on real pictures, in pipeline stages: digits of MNIST, or silhouettes of animals.
+// Trains a convolutional network on real images, in pipeline stages: digits of MNIST, or silhouettes of animals.
 // The last two lines have the same bits for every number of stages: compare them.
 
 #include <gpipe.hpp>
@@ -6,8 +6,8 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/model/vision/unet.hpp>
-#include <gpipe/train/data/pictures/idx_pictures.hpp>
-#include <gpipe/train/data/pictures/picture_folders.hpp>
+#include <gpipe/train/data/images/idx_images.hpp>
+#include <gpipe/train/data/images/image_folders.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@ using namespace gpipe;
 
 // The models ----------------------------------------------------------------------------------------------------------
 
-constexpr int side = 32;  // smaller pictures get a border
+constexpr int side = 32;  // smaller images get a border
 constexpr int classes = 10;
 
 template <int Channels>
@@ -73,8 +73,8 @@ struct settings {
     for (const schedule_kind one : schedule_kinds)
       if (schedule_choice(one).trains) schedules.emplace_back(name_of(one), one);
     if (!example::options(
-             "pictures: trains a convolutional network on pictures, in a pipeline of stages.\n"
-             "The last two lines are the accuracy on held-out pictures and a hash of the parameters' bits.\n"
+             "images: trains a convolutional network on images, in a pipeline of stages.\n"
+             "The last two lines are the accuracy on held-out images and a hash of the parameters' bits.\n"
              "They are the same for every number of stages, schedule and recompute mode.")
              .text("--data", "FOLDER", data,
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
@@ -84,9 +84,9 @@ struct settings {
              .choice("--model", model,
                      {{"convnet", kind::convnet}, {"amoebanet", kind::amoebanet}, {"unet", kind::unet}},
                      "convnet: five convolutions; amoebanet: AmoebaNet-D (3, 32);\n"
-                     "                            unet: finds the pixels of a picture behind noise")
-             .number("--epochs", epochs, 0, 100000, "passes over the training pictures; 0: as many as the model needs")
-             .number("--batch", batch, 1, 65536, "pictures in a mini-batch")
+                     "                            unet: finds the pixels of an image behind noise")
+             .number("--epochs", epochs, 0, 100000, "passes over the training images; 0: as many as the model needs")
+             .number("--batch", batch, 1, 65536, "images in a mini-batch")
              .decimal("--rate", rate, 0, 10, "the highest learning rate; 0: the model's")
              .number("--stages", plan.stages, 1, 4096, "stages of the pipeline")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
@@ -117,7 +117,7 @@ struct settings {
     if (!data.empty() && !folder.empty())
       throw error("option --folder: \"" + folder + "\" with --data", "give one of them");
     if (data.empty() && folder.empty())
-      throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
+      throw error("there is no --data", "give a folder, or start the program by examples/run images");
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (epochs == 0) epochs = model == kind::convnet ? 15 : model == kind::amoebanet ? 12 : 4;
     if (rate == 0) rate = model == kind::convnet ? 2e-3 : 3e-3;
@@ -127,16 +127,16 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-/// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged
+/// Images in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged
 /// by a whole number. `path` is for errors.
-dataset centred(const picture_set& set, const std::string& path) {
+dataset centred(const image_set& set, const std::string& path) {
   if (set.width > side || set.height > side)
-    throw error("has pictures of " + std::to_string(set.width) + " x " + std::to_string(set.height) + " pixels",
-                "give pictures of up to " + std::to_string(side) + " x " + std::to_string(side), {.file = path});
+    throw error("has images of " + std::to_string(set.width) + " x " + std::to_string(set.height) + " pixels",
+                "give images of up to " + std::to_string(side) + " x " + std::to_string(side), {.file = path});
   for (const std::int32_t label : set.labels)
     if (label < 0 || label >= classes)
       throw error("has the label " + std::to_string(label),
-                  "give pictures of at most " + std::to_string(classes) + " classes", {.file = path});
+                  "give images of at most " + std::to_string(classes) + " classes", {.file = path});
   const auto rows = static_cast<std::size_t>(set.height), columns = static_cast<std::size_t>(set.width);
   const std::size_t times = side / std::max(rows, columns), height = times * rows, width = times * columns,
                     top = (side - height) / 2, left = (side - width) / 2, count = set.labels.size();
@@ -149,35 +149,35 @@ dataset centred(const picture_set& set, const std::string& path) {
   return dataset().with("inputs", side * side, inputs).with("labels", 1, set.labels);
 }
 
-/// What to train on, and what to test on: IDX files of both, or four of five pictures of folders, and the fifth.
-std::pair<dataset, dataset> read_pictures(const std::string& data, const std::string& folder) {
+/// What to train on, and what to test on: IDX files of both, or four of five images of folders, and the fifth.
+std::pair<dataset, dataset> read_images(const std::string& data, const std::string& folder) {
   if (!folder.empty()) {
-    picture_options grey{.channels = 1};
+    image_options grey{.channels = 1};
 #if GPIPE_WITH_PNG
     grey.formats.push_back(png_format);
 #endif
-    return centred(read_picture_folders(folder, grey), folder).split(0.8, 1);
+    return centred(read_image_folders(folder, grey), folder).split(0.8, 1);
   }
   const auto part = [&](const std::string& name) {
     const std::string path = data + "/" + name + "-images.idx";
-    return centred(read_idx_pictures(path, data + "/" + name + "-labels.idx"), path);
+    return centred(read_idx_images(path, data + "/" + name + "-labels.idx"), path);
   };
   return {part("train"), part("test")};
 }
 
-/// The same pictures for a U-Net: behind noise, with a label of 0 or 1 for each pixel. The noise depends on the seed,
-/// the picture and the pixel alone.
-dataset behind_noise(dataset pictures, std::uint64_t seed) {
+/// The same images for a U-Net: behind noise, with a label of 0 or 1 for each pixel. The noise depends on the seed,
+/// the image and the pixel alone.
+dataset behind_noise(dataset images, std::uint64_t seed) {
   std::vector<float> inputs = [&] {
-    const auto& pixels = pictures.field<float>("inputs");
+    const auto& pixels = images.field<float>("inputs");
     return std::vector<float>(pixels.begin(), pixels.end());
   }();
   std::vector<float> labels(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     labels[i] = inputs[i] > 0 ? 1.0F : 0.0F;
-    const auto picture = static_cast<std::uint32_t>(i / (side * side)),
+    const auto image = static_cast<std::uint32_t>(i / (side * side)),
                pixel = static_cast<std::uint32_t>(i % (side * side));
-    const random_words words = draw({.seed = seed}, picture, pixel);
+    const random_words words = draw({.seed = seed}, image, pixel);
     inputs[i] +=
         2 * (uniform(words.word[0]) + uniform(words.word[1]) - uniform(words.word[2]) - uniform(words.word[3]));
   }
@@ -198,7 +198,7 @@ preparation prepare(settings& chosen, process_group* job) {
   if (prints)
     example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log},
                              chosen.save.folder);
-  auto [data, test] = read_pictures(chosen.data, chosen.folder);
+  auto [data, test] = read_images(chosen.data, chosen.folder);
   chosen.batch = std::min(chosen.batch, data.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
@@ -236,7 +236,7 @@ int run(basic_trainer<host_device>& training, preparation& with, const settings&
   if (prints && !chosen.log.empty()) log.emplace(chosen.log);
   if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
   example::saver save(training, chosen.save, epochs.first, job);
-  const augmented_pictures moved(data, {.height = side,
+  const augmented_images moved(data, {.height = side,
                                         .width = side,
                                         .shift = 2,
                                         .border = -1,
@@ -279,7 +279,7 @@ int main(int count, char** words) {
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
     return code;
   } catch (const std::exception& failure) {
-    if (example::prints_error(job.get(), failure)) std::cerr << "pictures: " << failure.what() << std::endl;
+    if (example::prints_error(job.get(), failure)) std::cerr << "images: " << failure.what() << std::endl;
     return 1;
   }
 }

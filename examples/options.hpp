@@ -25,29 +25,29 @@ class options {
   explicit options(std::string synopsis) : synopsis_(std::move(synopsis)) {}
 
   template <class Number>
-  options& number(std::string name, Number& into, std::int64_t least, std::int64_t most, std::string help) {
+  options& number(std::string name, Number& into, std::int64_t min, std::int64_t max, std::string help) {
     return add(std::move(name), "N", std::move(help) + " (" + std::to_string(into) + ")",
-               [&into, least, most](std::string_view self, std::string_view value) {
+               [&into, min, max](std::string_view self, std::string_view value) {
                  std::int64_t read = 0;
                  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
                  if (failure == std::errc::invalid_argument || end != value.data() + value.size())
-                   throw_error(self, value, "is not a whole number", range(least, most));
-                 if (failure == std::errc::result_out_of_range || read < least || read > most)
-                   throw_error(self, value, "is out of range", range(least, most));
+                   throw_error(self, value, "is not a whole number", range(min, max));
+                 if (failure == std::errc::result_out_of_range || read < min || read > max)
+                   throw_error(self, value, "is out of range", range(min, max));
                  into = static_cast<Number>(read);
                });
   }
-  options& decimal(std::string name, double& into, double least, double most, std::string help) {
+  options& decimal(std::string name, double& into, double min, double max, std::string help) {
     std::ostringstream now, range;
     now << into;
-    range << "choose " << least << " to " << most;
+    range << "choose " << min << " to " << max;
     return add(std::move(name), "X", std::move(help) + " (" + now.str() + ")",
-               [&into, least, most, range = range.str()](std::string_view self, std::string_view value) {
+               [&into, min, max, range = range.str()](std::string_view self, std::string_view value) {
                  double read = 0;
                  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
                  if (failure != std::errc{} || end != value.data() + value.size())
                    throw_error(self, value, "is not a number", range);
-                 if (!(read >= least && read <= most)) throw_error(self, value, "is out of range", range);
+                 if (!(read >= min && read <= max)) throw_error(self, value, "is out of range", range);
                  into = read;
                });
   }
@@ -194,8 +194,8 @@ class options {
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
   }
-  static std::string range(std::int64_t least, std::int64_t most) {
-    return "give a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+  static std::string range(std::int64_t min, std::int64_t max) {
+    return "give a whole number from " + std::to_string(min) + " to " + std::to_string(max);
   }
   [[noreturn]] static void throw_error(std::string_view name, std::string_view value, const std::string& wrong,
                                   const std::string& remedy) {

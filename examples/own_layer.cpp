@@ -18,7 +18,7 @@ struct scale {
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
     using number = compute_type<T>;  // the type of parameters and sums: float if T is bf16
-    static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"gain", {N}, initializer::ones()}};
     static constexpr keep keeps{.input = true};  // backward reads the input again
     static constexpr work cost{
         .forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};

@@ -18,7 +18,7 @@ struct product {
   struct on<tensor<T, K>> {
     using output = tensor<T, N>;
     using number = compute_type<T>;  // float if T is bf16
-    static constexpr parameter parameters[] = {{"weight", {K, N}, initialiser::uniform(K)}};
+    static constexpr parameter parameters[] = {{"weight", {K, N}, initializer::uniform(K)}};
     static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},    // W, K x N
                                          {"backward", packed_size(N, K), dtype_of<T>}};  // W^T, N x K
     static constexpr keep keeps{.input = true};

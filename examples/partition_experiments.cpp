@@ -1,4 +1,4 @@
-// What the compiler can prove about a pipeline before it runs. Every claim below is a `static_assert`: if this file
+// The compiler can prove much about a pipeline before it runs. Every claim below is a `static_assert`: if this file
 // compiles, all claims hold. The program itself only says so.
 
 #include <gpipe/core/descriptions/optimizer.hpp>
@@ -18,13 +18,13 @@ using namespace gpipe;
 // The paper's largest Transformer: 1663 blocks and 84 billion parameters. The compiler instantiates one block.
 using deepest = transformer<1663>;
 static_assert(network_of<deepest>.parameters() == 83'876'910'336);
-static_assert(slots_of<deepest> == 6 * 1663 + 2);
-static_assert(network_of<deepest>.row_count == 8);
+static_assert(layers_of<deepest> == 6 * 1663 + 2);
+static_assert(network_of<deepest>.type_count == 8);
 
 // 2. Cutting ---------------------------------------------------------------------------------------------------------
 
 // Six layers, forward and backward. Two borders cut them into three stages.
-constexpr slot_cost six[] = {{4, 8}, {2, 4}, {1, 2}, {1, 2}, {5, 10}, {3, 6}};
+constexpr pass_cost six[] = {{4, 8}, {2, 4}, {1, 2}, {1, 2}, {5, 10}, {3, 6}};
 
 struct three_stages {
   int first[4]{};
@@ -38,28 +38,29 @@ static_assert(best.first[1] == 2 && best.first[2] == 5);  // forward 4 + 2 | 1 +
 
 // The same number of layers on each stage takes a tenth longer. No cut takes less time: we try them all.
 constexpr int by_number[] = {0, 2, 4, 6};
-constexpr std::int64_t least = fill_drain_makespan(six, 6, best.first, 3, 8);
-static_assert(fill_drain_makespan(six, 6, by_number, 3, 8) == 216 && least == 195);
+constexpr std::int64_t min = fill_drain_makespan(six, 6, best.first, 3, 8);
+static_assert(fill_drain_makespan(six, 6, by_number, 3, 8) == 216 && min == 195);
 static_assert([] {
   for (int i = 1; i < 5; ++i)
     for (int j = i + 1; j < 6; ++j) {
       const int any[] = {0, i, j, 6};
-      if (fill_drain_makespan(six, 6, any, 3, 8) < least) return false;
+      if (fill_drain_makespan(six, 6, any, 3, 8) < min) return false;
     }
   return true;
 }());
 
 // A first device of half the speed gets one layer.
 constexpr auto uneven = [] {
-  // [kind][slot]: the same layers on a fast device, and on a device that takes twice as long.
-  slot_cost costs[12];
+  // [kind][layer]: the same layers on a fast device, and on a device that takes twice as long.
+  pass_cost costs[12];
   for (int l = 0; l < 6; ++l) {
     costs[l] = six[l];
     costs[6 + l] = {2 * six[l].forward, 2 * six[l].backward};
   }
   const int kind_of[] = {1, 0, 0};
   three_stages found;
-  partition({.slots = 6, .stages = 3, .micro_batches = 8, .costs = costs, .kinds = 2, .kind_of = kind_of}, found.first);
+  partition({.layers = 6, .stages = 3, .micro_batches = 8, .costs = costs, .kinds = 2, .kind_of = kind_of},
+            found.first);
   return found;
 }();
 static_assert(uneven.first[1] == 1);
@@ -177,7 +178,7 @@ using four = on_four<fill_drain>;
 constexpr auto stages_of_four = four::stages();
 static_assert(hana::length(stages_of_four) == hana::size_c<4>);
 
-// transform: the first slot of each stage. The plan's cut is the same.
+// transform: the first layer of each stage. The plan's cut is the same.
 constexpr auto firsts = hana::transform(stages_of_four, [](auto stage) { return stage.first; });
 static_assert(hana::unpack(firsts, [](auto... first) {
   int s = 0;

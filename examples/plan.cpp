@@ -9,7 +9,7 @@
 #include <gpipe/plan.hpp>
 
 #include "plan/largest_settings.hpp"
-#include "plan/picture.hpp"
+#include "plan/drawing.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
 #include "plan/subject.hpp"

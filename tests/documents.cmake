@@ -41,7 +41,7 @@ set(not_run
     "bash examples/run digits --device cuda"     # needs a GPU
     "digits --[a-z]+ .*" "digits --[a-z]+"       # short for what bash examples/run runs
     "bash examples/run gpt.*"                    # takes minutes, and fetches a book: examples/gpt/same_bits
-    "bash examples/run pictures.*"               # fetches pictures: examples/pictures/same_bits
+    "bash examples/run images.*"               # fetches images: examples/images/same_bits
     "mpirun -np .*"                              # examples/digits/same_bits
     "cmake --preset release -D GPIPE_DIGITS_PROFILE=.*"  # examples/digits/same_bits compiles with a profile
     "cmake --workflow --preset .*"               # .ci/run builds presets

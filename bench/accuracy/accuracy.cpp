@@ -1,6 +1,6 @@
-// Does examples/pictures learn as well as the same network in torch?
+// Does examples/images learn as well as the same network in torch?
 //
-//     accuracy FOLDER [seeds [epochs]]      a folder as examples/pictures_data makes it
+//     accuracy FOLDER [seeds [epochs]]      a folder as examples/images_data makes it
 
 #include <cmath>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 /// The accuracy that the example prints; NaN if it fails.
 double trained(const std::string& arguments) {
-  std::FILE* out = popen(("bash " BENCH_ROOT "/examples/run pictures " + arguments).c_str(), "r");
+  std::FILE* out = popen(("bash " BENCH_ROOT "/examples/run images " + arguments).c_str(), "r");
   if (out == nullptr) return NAN;
   char line[512];
   double found = NAN;
@@ -35,7 +35,7 @@ double mean(const std::vector<double>& all) {
 
 int main(int count, char** words) {
   if (count < 2) {
-    std::fputs("accuracy: there is no folder of pictures; start it by bash bench/run accuracy\n", stderr);
+    std::fputs("accuracy: there is no folder of images; start it by bash bench/run accuracy\n", stderr);
     return 1;
   }
   const std::string folder = words[1], epochs = count > 3 ? words[3] : "15";
@@ -49,6 +49,6 @@ int main(int count, char** words) {
     if (const auto at = found.find("accuracy"); at != found.end()) torch.push_back(at->second);
     std::printf("seed %d: gpipe %.4f, torch %.4f\n", seed, ours.back(), torch.empty() ? NAN : torch.back());
   }
-  bench::result("accuracy.pictures", mean(ours), "share");
-  if (!torch.empty()) bench::result("accuracy.pictures.over_torch", mean(ours) - mean(torch), "share");
+  bench::result("accuracy.images", mean(ours), "share");
+  if (!torch.empty()) bench::result("accuracy.images.over_torch", mean(ours) - mean(torch), "share");
 }

@@ -1,4 +1,4 @@
-"""The convolutional network of examples/pictures.cpp in torch, trained alike: the same pictures, border, shifts, rates,
+"""The convolutional network of examples/images.cpp in torch, trained alike: the same images, border, shifts, rates,
 decay and number of epochs. convnet.py FOLDER SEED [EPOCHS] prints `result accuracy VALUE share`."""
 
 import math
@@ -20,12 +20,12 @@ def idx(name):
 
 
 def read(part):
-    pictures, labels = idx(part + "-images"), idx(part + "-labels")
-    times = SIDE // max(pictures.shape[1:])
-    pictures = pictures.repeat(times, 1).repeat(times, 2).astype(numpy.float32) / 127.5 - 1
-    whole = numpy.full((len(pictures), 1, SIDE, SIDE), -1, numpy.float32)
-    top, left = (SIDE - pictures.shape[1]) // 2, (SIDE - pictures.shape[2]) // 2
-    whole[:, 0, top:top + pictures.shape[1], left:left + pictures.shape[2]] = pictures
+    images, labels = idx(part + "-images"), idx(part + "-labels")
+    times = SIDE // max(images.shape[1:])
+    images = images.repeat(times, 1).repeat(times, 2).astype(numpy.float32) / 127.5 - 1
+    whole = numpy.full((len(images), 1, SIDE, SIDE), -1, numpy.float32)
+    top, left = (SIDE - images.shape[1]) // 2, (SIDE - images.shape[2]) // 2
+    whole[:, 0, top:top + images.shape[1], left:left + images.shape[2]] = images
     return torch.from_numpy(whole), torch.from_numpy(labels.astype(numpy.int64))
 
 
@@ -34,7 +34,7 @@ def block(before, channels):
 
 
 def moved(x):
-    """Each picture by up to two pixels in both directions."""
+    """Each image by up to two pixels in both directions."""
     wide = nn.functional.pad(x, (2, 2, 2, 2), value=-1.0)
     at = torch.randint(0, 5, (len(x), 2))
     return torch.stack([w[:, a:a + SIDE, b:b + SIDE] for w, (a, b) in zip(wide, at.tolist())])

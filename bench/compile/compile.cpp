@@ -247,7 +247,7 @@ void measure_networks(const fs::path& scratch, figures& found) {
       found.push_back({"compile." + name + "." + compiler + ".memory", time.megabytes, "MB"});
     };
     take("AmoebaNet-D (18, 256) on 8 stages, -O2", "amoebanet", amoebanet, plain);
-    take("examples/pictures.cpp: three networks", "pictures", root / "examples" / "pictures.cpp", built);
+    take("examples/images.cpp: three networks", "images", root / "examples" / "images.cpp", built);
     take("examples/gpt.cpp: two, in two precisions", "gpt", root / "examples" / "gpt.cpp", built);
   }
 }
@@ -312,7 +312,7 @@ void measure_plans(const fs::path& scratch, const std::string& svg, figures& fou
       std::printf("%-10s%7d", compiler.c_str(), stages);
       std::vector<planned> line;
       for (const int blocks : block_counts) {
-        if (stages > 6 * blocks) {  // a block has six slots
+        if (stages > 6 * blocks) {  // a block has six layers
           std::printf("  %13s", "");
           continue;
         }

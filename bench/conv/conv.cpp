@@ -39,7 +39,7 @@ const layer layers[] = {{"3x3     64-64   56", {1, 64, 56, 56, 64, 3, 3, 1, 1, 1
                         {"3x3     16-16   28", {1, 16, 28, 28, 16, 3, 3, 1, 1, 1, 1}},
                         {"3x3     32-32   14", {1, 32, 14, 14, 32, 3, 3, 1, 1, 1, 1}}};
 
-/// One thread's half of the pictures, as a stage of a pipeline has them.
+/// One thread's half of the images, as a stage of a pipeline has them.
 struct share {
   convolution_shape shape;
   bool first;

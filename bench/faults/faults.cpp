@@ -105,10 +105,10 @@ int run_case(int stages, const std::string& kind, int number) {
   }
   // No update is half-applied: this process has its previous parameters.
   bool same = true;
-  for (int l = 0; l < slots_of<net>; ++l) {
+  for (int l = 0; l < layers_of<net>; ++l) {
     const auto& run = training.executor();
     if (!run.net().owns(l) || run.plan().worker_of(run.plan().cut().stage_of(l)) != job.rank()) continue;
-    const std::size_t bytes = run.net().row_of(l).parameter_bytes();
+    const std::size_t bytes = run.net().type_of(l).parameter_bytes();
     same = same && bits_of(run.parameters(l), bytes) == bits_of(twin.executor().parameters(l), bytes);
   }
   // After a loss every later call throws its cause, also calls that only write; after a throw they work.

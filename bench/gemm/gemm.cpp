@@ -1,14 +1,14 @@
 // What share of the two cores' matrix-product rate does a training reach, and what takes the rest of a step?
 //
-//     gemm [rounds [folder [network ...]]]      writes a picture of each into the folder, unless that is -
+//     gemm [rounds [folder [network ...]]]      writes a drawing of each into the folder, unless that is -
 
 #include "../gemm_peak.hpp"
-#include "../pictures.hpp"
+#include "../images.hpp"
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/record/file/write_file.hpp>
-#include <gpipe/record/picture/stacked_bar.hpp>
+#include <gpipe/record/drawing/stacked_bar.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +26,7 @@ constexpr int S = 2;
 
 // Nanoseconds of both workers per step.
 struct kinds {
-  double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalisation = 0,
+  double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalization = 0,
          additions = 0, pooling = 0, loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
   double rest = 0;  // of forward and backward: between layers, and means minus medians
 
@@ -40,7 +40,7 @@ struct kinds {
             part("parameters", parameter_gradient, hue[6].dark),
             part("attention", attention, hue[1].dark),
             part("activations", activations, hue[1].light),
-            part("layer or batch norm", normalisation, hue[2].light),
+            part("layer or batch norm", normalization, hue[2].light),
             part("additions", additions, hue[3].light),
             part("pooling", pooling, hue[2].dark),
             part("loss", loss, hue[5].light),
@@ -68,7 +68,7 @@ kinds where(const Training& it, int micro_batches) {
     } else {
       (is("gelu") || is("relu") ? sum.activations
        : is("causal_attention") ? sum.attention
-       : is("layer_norm") || is("batch_norm") ? sum.normalisation
+       : is("layer_norm") || is("batch_norm") ? sum.normalization
        : is("add") ? sum.additions
        : is("max_pool") || is("global_average_pool") ? sum.pooling
                              : sum.loss) += forward + input + parameters;
@@ -89,7 +89,7 @@ kinds where(const Training& it, int micro_batches) {
   return sum;
 }
 
-struct picture {
+struct drawing {
   std::string name, title;
   std::vector<detail::bar_part> parts;
 };
@@ -97,14 +97,14 @@ struct picture {
 /// The share of the better schedule.
 template <class Net>
 double measure(const std::string& name, int micro_batches, int micro_batch_size, int rounds, int steps,
-               const bench::gemm_peak& peak, std::vector<picture>& pictures) {
+               const bench::gemm_peak& peak, std::vector<drawing>& drawings) {
   const int samples = micro_batches * micro_batch_size;
   const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
   const double work = 1e-9 * bench::workload<Net>::operations() * samples;
   std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
   measured_profile costs;
-  if constexpr (std::is_same_v<typename bench::workload<Net>::data, bench::random_pictures>) {  // cut by seconds
+  if constexpr (std::is_same_v<typename bench::workload<Net>::data, bench::random_pixels>) {  // cut by seconds
     const plan_options one_stage{.stages = 1,
                                  .micro_batches = micro_batches,
                                  .micro_batch_size = micro_batch_size,
@@ -137,7 +137,7 @@ double measure(const std::string& name, int micro_batches, int micro_batch_size,
     best = std::max(best, bench::median(shares));
 
     training_options timed;
-    timed.slot_times = true;
+    timed.layer_times = true;
     trainer<Net, sgd> watched(options, sgd{.learning_rate = 1e-3}, timed);
     bench::run(watched, on, 2);
     watched.reset_report();
@@ -150,7 +150,7 @@ double measure(const std::string& name, int micro_batches, int micro_batch_size,
       rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / S, 3) + " ms");
       rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
     }
-    pictures.push_back({name + "." + gpipe::name_of(schedule),
+    drawings.push_back({name + "." + gpipe::name_of(schedule),
                         name + ", " + gpipe::name_of(schedule) + ": the time of a step", parts});
   }
   std::printf("\na step's time, mean of two workers\n%s\n", detail::table(rows).c_str());
@@ -165,10 +165,10 @@ int main(int count, char** arguments) {
   const bench::gemm_peak peak(S);
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
               peak.best().columns, peak.best().inner, S);
-  std::vector<picture> pictures;
+  std::vector<drawing> drawings;
   const auto take = [&]<class Net>(const char* name, int micro_batches, int micro_batch_size, int steps) {
     if (count > 3 && std::find(arguments + 3, arguments + count, std::string(name)) == arguments + count) return;
-    const double share = measure<Net>(name, micro_batches, micro_batch_size, rounds, steps, peak, pictures);
+    const double share = measure<Net>(name, micro_batches, micro_batch_size, rounds, steps, peak, drawings);
     bench::result(std::string("gemm.") + name + ".share", share, "ratio");
   };
   take.operator()<bench::mlp>("mlp", 32, 32, 2);
@@ -177,7 +177,7 @@ int main(int count, char** arguments) {
   take.operator()<bench::tfs>("tfs", 32, 2, 2);
   take.operator()<bench::resnet26>("resnet", 8, 8, 1);
   if (count > 2 && arguments[2] != std::string("-"))
-    for (const picture& p : pictures)
+    for (const drawing& p : drawings)
       write_file(std::string(arguments[2]) + "/" + p.name + ".svg", [&](std::ostream& out) {
         detail::write_stacked_bar(out, p.parts, p.title, "a step of two workers", 900);
       });

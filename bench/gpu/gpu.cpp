@@ -85,7 +85,8 @@ void run() {
   // More micro-batches of the same samples are the same work in more actions.
   const double whole = step<tiny>(few, {.M = 1}), parts = step<tiny>(few, {.M = 16});
   const double as_graph = step<tiny>(few, {.M = 16, .graph = true});
-  bench::result("gpu.layer_us", 1e6 * (parts - whole) / (15 * 2 * gpipe::slots_of<tiny>), "us per layer and direction");
+  bench::result("gpu.layer_us", 1e6 * (parts - whole) / (15 * 2 * gpipe::layers_of<tiny>),
+                "us per layer and direction");
   bench::result("gpu.graph", parts / as_graph, "of the throughput without a graph, tiny layers");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The memory of the paper's and torchgpipe's networks of pictures.
+// The memory of the paper's and torchgpipe's networks of images.
 
 #include "../../examples/plan/families.hpp"
 #include "../measure.hpp"
@@ -50,19 +50,19 @@ inline std::int64_t available_memory() {
   return 0;
 }
 
-/// Trains one step of `micro_batches` pictures and counts the bytes of the arena that it writes, in lines.
+/// Trains one step of `micro_batches` images and counts the bytes of the arena that it writes, in lines.
 template <class Net>
 std::int64_t touched_bytes(int micro_batches, std::int64_t& predicted) {
   constexpr std::byte fill{0xa5};
   training_options how;
   how.arena_fill = fill;
   trainer<Net, sgd> training(of_one(1, micro_batches, sgd::moments), {}, how);
-  std::vector<float> pictures(static_cast<std::size_t>(micro_batches) * 3 * 224 * 224);
+  std::vector<float> images(static_cast<std::size_t>(micro_batches) * 3 * 224 * 224);
   std::vector<std::int32_t> labels(static_cast<std::size_t>(micro_batches));
-  for (std::size_t i = 0; i < pictures.size(); ++i)
-    pictures[i] = static_cast<float>(draw({1, 0, 0, 0}, 0, static_cast<std::uint32_t>(i)).word[0]) * 0x1p-31F - 1;
+  for (std::size_t i = 0; i < images.size(); ++i)
+    images[i] = static_cast<float>(draw({1, 0, 0, 0}, 0, static_cast<std::uint32_t>(i)).word[0]) * 0x1p-31F - 1;
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i);
-  training.step(batch(micro_batches).with("inputs", pictures).with("labels", labels));
+  training.step(batch(micro_batches).with("inputs", images).with("labels", labels));
   const auto& arena = training.executor().stage(0).arena();
   predicted = training.plan().memory(0).total();
   std::int64_t touched = 0;
@@ -80,15 +80,15 @@ struct figure {
 };
 using figures = std::vector<figure>;
 
-/// AmoebaNet-D (18, 416) on one stage, 128 micro-batches of one picture.
+/// AmoebaNet-D (18, 416) on one stage, 128 micro-batches of one image.
 inline void print_largest_of_one_stage(figures& found) {
   using net = amoebanet_d<18, 416>;
   const step_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)),
                      part = make_plan(network_of<net>, of_one(1, 4, 1));
   const std::int64_t of_whole = example::activations_of(whole), of_part = example::activations_of(part);
-  std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one picture, recompute always: GiB beside the\n"
+  std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one image, recompute always: GiB beside the\n"
               "parameters' 12 bytes and their packed copies\n");
-  std::vector<std::vector<std::string>> rows{{"", "pictures", "partials", "working set", "other", "all"}};
+  std::vector<std::vector<std::string>> rows{{"", "images", "partials", "working set", "other", "all"}};
   for (const auto& [name, plan] : {std::pair{"128 micro-batches", &whole}, {"4 micro-batches", &part}}) {
     using enum memory_kind;
     const std::int64_t all = example::activations_of(*plan), in = bytes_of(*plan, stash),
@@ -137,22 +137,22 @@ inline void print_models(const std::vector<measured_model>& models, int micro_ba
     const step_plan shared = example::smallest_stages(net, sharing);
     std::int64_t all = 0;
     for (const stage_plan& s : shared.stage_plans) all += s.memory.total();
-    const std::int64_t most = example::largest_stage_of(p), of_shared = example::largest_stage_of(shared),
+    const std::int64_t max = example::largest_stage_of(p), of_shared = example::largest_stage_of(shared),
                        compared = whole ? all : example::activations_of(p);
     rows.push_back({m.name, std::to_string(m.stages), detail::counted(net.parameters()),
                     detail::fixed(gib(compared), 2), m.torchgpipe > 0 ? detail::fixed(m.torchgpipe, 2) : "-",
                     m.gpipe > 0 ? detail::fixed(gib(static_cast<std::int64_t>(m.gpipe * 1e9)), 2) : "-",
-                    detail::fixed(gigabytes(most), 2), most <= device ? "yes" : "no",
+                    detail::fixed(gigabytes(max), 2), max <= device ? "yes" : "no",
                     detail::fixed(gigabytes(of_shared), 2), of_shared <= device ? "yes" : "no"});
     const std::string name = "memory." + m.name;
-    found.push_back({name + ".largest_stage", gigabytes(most), "GB"});
+    found.push_back({name + ".largest_stage", gigabytes(max), "GB"});
     found.push_back({name + ".largest_stage.shared", gigabytes(of_shared), "GB"});
     if (m.torchgpipe > 0) found.push_back({name + ".over_torchgpipe", gib(compared) / m.torchgpipe, "ratio"});
   }
   std::printf("%s\n", detail::table(rows).c_str());
 }
 
-inline figures print_pictures() {
+inline figures print_images() {
   figures found;
   print_largest_of_one_stage(found);
   const auto amoebanet = [](int L, int D, example::family_member of, int stages, double torchgpipe, double paper) {

@@ -1,9 +1,9 @@
 // How much memory does a step use, by schedule and recompute mode, and torch for the same network? How large are the
-// networks of pictures that GPipe and torchgpipe measured?
+// networks of images that GPipe and torchgpipe measured?
 
 #include "../networks.hpp"
 #include "../peer.hpp"
-#include "pictures.hpp"
+#include "images.hpp"
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
@@ -40,7 +40,7 @@ void add_row(std::vector<std::vector<std::string>>& rows, const network& net, co
     return detail::sized(static_cast<std::uint64_t>(sum));
   };
   using enum memory_kind;
-  rows.push_back({name_of(options.schedule) + std::string(options.coalesce == 1 ? ", alone" : ""),
+  rows.push_back({name_of(options.schedule) + std::string(options.group_gradients == 1 ? ", alone" : ""),
                   std::to_string(options.stages), name_of(options.recompute),
                   of({parameters, gradients, moments, derived}), of({stash, returned}), of({kept, held, transient}),
                   detail::sized(static_cast<std::uint64_t>(total)),
@@ -53,7 +53,7 @@ void print_table(const std::string& name, const network& net, int M, int B,
   std::vector<std::vector<std::string>> rows{
       {"schedule", "stages", "recompute", "parameters, Adam", "between stages", "activations", "all", "largest stage"}};
   add_row(rows, net,
-          {.micro_batches = M, .micro_batch_size = B, .recompute = recompute_mode::never, .coalesce = 1});
+          {.micro_batches = M, .micro_batch_size = B, .recompute = recompute_mode::never, .group_gradients = 1});
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b})
     for (const recompute_mode mode : modes)
       add_row(rows, net, {.micro_batches = M, .micro_batch_size = B, .recompute = mode, .schedule = schedule});
@@ -80,7 +80,7 @@ int main() {
   if (torch.empty()) std::printf("torch is not installed: gpipe alone\n\n");
   print_table("mlp", network_of<bench::mlp>, 32, 32, torch);
   print_table("digits", network_of<digits>, 8, 8, torch);
-  const bench::figures of_pictures = bench::print_pictures();
+  const bench::figures of_images = bench::print_images();
   // One stage that runs backward right after forward, as torch does in micro-batches.
   for (const auto& [name, net, M, B] :
        {std::tuple{"mlp", &network_of<bench::mlp>, 32, 32}, {"digits", &network_of<digits>, 8, 8}}) {
@@ -94,5 +94,5 @@ int main() {
       if (!torch.empty())
         bench::result(of + ".over_torch." + way, ours / torch.at(std::string(name) + "." + way), "ratio");
   }
-  for (const bench::figure& f : of_pictures) bench::result(f.name, f.value, f.unit);
+  for (const bench::figure& f : of_images) bench::result(f.name, f.value, f.unit);
 }

@@ -2,7 +2,7 @@
 //
 //     mpi [rounds]
 //
-// It calls mpirun for two processes of itself, `mpi --share` and `mpi --handover`.
+// It calls mpirun for two processes of itself, `mpi --share` and `mpi --transfer`.
 
 #include "../networks.hpp"
 #include "../peer.hpp"
@@ -125,7 +125,7 @@ void measure_transfer(int rounds) {
     std::printf("%7zu bytes: transferred in %.2f us, by MPI alone in %.2f us: %.3f (10 %% %.3f, 90 %% %.3f)\n", bytes,
                 bench::median(us), bench::median(bare_us), bench::median(ratio), bench::quantile(ratio, 0.1),
                 bench::quantile(ratio, 0.9));
-    bench::result("mpi.handover." + std::to_string(bytes >> 10) + "KiB", bench::median(ratio), "ratio");
+    bench::result("mpi.transfer." + std::to_string(bytes >> 10) + "KiB", bench::median(ratio), "ratio");
   }
 }
 
@@ -156,14 +156,14 @@ int main(int count, char** words) {
   const std::string part = count > 1 ? words[1] : "";
   const int rounds = std::atoi(words[count - 1]) > 0 ? std::atoi(words[count - 1]) : 15;
   if (part == "--share") measure_share(rounds);
-  else if (part == "--handover") measure_transfer(rounds);
+  else if (part == "--transfer") measure_transfer(rounds);
   if (part.starts_with("--")) return 0;
 
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
   if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   bench::print_environment();
   auto found = in_two_processes("--share", rounds);
-  in_two_processes("--handover", rounds);
+  in_two_processes("--transfer", rounds);
   bench::rival torch("torch/pipelining.py", "mlp");
   double best = 0;
   for (const char* way : {"gpipe", "1f1b"}) {

@@ -1,8 +1,8 @@
 // How far from the optimum are other libraries' cuts, and how long does the optimum take?
 //
 // Each instance is cut by three heuristics, implemented here from their descriptions, and by the partition, whose
-// objective is the optimum (tests/laws/partition.cpp). The heuristics use f + b of every slot on the first device only,
-// without transfers, unequal devices or the two maxima of fill-drain.
+// objective is the optimum (tests/laws/partition.cpp). The heuristics use f + b of every layer on the first device
+// only, without transfers, unequal devices or the two maxima of fill-drain.
 //
 // Then AmoebaNet-D (18, 256): a cut through cells, at any layer, beside cuts between cells.
 //
@@ -31,23 +31,23 @@ namespace {
 
 using namespace gpipe;
 using cost_list = std::vector<std::int64_t>;
-using places = std::vector<int>;
+using boundaries = std::vector<int>;
 
 constexpr auto at = [](int i) { return static_cast<std::size_t>(i); };
 
-/// Block partition (Barany and Grinberg, 2015): starts from stages of equal length; the largest stage gives a slot to
-/// its neighbour on the side of the smallest, until the two differ by at most the largest slot, or nothing improves.
-places block_partition(const cost_list& costs, int stages) {
-  const int slots = static_cast<int>(costs.size());
-  places first;
-  for (int s = 0; s <= stages; ++s) first.push_back(s * slots / stages);
+/// Block partition (Barany and Grinberg, 2015): starts from stages of equal length; the largest stage gives a layer to
+/// its neighbour on the side of the smallest, until the two differ by at most the largest layer, or nothing improves.
+boundaries block_partition(const cost_list& costs, int stages) {
+  const int layers = static_cast<int>(costs.size());
+  boundaries first;
+  for (int s = 0; s <= stages; ++s) first.push_back(s * layers / stages);
   const auto sum = [&](int s) {
     return std::accumulate(costs.begin() + first[at(s)], costs.begin() + first[at(s + 1)], std::int64_t{0});
   };
-  const std::int64_t largest_slot = *std::max_element(costs.begin(), costs.end());
-  places best = first;
+  const std::int64_t largest_layer = *std::max_element(costs.begin(), costs.end());
+  boundaries best = first;
   std::int64_t best_sum = -1;
-  for (int turn = 0; turn < slots * stages; ++turn) {
+  for (int turn = 0; turn < layers * stages; ++turn) {
     int largest = 0, smallest = 0;
     for (int s = 1; s < stages; ++s) {
       if (sum(s) > sum(largest)) largest = s;
@@ -57,17 +57,17 @@ places block_partition(const cost_list& costs, int stages) {
       best = first;
       best_sum = sum(largest);
     }
-    if (sum(largest) - sum(smallest) <= largest_slot) break;
+    if (sum(largest) - sum(smallest) <= largest_layer) break;
     if (smallest < largest) ++first[at(largest)];
     else --first[at(largest + 1)];
   }
   return best;
 }
 
-/// One pass over cumulative cost: a stage ends when the slots so far have reached its share of the total.
-places one_pass(const cost_list& costs, int stages) {
+/// One pass over cumulative cost: a stage ends when the layers so far have reached its share of the total.
+boundaries one_pass(const cost_list& costs, int stages) {
   const std::int64_t all = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
-  places first{0};
+  boundaries first{0};
   std::int64_t passed = 0;
   for (int l = 0; l < static_cast<int>(costs.size()); ++l) {
     passed += costs[at(l)];
@@ -79,12 +79,12 @@ places one_pass(const cost_list& costs, int stages) {
 }
 
 /// Bisection for the largest f + b of a stage to a thousandth, over a longest-prefix probe.
-places tolerant_bisection(const cost_list& costs, int stages) {
-  const int slots = static_cast<int>(costs.size());
+boundaries tolerant_bisection(const cost_list& costs, int stages) {
+  const int layers = static_cast<int>(costs.size());
   const auto probe = [&](double limit) {
-    places first{0};
+    boundaries first{0};
     double held = 0;
-    for (int l = 0; l < slots; ++l) {
+    for (int l = 0; l < layers; ++l) {
       if (held + static_cast<double>(costs[at(l)]) > limit && held > 0) {
         first.push_back(l);
         held = 0;
@@ -100,13 +100,13 @@ places tolerant_bisection(const cost_list& costs, int stages) {
     if (static_cast<int>(probe(middle).size()) <= stages) high = middle;
     else low = middle;
   }
-  places first = probe(high);
-  while (static_cast<int>(first.size()) <= stages) first.push_back(slots);
+  boundaries first = probe(high);
+  while (static_cast<int>(first.size()) <= stages) first.push_back(layers);
   return first;
 }
 
 /// `objective_of` for cuts that may have empty stages.
-std::int64_t value_of(const partition_problem& p, const places& first) {
+std::int64_t value_of(const partition_problem& p, const boundaries& first) {
   const detail::range_sums all(p, gpipe::detail::fits_always{});
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
   for (int s = 0; s < p.stages; ++s) {
@@ -121,9 +121,9 @@ std::int64_t value_of(const partition_problem& p, const places& first) {
   return p.goal == objective::bottleneck ? bottleneck : sum + (p.micro_batches - 1) * (forward + backward);
 }
 
-/// A model with its arrays: blocks of a Transformer between an embedding and a head, or slots of random costs.
+/// A model with its arrays: blocks of a Transformer between an embedding and a head, or layers of random costs.
 struct instance {
-  std::vector<slot_cost> costs;
+  std::vector<pass_cost> costs;
   std::vector<int> kind_of, readers;
   std::vector<gpipe::detail::transfer> transfers;
   partition_problem problem;
@@ -133,58 +133,58 @@ struct instance {
       return low + static_cast<int>(random() % unsigned(high - low + 1));
     };
     const int stages = from(2, 16);
-    int slots = from(stages + 2, 6 * stages);
+    int layers = from(stages + 2, 6 * stages);
     if (transformer) {
       const int width = 1000 * from(1, 8);
       costs.push_back({width / 50, width / 10});
-      for (int l = 1; l + 1 < slots; ++l)  // attention and feed-forward
-        costs.push_back(l % 2 != 0 ? slot_cost{4 * width, 8 * width} : slot_cost{8 * width, 16 * width});
+      for (int l = 1; l + 1 < layers; ++l)  // attention and feed-forward
+        costs.push_back(l % 2 != 0 ? pass_cost{4 * width, 8 * width} : pass_cost{8 * width, 16 * width});
       const int head = width * from(2, 40);  // by vocabulary
       costs.push_back({head, 2 * head});
     } else {
-      for (int l = 0; l < slots; ++l) costs.push_back({from(1, 1000), from(1, 2000)});
+      for (int l = 0; l < layers; ++l) costs.push_back({from(1, 1000), from(1, 2000)});
     }
     if (unequal)
-      for (int l = 0; l < slots; ++l) costs.push_back({costs[at(l)].forward * 5 / 2, costs[at(l)].backward * 5 / 2});
+      for (int l = 0; l < layers; ++l) costs.push_back({costs[at(l)].forward * 5 / 2, costs[at(l)].backward * 5 / 2});
     for (int s = 0; s < stages; ++s) kind_of.push_back(unequal && s >= stages / 2);
     if (moves) {
-      readers.reserve(at(2 * slots));
-      for (int l = 0; l + 1 < slots; ++l) {
+      readers.reserve(at(2 * layers));
+      for (int l = 0; l + 1 < layers; ++l) {
         readers.push_back(l + 1);
-        readers.push_back((std::min)(slots - 1, l + (l % 4 == 0 ? 1 + from(1, slots / 2) : 1)));
+        readers.push_back((std::min)(layers - 1, l + (l % 4 == 0 ? 1 + from(1, layers / 2) : 1)));
         transfers.push_back({l, readers.data() + 2 * l, 2, costs[at(l)].forward / from(1, 4)});
       }
     }
-    problem = {slots, stages, 16, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
+    problem = {layers, stages, 16, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
                static_cast<int>(transfers.size()), goal};
   }
 };
 
-/// The paper's largest model on 128 devices, with slots of different costs: seconds of a partition.
+/// The paper's largest model on 128 devices, with layers of different costs: seconds of a partition.
 double large(bool unequal, bool moves, objective goal) {
-  constexpr int slots = 1663, stages = 128;
+  constexpr int layers = 1663, stages = 128;
   std::mt19937 random(1);
   const auto draw = [&random](int low, int high) { return low + static_cast<int>(random() % unsigned(high - low)); };
-  std::vector<slot_cost> costs(2 * slots);
-  std::vector<int> kind_of(stages), readers(2 * slots);
+  std::vector<pass_cost> costs(2 * layers);
+  std::vector<int> kind_of(stages), readers(2 * layers);
   std::vector<gpipe::detail::transfer> transfers;
-  for (int l = 0; l < slots; ++l) {
+  for (int l = 0; l < layers; ++l) {
     costs[at(l)] = {draw(1'000'000, 2'000'000), draw(2'000'000, 4'000'000)};
-    costs[at(slots + l)] = {costs[at(l)].forward * 3 / 2, costs[at(l)].backward * 3 / 2};
+    costs[at(layers + l)] = {costs[at(l)].forward * 3 / 2, costs[at(l)].backward * 3 / 2};
     readers[at(2 * l)] = l + 1;
-    readers[at(2 * l + 1)] = (std::min)(slots - 1, l + draw(1, 40));
-    if (moves && l + 1 < slots) transfers.push_back({l, readers.data() + 2 * l, 2, draw(0, 1'000'000)});
+    readers[at(2 * l + 1)] = (std::min)(layers - 1, l + draw(1, 40));
+    if (moves && l + 1 < layers) transfers.push_back({l, readers.data() + 2 * l, 2, draw(0, 1'000'000)});
   }
   for (int s = 0; s < stages; ++s) kind_of[at(s)] = unequal && s / 8 % 2 != 0;
-  const partition_problem p{slots, stages, 512, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
+  const partition_problem p{layers, stages, 512, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
                             static_cast<int>(transfers.size()), goal};
-  places first(stages + 1);
+  boundaries first(stages + 1);
   return bench::timed([&] { partition(p, first.data()); });
 }
 
 /// The module of torchgpipe's AmoebaNet-D that a layer belongs to: a stem, a cell, or what classifies.
-std::string module_of(const network& net, int slot) {
-  const std::string path = gpipe::detail::path_of(net, slot);
+std::string module_of(const network& net, int layer) {
+  const std::string path = gpipe::detail::path_of(net, layer);
   std::size_t end = path.find('.');
   const std::string name = path.substr(0, end);
   if (!name.starts_with("stem") && !name.starts_with("cell")) return "classify";
@@ -198,11 +198,11 @@ std::string module_of(const network& net, int slot) {
 
 /// Mean over largest work of a stage, with the best cut for it.
 double balance(const cost_list& work, int stages) {
-  std::vector<slot_cost> costs;
+  std::vector<pass_cost> costs;
   for (const std::int64_t w : work) costs.push_back({w, 0});
   partition_problem p{static_cast<int>(work.size()), stages, 1, costs.data()};
   p.goal = objective::bottleneck;
-  places first(at(stages + 1));
+  boundaries first(at(stages + 1));
   partition(p, first.data());
   const auto all = static_cast<double>(std::accumulate(work.begin(), work.end(), std::int64_t{0}));
   return all / stages / static_cast<double>(gpipe::detail::objective_of(p, first.data()));
@@ -215,8 +215,8 @@ struct amoebanet_work {
   amoebanet_work() {
     const network& net = network_of<amoebanet_d<18, 256>>;
     std::string last;
-    for (int l = 0; l < net.slot_count; ++l) {
-      const detail::row& r = net.row_of(l);
+    for (int l = 0; l < net.layer_count; ++l) {
+      const detail::layer_type& r = net.type_of(l);
       const bool multiplies = r.derived_count > 0;
       layers.push_back(multiplies ? r.cost.forward / 2 : 0);
       if (std::string module = module_of(net, l); module != last) {
@@ -232,7 +232,7 @@ struct wide_and_narrow : model<input<float, 16>, linear<64>, relu, linear<16>, l
                                linear<32>> {};
 constexpr const network& small = network_of<wide_and_narrow>;
 
-/// A plan of eight slots with random costs, on equal or unequal devices, with or without a memory limit.
+/// A plan of eight layers with random costs, on equal or unequal devices, with or without a memory limit.
 struct small_plan {
   plan_options o;
   std::vector<layer_cost> all;
@@ -245,12 +245,12 @@ struct small_plan {
            .schedule = kind};
     } while (!o.chosen_schedule().admits(o.stages, o.micro_batches));
     const bool each = below(2) == 0;
-    for (int l = 0; l < (each ? o.stages : 1) * small.slot_count; ++l)
+    for (int l = 0; l < (each ? o.stages : 1) * small.layer_count; ++l)
       all.push_back({1 + below(100), 1 + below(100), 1 + below(100)});
-    costs = {all.data(), small.slot_count, each};
+    costs = {all.data(), small.layer_count, each};
     if (below(2) == 0) return;
-    places even;  // its largest stage is the limit
-    for (int s = 0; s <= o.stages; ++s) even.push_back(s * small.slot_count / o.stages);
+    boundaries even;  // its largest stage is the limit
+    for (int s = 0; s <= o.stages; ++s) even.push_back(s * small.layer_count / o.stages);
     std::int64_t bytes = 0;
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(small, {even.data(), o.stages}, s);
@@ -270,7 +270,7 @@ step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode
   for (int i = 0; i < instances; ++i) {
     const small_plan it(random, kind, mode);
     const gpipe::detail::cut_simulator simulator(small, it.o, it.costs);
-    places first(at(it.o.stages + 1));
+    boundaries first(at(it.o.stages + 1));
     const cut_search found = search_cut(small, it.o, it.o.chosen_schedule(), it.costs, first.data());
     const auto searched = static_cast<double>(simulator.step_of(first.data()));
     gpipe::detail::shorten_step(small, it.o, it.costs, found.whole, first.data());
@@ -284,7 +284,7 @@ step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode
 
 struct rule {
   const char* name;
-  places (*cut)(const cost_list&, int);
+  boundaries (*cut)(const cost_list&, int);
 };
 constexpr rule rules[] = {{"torchgpipe", block_partition}, {"lingvo", one_pass}, {"deepspeed", tolerant_bisection}};
 
@@ -322,13 +322,13 @@ int main() {
     for (int i = 0; i < instances; ++i) {
       const instance it(random, f.transformer, f.unequal, f.moves, f.goal);
       const partition_problem& p = it.problem;
-      places best(at(p.stages + 1));
+      boundaries best(at(p.stages + 1));
       partition(p, best.data());
       const auto optimum = static_cast<double>(gpipe::detail::objective_of(p, best.data()));
       cost_list known;
-      for (int l = 0; l < p.slots; ++l) known.push_back(p.costs[l].forward + p.costs[l].backward);
+      for (int l = 0; l < p.layers; ++l) known.push_back(p.costs[l].forward + p.costs[l].backward);
       for (std::size_t r = 0; r < std::size(rules); ++r) {
-        const places first = rules[r].cut(known, p.stages);
+        const boundaries first = rules[r].cut(known, p.stages);
         const double ratio = static_cast<double>(value_of(p, first)) / optimum;
         const bool whole = std::adjacent_find(first.begin(), first.end()) == first.end();
         if (whole && ratio < 1) {

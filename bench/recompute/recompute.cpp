@@ -38,11 +38,11 @@ int main(int count, char** arguments) {
   bench::print_environment();
   const bench::random_images made(M * B);
   const batch on = made.all();
-  const auto options = [](recompute_mode mode, std::int64_t bytes = no_memory_limit, int coalesce = 1) {
+  const auto options = [](recompute_mode mode, std::int64_t bytes = no_memory_limit, int group_gradients = 1) {
     return plan_options{.micro_batches = M,
                         .micro_batch_size = B,
                         .recompute = mode,
-                        .coalesce = coalesce,
+                        .group_gradients = group_gradients,
                         .optimizer_moments = sgd::moments,
                         .memory_limit = bytes};
   };
@@ -54,9 +54,10 @@ int main(int count, char** arguments) {
   const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
 
   std::vector<way> ways;
-  const auto add = [&](recompute_mode mode, const char* name, std::int64_t bytes = no_memory_limit, int coalesce = 1) {
+  const auto add = [&](recompute_mode mode, const char* name, std::int64_t bytes = no_memory_limit,
+                       int group_gradients = 1) {
     ways.push_back(
-        {mode, name, std::make_unique<trainer<bench::mlp, sgd>>(options(mode, bytes, coalesce))});
+        {mode, name, std::make_unique<trainer<bench::mlp, sgd>>(options(mode, bytes, group_gradients))});
   };
   add(recompute_mode::never, "never");
   add(recompute_mode::as_needed, "as_needed", limit);
@@ -77,6 +78,6 @@ int main(int count, char** arguments) {
   for (const way& w : ways) {
     if (w.mode == recompute_mode::never) continue;
     bench::result("recompute." + w.name, never / bench::median(w.seconds), "ratio");
-    bench::result("recompute." + w.name + ".over_together", together / bench::median(w.seconds), "ratio");
+    bench::result("recompute." + w.name + ".over_group_gradients", together / bench::median(w.seconds), "ratio");
   }
 }

@@ -1,4 +1,4 @@
-"""The networks of bench/pictures.hpp in torch. A layer takes and gives one tensor, or two
+"""The networks of bench/images.hpp in torch. A layer takes and gives one tensor, or two
 between AmoebaNet's cells."""
 
 import torch
@@ -156,8 +156,8 @@ def amoebanet(cells, filters):
     return layers + [Classify(inputs)]
 
 
-class Pictures:
-    """A network of pictures, cut before layer `half` where it has two stages."""
+class Images:
+    """A network of images, cut before layer `half` where it has two stages."""
 
     def __init__(self, layers, half, micro_batches, samples):
         self.layers, self.half = layers, half

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from pictures import Pictures, amoebanet, resnet
+from images import Images, amoebanet, resnet
 
 INPUTS, CLASSES, VOCABULARY = 64, 10, 256
 
@@ -87,8 +87,8 @@ class GPT:
 # Blocks and width, or layers and the first of the second stage; micro-batches and samples in one last. A network cut before
 # layer `half` has two stages.
 NETWORKS = {"mlp": MLP(8, 256, 32), "mlps": MLP(16, 64, 4), "tf": GPT(8, 256, 4, 128, 8, 4),
-            "tfs": GPT(8, 128, 4, 64, 32, 2), "resnet": Pictures(resnet, 7, 8, 8),
-            "amoebanet": Pictures(lambda: amoebanet(6, 64), 6, 8, 8)}
+            "tfs": GPT(8, 128, 4, 64, 32, 2), "resnet": Images(resnet, 7, 8, 8),
+            "amoebanet": Images(lambda: amoebanet(6, 64), 6, 8, 8)}
 
 
 def answer(ways, fence=lambda: None):

@@ -11,7 +11,7 @@ import torch.multiprocessing as mp
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from networks import NETWORKS, answer
-from pictures import Chain, in_channels_last
+from images import Chain, in_channels_last
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 

@@ -4,7 +4,7 @@
 //     torch [rounds [network ...]]
 
 #include "../peer.hpp"
-#include "../pictures.hpp"
+#include "../images.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -44,13 +44,13 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
   const int samples = micro_batches * micro_batch_size;
   const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
-  constexpr bool pictures = std::is_same_v<typename bench::workload<Net>::data, bench::random_pictures>;
+  constexpr bool images = std::is_same_v<typename bench::workload<Net>::data, bench::random_pixels>;
   const plan_options two_stages{.stages = 2,
                                 .micro_batches = micro_batches,
                                 .micro_batch_size = micro_batch_size,
                                 .recompute = recompute_mode::never};
   measured_profile costs;
-  if constexpr (pictures) {  // torch's pipeline is cut by seconds too
+  if constexpr (images) {  // torch's pipeline is cut by seconds too
     plan_options one_stage = two_stages;
     one_stage.stages = 1;
     costs = trainer<Net, sgd>(one_stage, sgd{}).profile_layers(on);
@@ -59,7 +59,7 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
   const auto ours = [&](schedule_kind schedule) {
     plan_options options = two_stages;
     options.schedule = schedule;
-    if (pictures) options.profile = costs.view();
+    if (images) options.profile = costs.view();
     return [&on, it = std::make_shared<trainer<Net, sgd>>(options, sgd{.learning_rate = 1e-3})](int steps) {
       return bench::timed([&] {
         for (int i = 0; i < steps; ++i) it->step(on);
@@ -75,7 +75,7 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
                         {"gpipe", "1F1B", ours(schedule_kind::one_f_one_b)},
                         {"torch, whole batch", "compiled", theirs(whole, "compiled")},
                         {"torch pipelining", "1F1B", theirs(pipelining, "1f1b")}};
-  if constexpr (pictures)
+  if constexpr (images)
     ways.push_back({"torch, whole batch", "last", theirs(whole, "last")});
   for (way& w : ways) {
     w.seconds(1), w.seconds(1);  // the first steps compile and touch memory

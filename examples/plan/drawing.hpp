@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include <gpipe/record/picture/timeline.hpp>
+#include <gpipe/record/drawing/timeline.hpp>
 
 #include "choice.hpp"
 #include "planned.hpp"
@@ -22,8 +22,8 @@ inline void draw(const std::string& path, const subject& it, const choice& c, co
     constexpr double width = 1200, left = 76, bar = width - 2 * left, top = 50, height = 34, below = 120;
     const int lanes = c.stages;
     const double lane = std::clamp(640.0 / lanes, 12.0, 34.0);
-    gpipe::detail::canvas picture(out, width, below + 140 + lanes * (lane + 6), it.title);
-    picture.text("head", 20, 30, it.title + ": " + several(it.layers(), "layer") + " on " + several(c.stages, "stage"));
+    gpipe::detail::canvas drawing(out, width, below + 140 + lanes * (lane + 6), it.title);
+    drawing.text("head", 20, 30, it.title + ": " + several(it.layers(), "layer") + " on " + several(c.stages, "stage"));
     double all = 0, x = left;
     for (const planned_stage& s : p.stages) all += static_cast<double>(s.forward + s.backward);
     for (std::size_t s = 0; s < p.stages.size(); ++s) {
@@ -33,15 +33,15 @@ inline void draw(const std::string& path, const subject& it, const choice& c, co
         const layer_cost& cost = it.costs[static_cast<std::size_t>(l)];
         const double share = static_cast<double>(cost.forward + cost.backward_input + cost.backward_parameters);
         const double wide = all > 0 ? share / all * bar : bar / it.layers();
-        picture.action("layer", action_kind::forward, static_cast<int>(s), x, top,
+        drawing.action("layer", action_kind::forward, static_cast<int>(s), x, top,
                        std::max(0.1, wide - (wide > 3 ? 0.8 : 0)), height,
                        concat({"layer ", l, " ", it.names[static_cast<std::size_t>(l)], ": "}) +
                            time(cost.forward + cost.backward_input + cost.backward_parameters));
         x += wide;
       }
       if (x - begin > 30) {
-        picture.text("light", (begin + x) / 2, top + height / 2 + 4, std::to_string(s));
-        if (x - begin > 64) picture.text("tick", (begin + x) / 2, top + height + 18, bytes(of.bytes));
+        drawing.text("light", (begin + x) / 2, top + height / 2 + 4, std::to_string(s));
+        if (x - begin > 64) drawing.text("tick", (begin + x) / 2, top + height + 18, bytes(of.bytes));
       }
     }
     out << "<g transform=\"translate(0," << fixed(below, 0) << ")\">\n";

@@ -48,8 +48,8 @@ family_member amoebanet_member() {
 /// ResNet-50, whose third group gets further bottlenecks, three convolutions each: as ResNet-101 has 17 more.
 inline family_member resnet_member() {
   const network& net = network_of<resnet<50>>;
-  repetition last{net.slot_count, 0};
-  for (int l = 0; l < net.slot_count; ++l)
+  repetition last{net.layer_count, 0};
+  for (int l = 0; l < net.layer_count; ++l)
     if (gpipe::detail::path_of(net, l).starts_with("layer3.5")) last = {std::min(last.begin, l), l + 1};
   return {"bottlenecks", &net, {last}, 50, 3};
 }
@@ -57,12 +57,12 @@ inline family_member resnet_member() {
 inline family family_of(family_kind kind, const network& own) {
   switch (kind) {
     case family_kind::amoebanet:
-      return {"AmoebaNet-D (L, D), pictures of 224 x 224", "L", 128,
+      return {"AmoebaNet-D (L, D), images of 224 x 224", "L", 128,
               {amoebanet_member<208>(), amoebanet_member<416>(), amoebanet_member<512>(), amoebanet_member<544>()}};
-    case family_kind::resnet: return {"ResNet, pictures of 224 x 224", "depth", 128, {resnet_member()}};
+    case family_kind::resnet: return {"ResNet, images of 224 x 224", "depth", 128, {resnet_member()}};
     case family_kind::unet:
       return {
-          "U-Net (B, C), pictures of 192 x 192",
+          "U-Net (B, C), images of 192 x 192",
           "B",
           32,
           {member<unet<4, 64>>("C = 64", 4), member<unet<4, 128>>("C = 128", 4), member<unet<4, 160>>("C = 160", 4)}};

@@ -54,9 +54,9 @@ class packing {
     for (int s = 0; s < o.stages; ++s) needs_.push_back(requirements_of(o.chosen_schedule(), o, s));
   }
 
-  /// The first slots of all stages but the first; none: no stage in the front fits what is left.
-  std::optional<std::vector<int>> places(std::int64_t limit) const {
-    std::vector<int> first{net_.slot_count};  // of the stages so far, the earliest first
+  /// The first layers of all stages but the first; none: no stage in the front fits what is left.
+  std::optional<std::vector<int>> boundaries(std::int64_t limit) const {
+    std::vector<int> first{net_.layer_count};  // of the stages so far, the earliest first
     for (int s = o_.stages - 1; s >= 0; --s) {
       const int begin = s == 0 ? 0 : furthest(s, first, limit);
       if (begin < 0 || bytes(s, begin, first) > limit) return {};
@@ -66,9 +66,9 @@ class packing {
   }
 
  private:
-  /// The first slot from which the stage obeys the limit and leaves a slot to each stage before it; -1: none.
+  /// The first layer from which the stage obeys the limit and leaves a layer to each stage before it; -1: none.
   int furthest(int stage, const std::vector<int>& behind, std::int64_t limit) const {
-    int low = stage, high = behind.front() - 1;  // more slots mostly need more bytes
+    int low = stage, high = behind.front() - 1;  // more layers mostly need more bytes
     if (low > high || bytes(stage, high, behind) > limit) return -1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
@@ -100,15 +100,15 @@ class packing {
 /// A plan of which every stage obeys the limit, if packing finds one. A value that skips a stage may need more slots
 /// than packing counts, which knows no stage before: then it packs again, by that much less.
 inline std::optional<step_plan> packed_plan(const network& net, const plan_options& o, std::int64_t limit) {
-  if (o.stages > net.slot_count) return {};
+  if (o.stages > net.layer_count) return {};
   const packing packs(net, o);
   for (std::int64_t of_stage = limit; of_stage > limit / 2;) {
-    const auto first = packs.places(of_stage);
+    const auto first = packs.boundaries(of_stage);
     if (!first) return {};
     step_plan made = plan_with_cut(net, o, *first);
-    const std::int64_t most = largest_stage_of(made);
-    if (most <= limit) return made;
-    of_stage -= most - limit;
+    const std::int64_t max = largest_stage_of(made);
+    if (max <= limit) return made;
+    of_stage -= max - limit;
   }
   return {};
 }
@@ -133,30 +133,30 @@ inline step_plan smallest_stages(const network& net, const plan_options& o) {
 /// The deepest model of a family that fits.
 struct largest_model {
   int more = -1;      ///< further repetitions; -1: not even the compiled model fits
-  bool whole = true;  ///< no deeper one fits; else the search ended at `most_more`
+  bool whole = true;  ///< no deeper one fits; else the search ended at `max_more`
   std::size_t parameters = 0;
   std::int64_t largest_stage = 0, activations = 0;
 };
 
-inline largest_model largest_of(const family_member& of, const plan_options& o, std::int64_t limit, int most_more) {
+inline largest_model largest_of(const family_member& of, const plan_options& o, std::int64_t limit, int max_more) {
   largest_model best;
   const auto fits = [&](int more) {
     const stretched made(*of.net, of.parts, more);
     const network net = made.net();
     const auto plan = packed_plan(net, o, limit);
-    if (plan) best = {more, more < most_more, net.parameters(), largest_stage_of(*plan), activations_of(*plan)};
+    if (plan) best = {more, more < max_more, net.parameters(), largest_stage_of(*plan), activations_of(*plan)};
     return plan.has_value();
   };
-  int low = 0;  // the first with a slot for each stage
-  for (int slots = of.net->slot_count; slots < o.stages && low <= most_more; ++low)
-    for (const repetition& r : of.parts) slots += r.length();
-  if (low > most_more || !fits(low)) return best;
+  int low = 0;  // the first with a layer for each stage
+  for (int layers = of.net->layer_count; layers < o.stages && low <= max_more; ++low)
+    for (const repetition& r : of.parts) layers += r.length();
+  if (low > max_more || !fits(low)) return best;
   int high = low + 1;  // low fits
-  while (high < most_more && fits(high)) {
+  while (high < max_more && fits(high)) {
     low = high;
     high *= 2;
   }
-  high = std::min(high, most_more + 1);
+  high = std::min(high, max_more + 1);
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;

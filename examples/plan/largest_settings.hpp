@@ -40,7 +40,7 @@ struct largest_settings {
         .number("--devices", devices, 1, 10'000, "devices, each with a stage")
         .bytes("--memory", memory, "bytes of each device (8GiB)")
         .number("--micro-batches", micro_batches, 0, 100'000,
-                "micro-batches of a step; 0: 128 of pictures to\n"
+                "micro-batches of a step; 0: 128 of images to\n"
                 "                            classify, else 32")
         .number("--micro-batch-size", micro_batch_size, 1, 100'000, "samples of a micro-batch")
         .choice("--schedule", schedule, words(plain_schedules), "the order of work")
@@ -71,12 +71,12 @@ inline void print_largest(const largest_settings& chosen, const network& own) {
             << ", recompute " << name_of(o.recompute) << ";\na parameter has " << 8 + 4 * o.optimizer_moments
             << " bytes and those of its packed copies.\n\n";
   table rows{{"width", all.depth, "parameters", "activations", "largest stage"}};
-  constexpr int most_slots = 50'000;
+  constexpr int max_layers = 50'000;
   for (const family_member& it : all.members) {
     int body = 0;
     for (const repetition& r : it.parts) body += r.length();
     const largest_model found =
-        largest_of(it, o, chosen.memory, body > 0 ? std::max(0, most_slots - it.net->slot_count) / body : 0);
+        largest_of(it, o, chosen.memory, body > 0 ? std::max(0, max_layers - it.net->layer_count) / body : 0);
     if (found.more < 0) {
       rows.push_back({it.width, "-", "not even " + std::to_string(it.depth) + " fits", "", ""});
       continue;
@@ -87,9 +87,9 @@ inline void print_largest(const largest_settings& chosen, const network& own) {
   std::cout << gpipe::detail::table(rows);
 }
 
-/// The paper's table 1, its half of pictures, planned with the cut whose largest stage is smallest.
+/// The paper's table 1, its half of images, planned with the cut whose largest stage is smallest.
 inline void print_amoebanets() {
-  std::cout << "The paper's AmoebaNet-D (table 1): pictures of 224 x 224, a batch of 128 in micro-batches of one, all\n"
+  std::cout << "The paper's AmoebaNet-D (table 1): images of 224 x 224, a batch of 128 in micro-batches of one, all\n"
                "recomputed, fill-drain; 12 bytes a parameter; in GB. \"paper\" is the paper's peak of activations,\n"
                "\"torchgpipe\" what it measured with 128 micro-batches; \"max\" is the largest L that fits 8 GB a "
                "device.\n\n";
@@ -117,12 +117,12 @@ inline void print_amoebanets() {
                          .device = tpu_v2_core};
     const step_plan p = smallest_stages(net, o);
     const auto n = static_cast<double>(net.parameters());
-    const std::int64_t most = largest_stage_of(p);
+    const std::int64_t max = largest_stage_of(p);
     const largest_model found = largest_of(*of, o, tpu_v2_core.memory_bytes, 1000);
     rows.push_back({std::to_string(it.L), std::to_string(it.D), std::to_string(it.stages), counted(net.parameters()),
                     giga(12 * n), giga(static_cast<double>(activations_of(p))), fixed(it.paper, 2),
-                    it.torchgpipe > 0 ? giga(it.torchgpipe * 1024 * 1024 * 1024) : "-", giga(static_cast<double>(most)),
-                    most <= tpu_v2_core.memory_bytes ? "yes" : "no",
+                    it.torchgpipe > 0 ? giga(it.torchgpipe * 1024 * 1024 * 1024) : "-", giga(static_cast<double>(max)),
+                    max <= tpu_v2_core.memory_bytes ? "yes" : "no",
                     found.more < 0 ? "-" : std::to_string(of->depth_of(found.more))});
   }
   std::cout << gpipe::detail::table(rows);

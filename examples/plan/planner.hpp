@@ -62,7 +62,8 @@ class planner {
     const std::vector<int> first = best_cut(found.bound);
     if (it_.net) {
       std::vector<stage_plan> grouped(at(c_.stages));
-      o_.coalesce = group_gradients(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages}, grouped.data());
+      o_.group_gradients =
+          choose_gradient_group(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages}, grouped.data());
       find_terms();
     }
     std::vector<std::int64_t> idle(at(workers_));
@@ -200,8 +201,8 @@ class planner {
   std::vector<int> best_cut(std::int64_t bound) const {
     const int L = it_.layers(), S = c_.stages, M = c_.micro_batches;
     const bool again = c_.recompute == recompute_mode::always || c_.recompute == recompute_mode::except_last;
-    std::vector<slot_cost> costs;
-    for (const layer_cost& c : it_.costs) costs.push_back(trains_ ? slot_cost_of(c, again) : slot_cost{c.forward, 0});
+    std::vector<pass_cost> costs;
+    for (const layer_cost& c : it_.costs) costs.push_back(trains_ ? pass_cost_of(c, again) : pass_cost{c.forward, 0});
 
     std::vector<int> best, first(at(S) + 1);
     std::int64_t shortest = INT64_MAX;

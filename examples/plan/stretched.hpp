@@ -12,19 +12,19 @@ namespace example {
 
 using namespace gpipe;
 
-/// The slots [begin, end) of the last of several equal repetitions. The one before is as long.
+/// The layers [begin, end) of the last of several equal repetitions. The one before is as long.
 struct repetition {
   int begin = 0, end = 0;
 
   int length() const { return end - begin; }
 };
 
-/// The last repetition of every `repeat` of a model: its slots have the rows of those before.
+/// The last repetition of every `repeat` of a model: its layers have the types of those before.
 inline std::vector<repetition> repetitions_of(const network& net) {
   std::vector<repetition> found;
-  std::vector<int> last(static_cast<std::size_t>(net.row_count), -1);  // the slot of each row
-  for (int l = 0; l < net.slot_count; ++l) {
-    int& before = last[static_cast<std::size_t>(net.slots[l].row)];
+  std::vector<int> last(static_cast<std::size_t>(net.type_count), -1);  // the layer of each type
+  for (int l = 0; l < net.layer_count; ++l) {
+    int& before = last[static_cast<std::size_t>(net.layers[l].type)];
     if (before >= 0) {
       const int length = l - before;
       if (!found.empty() && found.back().length() == length && found.back().end + length > l) {
@@ -40,20 +40,21 @@ inline std::vector<repetition> repetitions_of(const network& net) {
 
 /// A network in which each of some repetitions follows `more` times again.
 ///
-///     slots of the compiled network    a | b b | c      b: the repetitions
+///     layers of the compiled network    a | b b | c      b: the repetitions
 ///     ... stretched by 2               a | b b b b | c
 ///
-/// Each further repetition reads of the ones before as the last one does. What reads the last one, or reads through it
-/// (as the cell behind two cells), reads the new last one. It is for planning: it has no names of layers.
+/// Each further repetition reads of the ones before as the last one does. A layer that reads the last one, or
+/// reads through it (as the cell behind two cells), reads the new last one. It is for planning: it has no names of
+/// layers.
 class stretched {
  public:
   stretched(const network& from, const std::vector<repetition>& parts, int more) : from_(from) {
     at_.resize(static_cast<std::size_t>(from.value_count));
-    moved_.resize(static_cast<std::size_t>(from.slot_count));
+    moved_.resize(static_cast<std::size_t>(from.layer_count));
     for (int v = 0; v < from.entering; ++v) at_[index(v)] = add_value(v, -1);
-    for (int l = 0, p = 0; l < from.slot_count; ++l) {
-      moved_[index(l)] = static_cast<int>(slots_.size());
-      add_slot(l, [this](int read) { return at_[index(from_.reads[read].value)]; });
+    for (int l = 0, p = 0; l < from.layer_count; ++l) {
+      moved_[index(l)] = static_cast<int>(layers_.size());
+      add_layer(l, [this](int read) { return at_[index(from_.reads[read].value)]; });
       if (p < static_cast<int>(parts.size()) && l + 1 == parts[index(p)].end) repeat(parts[index(p++)], more);
     }
     group_reads();
@@ -64,12 +65,12 @@ class stretched {
   /// It points into this object.
   network net() const {
     network made = from_;
-    made.slots = slots_.data();
+    made.layers = layers_.data();
     made.tied = tied_.data();
     made.values = values_.data();
     made.reads = reads_.data();
     made.readers = readers_.data();
-    made.slot_count = static_cast<int>(slots_.size());
+    made.layer_count = static_cast<int>(layers_.size());
     made.value_count = static_cast<int>(values_.size());
     made.read_count = static_cast<int>(reads_.size());
     made.paths = nullptr;
@@ -87,29 +88,29 @@ class stretched {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  /// A slot like slot `l`, whose reads are of the values `value_of(index of the read)`.
+  /// A layer like layer `l`, whose reads are of the values `value_of(index of the read)`.
   template <class Of>
-  void add_slot(int l, const Of& value_of) {
-    const gpipe::detail::slot& like = from_.slots[l];
-    const int here = static_cast<int>(slots_.size());
-    gpipe::detail::slot made = like;
+  void add_layer(int l, const Of& value_of) {
+    const gpipe::detail::expanded_layer& like = from_.layers[l];
+    const int here = static_cast<int>(layers_.size());
+    gpipe::detail::expanded_layer made = like;
     made.first_read = static_cast<int>(reads_.size());
     made.first_write = static_cast<int>(values_.size());
     made.first_tied = static_cast<int>(tied_.size());
     for (int i = 0; i < like.tied; ++i) {
       gpipe::detail::tied_parameter shared = from_.tied[like.first_tied + i];
-      shared.owner.slot = moved_[index(shared.owner.slot)];
+      shared.owner.layer_index = moved_[index(shared.owner.layer_index)];
       tied_.push_back(shared);
     }
     for (int i = 0; i < like.reads; ++i) reads_.push_back({value_of(like.first_read + i), here});
     for (int o = 0; o < like.writes; ++o) at_[index(like.first_write + o)] = add_value(like.first_write + o, here);
-    slots_.push_back(made);
+    layers_.push_back(made);
   }
 
   void repeat(const repetition& last, int more) {
-    const auto first_read = [&](int l) { return from_.slots[l].first_read; };
-    const auto first_value = [&](int l) { return from_.slots[l].first_write; };
-    const auto end_of = [&](const auto& first, int l, int count) { return l < from_.slot_count ? first(l) : count; };
+    const auto first_read = [&](int l) { return from_.layers[l].first_read; };
+    const auto first_value = [&](int l) { return from_.layers[l].first_write; };
+    const auto end_of = [&](const auto& first, int l, int count) { return l < from_.layer_count ? first(l) : count; };
     const int before = last.begin - last.length();
     const int reads = first_read(last.begin), count = end_of(first_read, last.end, from_.read_count) - reads;
     const int values = first_value(last.begin), written = end_of(first_value, last.end, from_.value_count) - values;
@@ -133,7 +134,7 @@ class stretched {
           if (from_.reads[earlier_reads + j].value == v) source[index(i)] = read[index(j)];
       }
       for (int l = last.begin; l < last.end; ++l)
-        add_slot(l, [&](int r) {
+        add_layer(l, [&](int r) {
           const int v = from_.reads[r].value;
           return v >= values ? at_[index(v)] : source[index(r - reads)];
         });
@@ -159,13 +160,13 @@ class stretched {
   }
 
   network from_;
-  std::vector<gpipe::detail::slot> slots_;
+  std::vector<gpipe::detail::expanded_layer> layers_;
   std::vector<gpipe::detail::tied_parameter> tied_;
   std::vector<gpipe::detail::value> values_;
   std::vector<gpipe::detail::read> reads_;
   std::vector<int> readers_;
   std::vector<int> at_;     // the new value that each value of the compiled network stands for now
-  std::vector<int> moved_;  // the first new slot of each slot
+  std::vector<int> moved_;  // the first new layer of each layer
 };
 
 }  // namespace example

@@ -32,16 +32,16 @@ struct subject {
 
 inline subject written_in_gpipe(std::string title, const network& net, const plan_options& o) {
   subject it{std::move(title), {}, {}, {}, {}, &net, o};
-  it.costs.resize(static_cast<std::size_t>(net.slot_count));
+  it.costs.resize(static_cast<std::size_t>(net.layer_count));
   layer_costs(net, o.micro_batch_size, o.device, o.profile, it.costs.data());
   for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
-  for (int l = 0; l < net.slot_count; ++l) it.names.emplace_back(net.row_of(l).name);
+  for (int l = 0; l < net.layer_count; ++l) it.names.emplace_back(net.type_of(l).name);
   it.bytes = [&net](cut whole, int stage, const memory_requirements& terms) {
     return memory_of(stage_view(net, whole, stage), terms).total();
   };
   it.parameters = [&net](int first, int last) {
     std::uint64_t sum = 0;
-    for (int l = first; l < last; ++l) sum += net.row_of(l).parameter_elements();
+    for (int l = first; l < last; ++l) sum += net.type_of(l).parameter_elements();
     return counted(sum);
   };
   return it;

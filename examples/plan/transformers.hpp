@@ -37,13 +37,13 @@ inline void add_transformer(table& rows, const family_member& family, int blocks
   const network net = made.net();
   const plan_options o = as_in_the_paper(stages);
   const step_plan p = make_plan(net, o);
-  const std::int64_t most = largest_stage_of(p);
+  const std::int64_t max = largest_stage_of(p);
   std::int64_t packed = 0;
   for (const stage_plan& s : p.stage_plans) packed += s.memory.of(memory_kind::derived);
   const auto giga = [](std::int64_t count) { return fixed(static_cast<double>(count) * 1e-9, 1); };
   rows.push_back({std::to_string(blocks), std::to_string(stages), counted(net.parameters()),
                   giga(static_cast<std::int64_t>(net.parameters()) * 12), giga(packed), giga(activations_of(p)),
-                  fixed(paper_activations, 1), giga(most), most <= paper_limit ? "yes" : "no",
+                  fixed(paper_activations, 1), giga(max), max <= paper_limit ? "yes" : "no",
                   percent(timetable(fill_drain{}, stages, 32).bubble()),
                   std::to_string(family.depth_of(largest_of(family, o, paper_limit, 2000).more))});
 }

@@ -47,7 +47,7 @@
 #include <gpipe/train/checkpoint/torchvision-inl.hpp>
 #include <gpipe/train/checkpoint/transpose-inl.hpp>
 #include <gpipe/train/checkpoint/write_arrays-inl.hpp>
-#include <gpipe/train/data/augmented_pictures-inl.hpp>
+#include <gpipe/train/data/augmented_images-inl.hpp>
 #include <gpipe/train/data/batch_request-inl.hpp>
 #include <gpipe/train/data/csv-inl.hpp>
 #include <gpipe/train/data/data_source-inl.hpp>
@@ -55,11 +55,11 @@
 #include <gpipe/train/data/generated_data-inl.hpp>
 #include <gpipe/train/data/idx-inl.hpp>
 #include <gpipe/train/data/mapped_data-inl.hpp>
-#include <gpipe/train/data/pictures/cifar10-inl.hpp>
-#include <gpipe/train/data/pictures/idx_pictures-inl.hpp>
-#include <gpipe/train/data/pictures/picture_folders-inl.hpp>
-#include <gpipe/train/data/pictures/picture_set-inl.hpp>
-#include <gpipe/train/data/pictures/pnm-inl.hpp>
+#include <gpipe/train/data/images/cifar10-inl.hpp>
+#include <gpipe/train/data/images/idx_images-inl.hpp>
+#include <gpipe/train/data/images/image_folders-inl.hpp>
+#include <gpipe/train/data/images/image_set-inl.hpp>
+#include <gpipe/train/data/images/pnm-inl.hpp>
 #include <gpipe/train/data/prefetched_stream-inl.hpp>
 #include <gpipe/train/data/row_order-inl.hpp>
 #include <gpipe/train/fit-inl.hpp>

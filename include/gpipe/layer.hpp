@@ -12,7 +12,7 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/layer/convolution/conv_transpose2d.hpp>

@@ -1,4 +1,4 @@
 #pragma once
 
-// Pictures in PNG files by libpng: a library of its own, which who includes this links beside.
-#include <gpipe/train/data/pictures/png.hpp>
+// Images in PNG files by libpng: a library of its own, which who includes this links beside.
+#include <gpipe/train/data/images/png.hpp>

@@ -12,4 +12,4 @@ constexpr int heads = 3;
 constexpr int heads = 4;
 #endif
 struct net : model<input<float, 5, 8>, attention<attention_options{.heads = heads}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -14,4 +14,4 @@ constexpr int key_heads = 2;
 #endif
 struct net : model<input<float, 5, 8>, stash<"memory">, linear<8>, pop<"memory">,
                    cross_attention<attention_options{.heads = 4, .key_heads = key_heads}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

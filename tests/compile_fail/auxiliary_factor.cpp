@@ -9,4 +9,4 @@ struct net : model<input<float, 10>, auxiliary<"early", 0, softmax_cross_entropy
 #else
 struct net : model<input<float, 10>, auxiliary<"early", 1, softmax_cross_entropy>, softmax_cross_entropy> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -9,4 +9,4 @@ struct net : model<input<float, 10>, auxiliary<"early", 500, relu>, softmax_cros
 #else
 struct net : model<input<float, 10>, auxiliary<"early", 500, mean_squared_error>, softmax_cross_entropy> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -11,4 +11,4 @@ struct net : model<input<float, 10>, auxiliary<"a", 500, softmax_cross_entropy>,
 struct net : model<input<float, 10>, auxiliary<"a", 500, softmax_cross_entropy>,
                    auxiliary<"b", 500, mean_squared_error>, softmax_cross_entropy> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

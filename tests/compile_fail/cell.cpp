@@ -25,4 +25,4 @@ struct cell : scope<stash<"before", "earlier">,                           //
 struct net
     : model<input_image<float, 4, 2, 3>, conv2d<4, 1>, relu, stash<"x">, pop<"x">, named<"cell1", repeat<2, cell<4>>>,
             stash<"out", "">, only<pop<"out">>, global_average_pool, linear<3>, softmax_cross_entropy> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

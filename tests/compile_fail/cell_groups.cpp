@@ -11,7 +11,7 @@ constexpr int groups = 3;  // divides 6, but not 4
 #else
 constexpr int groups = 2;
 #endif
-struct block : sequence<relu, initialised<conv_transpose2d<4, 2, conv_options{.stride = 2, .groups = groups}>,
-                                          initialiser::xavier()>> {};
+struct block : sequence<relu, initialized<conv_transpose2d<4, 2, conv_options{.stride = 2, .groups = groups}>,
+                                          initializer::xavier()>> {};
 struct net : model<input_image<float, 3, 8, 8>, conv2d<6, 1>, named<"up", block>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

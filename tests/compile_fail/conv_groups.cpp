@@ -12,4 +12,4 @@ constexpr int groups = 3;  // divides 6, but not 4
 constexpr int groups = 2;
 #endif
 struct net : model<input_image<float, 6, 8, 8>, conv2d<4, 3, conv_options{.groups = groups}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -12,4 +12,4 @@ struct net : model<input<float, 3, 8, 8>, relu, conv2d<4, 3>> {};
 #else
 struct net : model<input_image<float, 3, 8, 8>, relu, conv2d<4, 3>> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

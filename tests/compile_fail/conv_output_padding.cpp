@@ -14,4 +14,4 @@ constexpr int more = 1;
 struct net : model<input_image<float, 6, 8, 8>,
                    conv_transpose2d<4, 3, conv_options{.stride = {2, 3}, .dilation = 3, .output_padding = {more, 0}}>> {
 };
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

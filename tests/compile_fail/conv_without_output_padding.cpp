@@ -12,4 +12,4 @@ constexpr int more = 1;
 constexpr int more = 0;
 #endif
 struct net : model<input_image<float, 6, 8, 8>, conv2d<4, 3, conv_options{.stride = 2, .output_padding = more}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -9,4 +9,4 @@ struct net : model<input<float, 10>, softmax_cross_entropy_with<cross_entropy{.s
 #else
 struct net : model<input<float, 10>, softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -1,5 +1,5 @@
-// expect: a cut names the first slot of every stage but the first .Stages, Slots.
-// expect: cut_has_a_slot_for_each_stage<2, 2, false>
+// expect: a cut names the first layer of every stage but the first .Stages, Layers.
+// expect: cut_has_a_layer_for_each_stage<2, 2, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>

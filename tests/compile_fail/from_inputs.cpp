@@ -11,4 +11,4 @@ struct net : model<input<float, 8>, from<"inputs", tensor<float, 2>>, concat<>> 
 #else
 struct net : model<input<float, 8>, from<"more", tensor<float, 2>>, concat<>> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

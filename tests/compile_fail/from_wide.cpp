@@ -11,4 +11,4 @@ struct net
             from<"d", tensor<float, 2>>,
 #endif
             concat<>> {};
-static_assert(slots_of<net> > 0);
+static_assert(layers_of<net> > 0);

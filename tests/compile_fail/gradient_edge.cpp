@@ -20,4 +20,4 @@ struct net : model<input<float, 8>, linear<8>, tokens, embedding<16, 4>, softmax
 #else
 struct net : model<input<float, 8>, tokens, embedding<16, 4>, softmax_cross_entropy> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

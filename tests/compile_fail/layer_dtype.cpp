@@ -14,4 +14,4 @@ struct net : model<input<float, 8>, linear<8>, embedding<16, 4>> {};
 #else
 struct net : model<input<std::int32_t, 8>, embedding<16, 4>> {};
 #endif
-static_assert(slots_of<net> > 0);
+static_assert(layers_of<net> > 0);

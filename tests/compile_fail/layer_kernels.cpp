@@ -22,5 +22,5 @@ struct described {
   };
 };
 struct net : model<input<float, 8>, relu, described> {};
-static_assert(slots_of<net> == 2);
+static_assert(layers_of<net> == 2);
 const auto* rows = kernels_of<net, host::context>;

@@ -1,7 +1,7 @@
 // expect: a layer lacks .static void forward
 // expect: layer_has_forward<described, gpipe::tensor<float, 8>, false>
 // expect: layer_has_backward_input<described, gpipe::tensor<float, 8>, false>
-// expect: layer_has_absorb<described, gpipe::tensor<float, 8>, false>
+// expect: layer_has_update_state<described, gpipe::tensor<float, 8>, false>
 // expect: layer_has_refresh<described, gpipe::tensor<float, 8>, false>
 // errors: 4
 #include <gpipe/device/host/context.hpp>
@@ -20,7 +20,7 @@ struct described {
 #ifndef GPIPE_FAIL
     static void forward(const auto&, const auto&) {}
     static void backward_input(const auto&, const auto&) {}
-    static void absorb(const auto&, const auto&) noexcept {}
+    static void update_state(const auto&, const auto&) noexcept {}
     static void refresh(const auto&, const auto&) noexcept {}
 #endif
   };

@@ -12,4 +12,4 @@ struct net : model<input<float, 8>, relu, linear<0>, linear<3>> {};
 #else
 struct net : model<input<float, 8>, relu, linear<1>, linear<3>> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

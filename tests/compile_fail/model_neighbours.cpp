@@ -18,4 +18,4 @@ struct to_integers {
   };
 };
 struct net : model<input<float, 8>, relu, to_integers, linear<4>, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

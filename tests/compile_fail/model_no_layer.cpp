@@ -15,4 +15,4 @@ struct no_layer {
 #endif
 };
 struct net : model<input<float, 8>, relu, no_layer, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -15,4 +15,4 @@ struct silent {
   };
 };
 struct net : model<input<float, 8>, relu, silent, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -18,4 +18,4 @@ struct five {
   };
 };
 struct net : model<input<float, 8>, five> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -12,4 +12,4 @@ struct net : model<input<float, 8>, stash<"x">, relu, stash<"y">,
                    only<pop<"x">>,
 #endif
                    pop<"y">, add, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -16,4 +16,4 @@ struct net : model<input<float, 8>, stash<"x">, relu,
                    pop<"y">, add,
 #endif
                    relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -5,13 +5,13 @@
 
 using namespace gpipe;
 
-constexpr int second_stage(int most) {
-  const slot_cost costs[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
+constexpr int second_stage(int max) {
+  const pass_cost costs[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
   const int bytes[] = {3, 3, 9, 3};
   const auto fits = [&](int begin, int end) {
     int held = 0;
     for (int l = begin; l < end; ++l) held += bytes[l];
-    return held <= most;
+    return held <= max;
   };
   int first[3] = {};
   partition(costs, 4, 2, 8, first, fits);

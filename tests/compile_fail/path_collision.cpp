@@ -12,4 +12,4 @@ struct head : named<"h", linear<4>, softmax_cross_entropy> {};
 struct head : named<"head", linear<4>, softmax_cross_entropy> {};
 #endif
 struct net : model<input<float, 8>, relu, named<"h", repeat<7, linear<8>>>, head> {};
-static_assert(slots_of<net> == 10);
+static_assert(layers_of<net> == 10);

@@ -12,4 +12,4 @@ struct head : named<"12", linear<4>> {};
 struct head : named<"h0", linear<4>> {};
 #endif
 struct net : model<input<float, 8>, relu, head, softmax_cross_entropy> {};
-static_assert(slots_of<net> == 3);
+static_assert(layers_of<net> == 3);

@@ -1,5 +1,5 @@
 // expect: a plan has at most as many stages as the model has layers .Stages, Layers.
-// expect: stages_at_most_layers<4, 3, false>
+// expect: a_layer_for_each_stage<4, 3, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>

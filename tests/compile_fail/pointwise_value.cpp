@@ -15,4 +15,4 @@ struct squared : pointwise<squared> {
 };
 
 struct net : model<input<float, 8>, squared> {};
-static_assert(network_of<net>.slot_count == 1);
+static_assert(network_of<net>.layer_count == 1);

@@ -14,4 +14,4 @@ struct net : model<input<float, 8>, stash<"y">, residual<stash<"x">, relu, pop<"
                    pop<"y">,
 #endif
                    add> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

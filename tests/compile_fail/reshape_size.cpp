@@ -12,4 +12,4 @@ struct net : model<input<float, 64>, relu, reshape<7, 9>> {};
 #else
 struct net : model<input<float, 64>, relu, reshape<8, 8>> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -13,4 +13,4 @@ constexpr int width = 9;
 constexpr int width = 8;
 #endif
 struct net : model<input<float, 8>, relu, residual<linear<16>, linear<width>>, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -13,4 +13,4 @@ struct net : model<input<float, 8>, stash<"x">, relu, pop<"x">,
                    stash<"a", "b">,
 #endif
                    add, pop<"a">, add, pop<"b">, add> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

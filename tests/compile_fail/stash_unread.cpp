@@ -11,4 +11,4 @@ struct net : model<input<float, 8>, relu, repeat<3, stash<"x">, relu,
                                                  pop<"x">, add,
 #endif
                                                  relu>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -12,4 +12,4 @@ constexpr int stride = -1;
 constexpr int stride = 0;
 #endif
 struct net : model<input_image<float, 3, 8, 5>, average_pool<2, pool_options{.stride = {1, stride}}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -14,4 +14,4 @@ using behind = bias;
 using behind = linear<9>;
 #endif
 struct net : model<input<std::int32_t, 4>, tied<"wte", embedding<9, 8>>, tied<"wte", behind>> {};
-static_assert(slots_of<net> == 2);
+static_assert(layers_of<net> == 2);

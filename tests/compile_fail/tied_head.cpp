@@ -16,4 +16,4 @@ constexpr int words = 10;
 constexpr int words = 9;
 #endif
 struct net : model<input<std::int32_t, 4>, tied<"wte", embedding<9, 8>>, tied<"wte", token_head<words>>> {};
-static_assert(slots_of<net> == 2);
+static_assert(layers_of<net> == 2);

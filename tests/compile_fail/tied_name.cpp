@@ -14,4 +14,4 @@ using head = tied<"wte", token_head<9>, "weights">;
 using head = tied<"wte", token_head<9>, "weight">;
 #endif
 struct net : model<input<std::int32_t, 4>, tied<"wte", embedding<9, 8>>, head> {};
-static_assert(slots_of<net> == 2);
+static_assert(layers_of<net> == 2);

@@ -14,4 +14,4 @@ constexpr int width = 9;
 constexpr int width = 8;
 #endif
 struct net : model<input<float, 8>, tied<"both", linear<8>>, relu, tied<"both", linear<width>>> {};
-static_assert(slots_of<net> == 3);
+static_assert(layers_of<net> == 3);

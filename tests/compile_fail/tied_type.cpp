@@ -21,4 +21,4 @@ using second = double;
 using second = float;
 #endif
 struct net : model<input<float, 8>, tied<"w", scaled<float>>, tied<"w", scaled<second>>> {};
-static_assert(slots_of<net> == 2);
+static_assert(layers_of<net> == 2);

@@ -18,4 +18,4 @@ struct flat {
   };
 };
 struct net : model<input<float, 4, 4>, relu, flat, relu> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -1,5 +1,5 @@
-// expect: a window must be at least 1 and not larger than the picture with its padding
-// expect: window_is_in_the_picture<gpipe::conv2d<4, .*gpipe::feature_map<float, 3, 8, 8>, 11, 10, false,
+// expect: a window must be at least 1 and not larger than the image with its padding
+// expect: window_is_in_the_image<gpipe::conv2d<4, .*gpipe::feature_map<float, 3, 8, 8>, 11, 10, false,
 // gpipe::broken::position<0> ?> errors: 1
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/model/model.hpp>
@@ -12,4 +12,4 @@ constexpr int window = 11;
 constexpr int window = 10;
 #endif
 struct net : model<input_image<float, 3, 8, 8>, conv2d<4, window, conv_options{.padding = 1}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -12,4 +12,4 @@ constexpr int padding = 2;  // a window at the corner would see nothing but padd
 constexpr int padding = 1;
 #endif
 struct net : model<input_image<float, 3, 8, 5>, max_pool<height_width{3, 2}, pool_options{.padding = {1, padding}}>> {};
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

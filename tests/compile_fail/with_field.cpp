@@ -11,4 +11,4 @@ struct net : model<input<float, 10>, with_field<"label", "group", softmax_cross_
 struct net : model<input<float, 10>, auxiliary<"a", 500, with_field<"labels", "group", softmax_cross_entropy>>,
                    softmax_cross_entropy> {};
 #endif
-constexpr int slots = slots_of<net>;
+constexpr int layers = layers_of<net>;

@@ -84,11 +84,11 @@ expect_same(--link-bytes-per-s 10000000 --stages 2)
 expect_same(--schedule 1F1B --stages 5 --workers 2)
 expect_same(--recompute never --stages 2)
 foreach(together 1 3 8)
-  expect_same(--recompute never --coalesce ${together} --stages 3)
+  expect_same(--recompute never --group-gradients ${together} --stages 3)
 endforeach()
-expect_rejected("coalesce is 4, schedule is 1F1B; choose fill-drain, or coalesce 0"
-               --schedule 1F1B --recompute never --coalesce 4)
-expect_rejected("a whole number from 0 to 8" --recompute never --coalesce 9)
+expect_rejected("group_gradients is 4, schedule is 1F1B; choose fill-drain, or group_gradients 0"
+               --schedule 1F1B --recompute never --group-gradients 4)
+expect_rejected("a whole number from 0 to 8" --recompute never --group-gradients 9)
 expect_rejected("workers is 5, and fill-drain of 4 stages has work for 4" --workers 5)
 expect_rejected("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
 

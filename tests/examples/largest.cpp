@@ -1,5 +1,5 @@
 // sanitizers: none
-// optimise: yes
+// optimize: yes
 // check: whole
 
 #include "../examples/plan/largest.hpp"
@@ -29,15 +29,15 @@ plan_options options(int stages, schedule_kind schedule) {
 }
 
 /// The smallest limit that any cut obeys.
-std::int64_t least_limit(const network& net, plan_options o) {
-  std::vector<layer_cost> list(static_cast<std::size_t>(net.slot_count));
+std::int64_t min_limit(const network& net, plan_options o) {
+  std::vector<layer_cost> list(static_cast<std::size_t>(net.layer_count));
   const stage_costs costs = gpipe::detail::fill_costs(net, o, list.data());
   o.memory_limit = 1;
   return min_memory_limit(net, o, o.chosen_schedule(), costs);
 }
 
 template <class Model>
-void packs_well(double at_most, std::initializer_list<int> all = {1, 2, 3, 5}) {
+void packs_well(double max_ratio, std::initializer_list<int> all = {1, 2, 3, 5}) {
   const network& net = network_of<Model>;
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
     for (const int stages : all) {
@@ -45,9 +45,9 @@ void packs_well(double at_most, std::initializer_list<int> all = {1, 2, 3, 5}) {
       CAPTURE(name_of(schedule));
       const plan_options o = options(stages, schedule);
       const auto packed = static_cast<double>(largest_stage_of(smallest_stages(net, o)));
-      const auto least = static_cast<double>(least_limit(net, o));
-      CHECK(packed <= at_most * least);
-      CHECK(packed >= 0.99 * least);  // the search may end before it finds the least
+      const auto min = static_cast<double>(min_limit(net, o));
+      CHECK(packed <= max_ratio * min);
+      CHECK(packed >= 0.99 * min);  // the search may end before it finds the least
     }
 }
 
@@ -82,15 +82,15 @@ TEST_CASE("the largest model fits, and one more repetition does not") {
   // With 1F1B and short stages values skip stages, and only the plan counts all of their slots.
   plan_options o = options(24, schedule_kind::one_f_one_b);
   o.micro_batches = 64;
-  const std::int64_t least = largest_stage_of(smallest_stages(net, o));
+  const std::int64_t min = largest_stage_of(smallest_stages(net, o));
   for (int percent = 100; percent < 200; ++percent)
-    if (const auto packed = packed_plan(net, o, least * percent / 100))
-      CHECK(largest_stage_of(*packed) <= least * percent / 100);
+    if (const auto packed = packed_plan(net, o, min * percent / 100))
+      CHECK(largest_stage_of(*packed) <= min * percent / 100);
   o = options(4, schedule_kind::fill_drain);
   CHECK(largest_of(of, o, 1000, 100).more == -1);  // not even the compiled one
   CHECK(!largest_of(of, o, 1'000'000'000'000, 7).whole);  // it ends at the most repetitions
   CHECK(largest_of(of, o, 1'000'000'000'000, 7).more == 7);
-  const plan_options deep = options(800, schedule_kind::fill_drain);  // stages: more than slots of the compiled one
+  const plan_options deep = options(800, schedule_kind::fill_drain);  // stages: more than layers of the compiled one
   CHECK(largest_of(of, deep, 1'000'000'000, 0).more == -1);
   CHECK(largest_of(of, deep, 1'000'000'000, 1).more == 1);
 }

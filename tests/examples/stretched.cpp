@@ -16,22 +16,22 @@ using namespace example;
 
 namespace {
 
-/// Whether two networks of equal layers have the same slots, values and reads.
+/// Whether two networks of equal layers have the same layers, values and reads.
 void is(const network& made, const network& compiled) {
-  REQUIRE(made.slot_count == compiled.slot_count);
+  REQUIRE(made.layer_count == compiled.layer_count);
   REQUIRE(made.value_count == compiled.value_count);
   REQUIRE(made.read_count == compiled.read_count);
   CHECK(made.parameters() == compiled.parameters());
   int different = 0;
-  for (int l = 0; l < made.slot_count; ++l) {
-    const gpipe::detail::slot &a = made.slots[l], &b = compiled.slots[l];
+  for (int l = 0; l < made.layer_count; ++l) {
+    const gpipe::detail::expanded_layer &a = made.layers[l], &b = compiled.layers[l];
     different += a.first_read != b.first_read || a.reads != b.reads || a.first_write != b.first_write ||
-                 a.writes != b.writes || a.tied != b.tied || made.row_of(l).name != compiled.row_of(l).name;
-    for (int p = 0; p < made.row_of(l).parameter_count; ++p) different += made.owner(l, p) != compiled.owner(l, p);
+                 a.writes != b.writes || a.tied != b.tied || made.type_of(l).name != compiled.type_of(l).name;
+    for (int p = 0; p < made.type_of(l).parameter_count; ++p) different += made.owner(l, p) != compiled.owner(l, p);
   }
   for (int r = 0; r < made.read_count; ++r)
-    different += made.reads[r].value != compiled.reads[r].value || made.reads[r].slot != compiled.reads[r].slot ||
-                 made.readers[r] != compiled.readers[r];
+    different += made.reads[r].value != compiled.reads[r].value ||
+                 made.reads[r].layer_index != compiled.reads[r].layer_index || made.readers[r] != compiled.readers[r];
   for (int v = 0; v < made.value_count; ++v) {
     const gpipe::detail::value &a = made.values[v], &b = compiled.values[v];
     different += a.writer != b.writer || a.gradient != b.gradient || a.part.size != b.part.size ||

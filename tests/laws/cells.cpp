@@ -22,7 +22,7 @@ using namespace laws;
 namespace {
 
 using net = celled_net<double>;
-constexpr int L = slots_of<net>;
+constexpr int L = layers_of<net>;
 const samples<double> data(20, 12, 1);
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
 
@@ -43,10 +43,10 @@ std::vector<std::uint64_t> bits_of(plan_options plan, std::vector<int> cut = {},
   return found;
 }
 
-std::vector<int> fragile_slots() {
+std::vector<int> fragile_layers() {
   std::vector<int> found;
   for (int l = 0; l < L; ++l)
-    if (network_of<net>.row_of(l).name.find("fragile") != std::string_view::npos) found.push_back(l);
+    if (network_of<net>.type_of(l).name.find("fragile") != std::string_view::npos) found.push_back(l);
   return found;
 }
 
@@ -114,23 +114,23 @@ TEST_CASE("a stage of cells uses its predicted memory") {
 }
 
 TEST_CASE("a throw in the middle of a cell fails the step, names the layer and changes nothing; the next step works") {
-  const std::vector<int> slots = fragile_slots();
-  REQUIRE(slots.size() == 4);
-  for (const std::vector<int>& cut : {std::vector<int>{}, {slots[1], slots[2] + 1, slots[3]}}) {
+  const std::vector<int> layers = fragile_layers();
+  REQUIRE(layers.size() == 4);
+  for (const std::vector<int>& cut : {std::vector<int>{}, {layers[1], layers[2] + 1, layers[3]}}) {
     disturbed::pair_of<net, double> both(cut);
-    for (const int slot : slots)
+    for (const int layer : layers)
       for (const action_kind where :
            {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
-        CAPTURE(slot);
+        CAPTURE(layer);
         CAPTURE(name_of(where));
         trap_in_cell.where = where;
         trap_in_cell.first_sample = 3;
-        trap_in_cell.slot = slot;
+        trap_in_cell.layer_index = layer;
         const error found = both.failure();
         CHECK(found.wrong() == "broken");
-        CHECK(found.where().slot == slot);
+        CHECK(found.where().layer_index == layer);
         CHECK(found.where().layer.find("fragile") != std::string::npos);
-        CHECK(found.where().stage == both.disturbed.plan().cut().stage_of(slot));
+        CHECK(found.where().stage == both.disturbed.plan().cut().stage_of(layer));
         CHECK(found.where().micro_batch == 1);
         both.recovers();
       }

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-// Where files are and how long they are. A header's test is at the mirrored path, or tests/coverage.md has a line
+// The positions of files, and their lengths. A header's test is at the mirrored path, or tests/coverage.md has a line
 //
 //     | `plan/stages/cut.hpp` | `plan/choose_cut` | why |
 //

@@ -76,7 +76,7 @@ class in_bf16 {
  public:
   in_bf16(std::string_view layer, const runs_of_layer& narrow, const runs_of_layer& wide, bool training)
       : layer_(layer), narrow_(narrow.buffers), wide_(wide.buffers) {
-    narrow_.randomise(3);
+    narrow_.randomize(3);
     narrow_.call().training = wide_.call().training = training;
     hand_over(narrow_.in, wide_.in);
     hand_over(narrow_.out_gradient, wide_.out_gradient);

@@ -110,8 +110,8 @@ constexpr known_header table[] = {
 };
 // clang-format on
 
-/// The identifiers of a text without comments and texts in quotes, `std::` with the next; and what it includes. Of a
-/// class that the text itself declares it needs no include.
+/// The identifiers of a text without comments and texts in quotes, `std::` with the next; and what it includes. A
+/// class that the text itself declares needs no include.
 struct words_of {
   std::set<std::string> names, declared, includes;
 

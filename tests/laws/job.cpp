@@ -216,7 +216,7 @@ TEST_CASE("replicas in a job sum gradients during backward and have the bits of 
       if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
     });
     for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
-    CHECK(fewest >= wide_training::least_sums);
+    CHECK(fewest >= wide_training::min_sums);
   }
 }
 

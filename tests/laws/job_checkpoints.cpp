@@ -86,7 +86,7 @@ std::uint64_t state_after(int count) {
   return state_of(whole);
 }
 
-/// What the call says on this process.
+/// The error of the call on this process.
 template <class Call>
 std::string refusal(Call&& call, int* rank = nullptr) {
   try {

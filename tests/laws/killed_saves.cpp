@@ -20,7 +20,7 @@
 #include "support/temporary_folder.hpp"
 
 // A process of a job is killed in a save: before each message that it sends, each point where it waits for all, and
-// each fsync and rename. What is on the disk is the checkpoint before or the new one, and the next save succeeds.
+// each fsync and rename. The disk has the checkpoint before or the new one, and the next save succeeds.
 //
 // The test starts jobs of three processes from this program, which defines these calls around the real ones.
 

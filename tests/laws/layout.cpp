@@ -29,7 +29,7 @@ template <class Net>
 void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
   constexpr const network& net = network_of<Net>;
   int turn = 0;
-  for (int S = 1; S <= net.slot_count; ++S)
+  for (int S = 1; S <= net.layer_count; ++S)
     for (const int M : {1, 2, 5})
       for (const int moments : {0, 2})
         for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {

@@ -55,12 +55,12 @@ bool bears(const void* at, const gpipe::detail::edge_part& part, int samples, in
 struct marks {
   const gpipe::detail::call& c;
   int l, m;
-  const gpipe::detail::row& r;
+  const gpipe::detail::layer_type& r;
   explicit marks(const gpipe::detail::call& now)
       : c(now),
-        l(static_cast<int>(now.random.slot)),
+        l(static_cast<int>(now.random.layer_index)),
         m(static_cast<int>(now.random.first_sample) / per_micro_batch),
-        r(net->row_of(l)) {}
+        r(net->type_of(l)) {}
 
   std::size_t extra_bytes() const { return r.extra_bytes(c.capacity); }
   /// Writes what no other buffer bears. Both before the kernel's checks and behind its marks: the workspace shares no
@@ -88,7 +88,7 @@ struct marks {
           !bears(c.out_gradient[o], r.out[o], c.samples, net->values[v].readers * mark_of(1, v, m)))
         lost("the gradient of value", v);
     }
-    if (!bears<unsigned char>(c.extras, extra_bytes(), mark_of(2, l, m) % 251)) lost("extras of slot", l);
+    if (!bears<unsigned char>(c.extras, extra_bytes(), mark_of(2, l, m) % 251)) lost("extras of layer", l);
   }
 };
 
@@ -130,12 +130,12 @@ struct unmoved {
 template <class Net>
 void run(const plan_options& options, const std::vector<int>& cut = {}) {
   net = &network_of<Net>;
-  std::vector<gpipe::detail::kernel_row<context>> kernels(static_cast<std::size_t>(net->row_count));
-  for (int i = 0; i < net->row_count; ++i) {
+  std::vector<gpipe::detail::kernel_row<context>> kernels(static_cast<std::size_t>(net->type_count));
+  for (int i = 0; i < net->type_count; ++i) {
     auto& k = kernels[static_cast<std::size_t>(i)];
     k.forward = &forward;
     k.backward_input = &backward_input;
-    if (net->rows[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
+    if (net->types[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
   }
   executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut),
                             gpipe::detail::optimizer_update<context>(unmoved{}));
@@ -183,7 +183,7 @@ struct working {
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
     static constexpr parameter parameters[] = {{"weight", {N}}};
-    static constexpr buffer workspace[] = {{"most", std::size_t{3} * N, dtype_of<T>}, {"rest", N, dtype_of<T>}};
+    static constexpr buffer workspace[] = {{"larger", std::size_t{3} * N, dtype_of<T>}, {"rest", N, dtype_of<T>}};
   };
 };
 
@@ -215,7 +215,7 @@ void holds_for_stages(std::initializer_list<int> stages) {
 
 template <class Net>
 void holds_for_every_cut() {
-  constexpr int L = slots_of<Net>;
+  constexpr int L = layers_of<Net>;
   for (unsigned mask = 0; mask < 1u << (L - 1); mask += cut_step) {
     std::vector<int> cut;
     for (int l = 1; l < L; ++l)
@@ -237,8 +237,8 @@ TEST_CASE("every read finds what was written: no two buffers that are live toget
   holds_for_stages<transformer<3, 4, 16, 12>>({1, 2, 3, 4, 7, 13});
   holds_for_stages<u_net<64>>({1, 2, 3, 5, 8});
   holds_for_stages<uneven<32>>({1, 2, 3, 4, 7});
-  holds_for_stages<worked>({1, 2, 3, 5, slots_of<worked>});
-  holds_for_stages<celled_net<double>>({1, 2, 3, 11, slots_of<celled_net<double>>});
+  holds_for_stages<worked>({1, 2, 3, 5, layers_of<worked>});
+  holds_for_stages<celled_net<double>>({1, 2, 3, 11, layers_of<celled_net<double>>});
 }
 
 TEST_CASE("no two live buffers share memory, for any cut") {

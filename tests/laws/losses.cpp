@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 // Several losses in one model: the total is the sum of each loss's mean times its factor, its gradient accordingly, and
 // no cut, schedule or replica changes a bit.
@@ -78,13 +78,13 @@ TEST_CASE("loss and gradient are the sums of those of each loss alone, times its
   trainer<main_alone, sgd> main(cut_in(1), sgd{});
   trainer<early_alone, sgd> early(cut_in(1), sgd{});
   trainer<value_alone, sgd> value(cut_in(1), sgd{});
-  // The slots of layers with parameters: in `all`, and in each model.
-  struct place {
+  // The positions of layers with parameters: in `all`, and in each model.
+  struct position {
     int all, main, early, value;
   };
-  const place places[] = {{0, 0, 0, 0}, {2, 2, 2, 2}, {4, 3, -1, 3}, {7, 5, -1, -1}};
+  const position positions[] = {{0, 0, 0, 0}, {2, 2, 2, 2}, {4, 3, -1, 3}, {7, 5, -1, -1}};
   const char* const names[] = {"weight", "bias"};
-  for (const place& p : places)
+  for (const position& p : positions)
     for (const char* name : names) {
       const doubles values = all.array(p.all, name).values<double>();
       main.array(p.main, name).set(values);
@@ -100,7 +100,7 @@ TEST_CASE("loss and gradient are the sums of those of each loss alone, times its
   CHECK(found.accuracy() == a.accuracy());
   CHECK(found.loss_named("early").accuracy() == b.accuracy());
   CHECK_THROWS_WITH_AS(found.loss_named("value").accuracy(), doctest::Contains("has no accuracy"), error);
-  for (const place& p : places)
+  for (const position& p : positions)
     for (const char* name : names) {
       doubles want = main.array(p.main, name).gradient<double>();
       if (p.early >= 0) want = sum_of(want, 0.4, early.array(p.early, name).gradient<double>());
@@ -113,12 +113,12 @@ TEST_CASE("the gradient is the derivative of the total") {
   const data_of<double> data(7);
   trainer<joint<double>, sgd> t(cut_in(3), sgd{});
   const double weight = t.step(data.whole(), 0).weight, h = 1e-5;
-  for (const int slot : {0, 2, 4, 7}) {
-    doubles values = t.array(slot, "weight").values<double>();
-    const doubles gradient = t.array(slot, "weight").gradient<double>();
+  for (const int layer : {0, 2, 4, 7}) {
+    doubles values = t.array(layer, "weight").values<double>();
+    const doubles gradient = t.array(layer, "weight").gradient<double>();
     const auto loss_at = [&](std::size_t i, double value) {
       const double before = std::exchange(values[i], value);
-      t.array(slot, "weight").set(values);
+      t.array(layer, "weight").set(values);
       values[i] = before;
       return t.evaluate(data.whole()).loss;
     };
@@ -126,7 +126,7 @@ TEST_CASE("the gradient is the derivative of the total") {
       const double x = values[i];
       CHECK(std::fabs((loss_at(i, x + h) - loss_at(i, x - h)) / (2 * h) - gradient[i] / weight) < 1e-8);
     }
-    t.array(slot, "weight").set(values);
+    t.array(layer, "weight").set(values);
   }
 }
 

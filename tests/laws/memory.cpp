@@ -16,7 +16,7 @@
 #include "support/attended.hpp"
 #include "support/every_allocation.hpp"
 #include "support/nets.hpp"
-#include "support/pictured.hpp"
+#include "support/imaged.hpp"
 #include "support/touched_memory.hpp"
 
 using namespace laws;
@@ -66,22 +66,22 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
   touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
   touches_what_is_predicted<token_net<float>>(samples<float, std::int32_t>(9, 3, 1));
   touches_what_is_predicted<headed_net<float>>(samples<float, std::int32_t>(9, 3, 3));
-  for (const int together : {2, 3}) {
-    touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, together);
-    touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, together);
+  for (const int group : {2, 3}) {
+    touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, group);
+    touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, group);
   }
   touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9));
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::zb_h1);
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::fill_drain, 2);
-  touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<broad_picture_net<float>>(samples<float>(9, 64, 1));
+  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<broad_image_net<float>>(samples<float>(9, 64, 1));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
 
 TEST_CASE("layers that share the memory of packed weights use what is predicted") {
-  touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4},
+  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4},
                                                 true);
   touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule_kind::zb_h1, 0, {1, 2, 4}, true);
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::one_f_one_b, 0, {1, 2}, true);
@@ -161,7 +161,7 @@ TEST_CASE("a step with attention allocates nothing, the first step included") {
 TEST_CASE("a step with convolutions allocates nothing, the first step included") {
   const samples<float> data(9, 12, 1);
   for (const int stages : {1, 3}) {
-    trainer<picture_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
+    trainer<image_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
     const batch b = data.take(0, 8);
     for (int i = 0; i < 2; ++i) {
       const long before = allocations;
@@ -182,7 +182,7 @@ TEST_CASE("a step allocates nothing on any thread, the first step included") {
     how.digest_calls = 5;
     how.max_grad_norm = 1;
     how.before = [](const instruction&) {};
-    how.slot_times = S > 1;
+    how.layer_times = S > 1;
     how.link_bytes_per_second = S > 2 ? 10'000'000 : 0;
     const plan_options options{.stages = S,
                                .micro_batches = 3,

@@ -32,7 +32,7 @@ using namespace gpipe;
                           each(output) each(part) each(parts) each(path) each(phase) each(point) each(position)        \
                               each(power) each(previous) each(queue) each(range) each(rank) each(rate) each(reader)    \
                                   each(result) each(row) each(rows) each(sample) each(score) each(seed) each(shape)    \
-                                      each(size) each(slot) each(source) each(speed) each(stage) each(start)           \
+                                      each(size) each(layer) each(source) each(speed) each(stage) each(start)          \
                                           each(state) each(status) each(step) each(sum) each(table) each(target)       \
                                               each(task) each(text) each(thread) each(tick) each(tie) each(token)      \
                                                   each(total) each(type) each(unit) each(user) each(value)             \

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <doctest/doctest.h>
 
@@ -100,14 +100,14 @@ void has_the_same_bits(const char* name) {
       const plan_options one{.micro_batches = 4, .micro_batch_size = 4, .replicas = R};
       const auto expected = run<Optimizer>{one, how, data}.bits();
       for (const schedule_choice& choice : schedules::choices) {
-        const int S = (++turn % 2 == 0) ? 4 : (turn % 3 == 0) ? slots_of<net> : 2;
+        const int S = (++turn % 2 == 0) ? 4 : (turn % 3 == 0) ? layers_of<net> : 2;
         if (!choice.trains || !choice.admits(S, 4) || (sanitized && turn % 7 != 0)) continue;
         plan_options other = one;
         other.stages = S;
         other.recompute = schedules::modes[turn % 3];
         other.schedule = choice.kind;
         other.chunks = choice.chunks;
-        other.lead = choice.lead;
+        other.warmup = choice.warmup;
         CAPTURE(S);
         CAPTURE(R);
         CAPTURE(choice.name());
@@ -117,7 +117,7 @@ void has_the_same_bits(const char* name) {
     }
 }
 
-/// All parameters after `steps` steps, [slot][parameter].
+/// All parameters after `steps` steps, [layer][parameter].
 template <class Optimizer>
 std::vector<std::vector<std::vector<float>>> weights_after(int steps, const Optimizer& optimizer,
                                                            const std::vector<parameter_group>& groups) {
@@ -126,9 +126,9 @@ std::vector<std::vector<std::vector<float>>> weights_after(int steps, const Opti
                                    {.groups = groups});
   for (int i = 0; i < steps; ++i) training.step(data.all());
   std::vector<std::vector<std::vector<float>>> all;
-  for (int l = 0; l < training.net().slot_count; ++l) {
+  for (int l = 0; l < training.net().layer_count; ++l) {
     all.emplace_back();
-    const auto& layer = training.net().row_of(l);
+    const auto& layer = training.net().type_of(l);
     for (int p = 0; p < layer.parameter_count; ++p)
       all.back().push_back(training.array(l, layer.parameters[p].name).values());
   }
@@ -165,7 +165,7 @@ TEST_CASE("in one step each parameter moves by the settings of its own group") {
     for (std::size_t p = 0; p < mixed[l].size(); ++p) {
       CAPTURE(l);
       CAPTURE(p);
-      const bool exempt = p == 1 || network_of<net>.row_of(static_cast<int>(l)).name.starts_with("batch_norm");
+      const bool exempt = p == 1 || network_of<net>.type_of(static_cast<int>(l)).name.starts_with("batch_norm");
       CHECK(mixed[l][p] == (exempt ? plain : decayed)[l][p]);
     }
   CHECK(decayed[0][0] != plain[0][0]);
@@ -186,8 +186,8 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
       CHECK(part > 0);
       // The norm is that of the biases alone, each tied one at its owner.
       const network& n = all.net();
-      for (int l = 0; l < n.slot_count; ++l)
-        if (n.row_of(l).parameter_count == 2 && n.owns(l))
+      for (int l = 0; l < n.layer_count; ++l)
+        if (n.type_of(l).parameter_count == 2 && n.owns(l))
           for (const float g : all.array(l, "bias").gradient())
             squares += static_cast<double>(g) * static_cast<double>(g);
       double weight = 0;
@@ -206,7 +206,7 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
       CHECK(p.frozen == (p.name == "weight"));
       CHECK(p.group == (p.name == "weight" ? 0 : 1));
     }
-  some.unfreeze(0, some.net().slot_count);  // it ends `freeze`, not a group
+  some.unfreeze(0, some.net().layer_count);  // it ends `freeze`, not a group
   some.step(data.all());
   CHECK(some.array(0, "weight").values() == before);
 }
@@ -233,8 +233,8 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
     CHECK(training.parameter_hash() == plain.parameter_hash());  // it changes no weight
 
     trainer<net, adam> averaged(options);  // with the averages as its weights
-    for (int l = 0; l < training.net().slot_count; ++l) {
-      const auto& layer = training.net().row_of(l);
+    for (int l = 0; l < training.net().layer_count; ++l) {
+      const auto& layer = training.net().type_of(l);
       for (int p = 0; p < layer.parameter_count; ++p)
         averaged.array(l, layer.parameters[p].name).set(training.array(l, layer.parameters[p].name).average());
       for (int p = 0; p < layer.state_count; ++p)
@@ -304,8 +304,8 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
   // All that a step reads is parameters and these arrays: copied, the next step has the same bits.
   trainer<net, adafactor_with_momentum> other({.stages = 1, .micro_batches = 3, .micro_batch_size = 4});
   other.step(data.take(0, 6));  // one step, of other data
-  for (int l = 0; l < training.net().slot_count; ++l) {
-    const auto& layer = training.net().row_of(l);
+  for (int l = 0; l < training.net().layer_count; ++l) {
+    const auto& layer = training.net().type_of(l);
     for (int p = 0; p < layer.parameter_count; ++p) {
       const char* const name = layer.parameters[p].name;
       other.array(l, name).set(training.array(l, name).values());

@@ -1,5 +1,5 @@
 // sanitizers: none
-// optimise: yes
+// optimize: yes
 
 // Law 6 under a scheduler: channel, barrier and signals of one process, in 10^5 orders of their operations. No wake is
 // lost, nothing stops, values keep their order, a failure and a deadline end every wait. A fault in the primitives is

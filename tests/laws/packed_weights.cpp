@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "support/attended.hpp"
-#include "support/pictured.hpp"
+#include "support/imaged.hpp"
 
 #include <gpipe/plan/make_plan.hpp>
 
@@ -40,7 +40,7 @@ constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::exce
 template <class Net, class Data>
 void changes_no_bit(const Data& data) {
   const auto expected = trained<Net>(data, {.recompute = recompute_mode::always});
-  for (const int S : {1, 2, slots_of<Net>})
+  for (const int S : {1, 2, layers_of<Net>})
     for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
       for (const recompute_mode mode : modes) {
         CAPTURE(S);
@@ -50,9 +50,9 @@ void changes_no_bit(const Data& data) {
             trained<Net>(data, {.stages = S, .recompute = mode, .schedule = schedule, .share_packed_weights = true}) ==
             expected);
       }
-  for (const int together : {1, 2})
+  for (const int group : {1, 2})
     CHECK(trained<Net>(data,
-                       {.stages = 2, .recompute = recompute_mode::never, .coalesce = together,
+                       {.stages = 2, .recompute = recompute_mode::never, .group_gradients = group,
                         .share_packed_weights = true},
                        false) == expected);
 }
@@ -60,15 +60,15 @@ void changes_no_bit(const Data& data) {
 }  // namespace
 
 TEST_CASE("layers that share the memory of packed weights: the same bits") {
-  changes_no_bit<picture_net<float>>(samples<float>(19, 12, 1));
-  changes_no_bit<picture_net<double>>(samples<double>(19, 12, 1));
+  changes_no_bit<image_net<float>>(samples<float>(19, 12, 1));
+  changes_no_bit<image_net<double>>(samples<double>(19, 12, 1));
   changes_no_bit<tied_net<bf16>>(samples<float>(19, 12, 1));
   changes_no_bit<headed_net<float>>(samples<float, std::int32_t>(19, 3, 3));
   changes_no_bit<attended_net<float>>(token_samples<float>(19));
 }
 
 TEST_CASE("layers that share the memory of packed weights: a stage has memory for the largest layer's alone") {
-  using net = picture_net<float>;
+  using net = image_net<float>;
   const network& n = network_of<net>;
   const auto packed = [&](bool shared, int S) {
     std::vector<std::int64_t> bytes;
@@ -77,14 +77,14 @@ TEST_CASE("layers that share the memory of packed weights: a stage has memory fo
     return bytes;
   };
   std::int64_t sum = 0, largest = 0;
-  for (int l = 0; l < n.slot_count; ++l) {
-    const auto bytes = static_cast<std::int64_t>(n.row_of(l).derived_bytes());
+  for (int l = 0; l < n.layer_count; ++l) {
+    const auto bytes = static_cast<std::int64_t>(n.type_of(l).derived_bytes());
     sum += bytes;
     largest = (std::max)(largest, bytes);
   }
   CHECK(packed(false, 1) == std::vector{sum});
   CHECK(packed(true, 1) == std::vector{largest});
-  CHECK(packed(true, n.slot_count) == packed(false, n.slot_count));
+  CHECK(packed(true, n.layer_count) == packed(false, n.layer_count));
 }
 
 TEST_CASE("parameters that are set or loaded are packed before the next kernel") {

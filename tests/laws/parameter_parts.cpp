@@ -1,4 +1,4 @@
-// However many parameter parts come in a row, one kernel call combines at most `max_coalesced` of them, and every
+// However many parameter parts come in a row, one kernel call combines at most `max_gradient_group` of them, and every
 // number of them has the same bits.
 
 #include <doctest/doctest.h>
@@ -18,11 +18,11 @@ using namespace laws;
 
 namespace {
 
-std::atomic<int> most{0}, all_parts{0};
+std::atomic<int> max{0}, all_parts{0};
 
 void note(int count) {
   all_parts += count;
-  for (int before = most; before < count && !most.compare_exchange_weak(before, count);) {}
+  for (int before = max; before < count && !max.compare_exchange_weak(before, count);) {}
 }
 
 /// A layer that counts the micro-batches of each call of its parameter part.
@@ -44,7 +44,7 @@ struct counted {
   };
 };
 struct net : model<input<float, 12>, repeat<12, counted<linear<12>>>, softmax_cross_entropy> {};
-struct pictures : model<input_image<float, 3, 2, 2>, counted<conv2d<5, 3, conv_options{.padding = 1}>>, relu,
+struct images : model<input_image<float, 3, 2, 2>, counted<conv2d<5, 3, conv_options{.padding = 1}>>, relu,
                         counted<conv_transpose2d<7, 2, conv_options{.stride = 2}>>, batch_norm<>,
                         counted<conv2d<40, 3, conv_options{.stride = 2, .bias = false}>>, global_average_pool,
                         softmax_cross_entropy> {};
@@ -62,27 +62,27 @@ std::uint64_t train(plan_options options, int count) {
 
 TEST_CASE("ZB-H1 with 12 stages and 12 micro-batches has more parameter parts in a row than one call combines") {
   const std::uint64_t alone = train({.micro_batches = 12, .recompute = recompute_mode::never}, 12);
-  most = all_parts = 0;
+  max = all_parts = 0;
   CHECK(train({.stages = 12,
                .micro_batches = 12,
                .recompute = recompute_mode::never,
                .schedule = schedule_kind::zb_h1,
                .workers = 12},
               12) == alone);
-  CHECK(most == (GPIPE_CANARY ? 1 : max_coalesced));  // the canary looks at buffers between two parts
+  CHECK(max == (GPIPE_CANARY ? 1 : max_gradient_group));  // the canary looks at buffers between two parts
   CHECK(all_parts == 2 * 12 * 12);
 }
 
 TEST_CASE("convolutions have the same bits for any number of micro-batches in a call") {
   plan_options options{.micro_batches = 5, .micro_batch_size = 3, .recompute = recompute_mode::never};
   options.schedule = schedule_kind::fill_drain;
-  options.coalesce = 1;
-  const std::uint64_t alone = train<pictures>(options, 13);  // 3 + 3 + 3 + 3 + 1
-  for (const int together : {2, 4, 5}) {
-    CAPTURE(together);
-    most = 0;
-    options.coalesce = together;
-    CHECK(train<pictures>(options, 13) == alone);
-    CHECK(most == (GPIPE_CANARY ? 1 : together));
+  options.group_gradients = 1;
+  const std::uint64_t alone = train<images>(options, 13);  // 3 + 3 + 3 + 3 + 1
+  for (const int group : {2, 4, 5}) {
+    CAPTURE(group);
+    max = 0;
+    options.group_gradients = group;
+    CHECK(train<images>(options, 13) == alone);
+    CHECK(max == (GPIPE_CANARY ? 1 : group));
   }
 }

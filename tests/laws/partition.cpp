@@ -1,5 +1,5 @@
 // sanitizers: none
-// optimise: yes
+// optimize: yes
 
 // Law 4: the partition equals brute force in its objective on every small instance, and a slow exact reference on
 // larger ones: equal and unequal devices, with and without transfers and skips, with and without memory limits.
@@ -23,24 +23,24 @@ constexpr std::int64_t none = (std::numeric_limits<std::int64_t>::max)();
 
 /// A random problem with its arrays. Half of all have unequal devices, transfers, memory limits, either objective.
 struct instance {
-  std::vector<slot_cost> costs;
+  std::vector<pass_cost> costs;
   std::vector<int> kind_of, bytes, enters, memory;
   std::vector<std::vector<int>> readers;
   std::vector<transfer> transfers;
   partition_problem problem;
   bool limited = false, stash = false;
 
-  instance(std::mt19937& random, int least_slots, int most_slots, int largest) {
+  instance(std::mt19937& random, int min_layers, int max_layers, int largest) {
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    problem.slots = least_slots + below(most_slots - least_slots + 1);
-    problem.stages = 1 + below(problem.slots < 12 ? problem.slots : 12);
+    problem.layers = min_layers + below(max_layers - min_layers + 1);
+    problem.stages = 1 + below(problem.layers < 12 ? problem.layers : 12);
     problem.micro_batches = std::vector{1, 2, 3, 8, 32}[random() % 5];
     problem.goal = below(2) == 0 ? objective::fill_drain : objective::bottleneck;
     problem.kinds = below(2) == 0 ? 1 : 2 + below(2);
     const bool by_speed = below(2) == 0, sparse = below(4) == 0;
     for (int k = 0; k < problem.kinds; ++k)
-      for (int l = 0; l < problem.slots; ++l) {
-        slot_cost cost{below(largest + 1), below(2 * largest + 1)};
+      for (int l = 0; l < problem.layers; ++l) {
+        pass_cost cost{below(largest + 1), below(2 * largest + 1)};
         if (sparse && below(2) == 0) cost = {};
         if (by_speed && k > 0) {
           cost = costs[static_cast<std::size_t>(l)];
@@ -52,16 +52,16 @@ struct instance {
     if (below(2) == 0) {  // some or all forwards run again
       problem.first_again = below(2) == 0;
       const bool all = below(2) == 0;
-      for (slot_cost& cost : costs)
+      for (pass_cost& cost : costs)
         if (all || below(2) == 0) cost = {cost.forward, cost.backward + cost.forward, cost.forward};
     }
     if (problem.goal == objective::bottleneck && below(2) == 0) add_transfers(random, largest);
     if (below(2) == 0) {
       limited = true;
       const bool equal = below(2) == 0;
-      const int room = 9 + 5 * problem.slots / problem.stages;
-      stash = below(2) == 0;  // a stage's inputs count too, even with few slots
-      for (int l = 0; l < problem.slots; ++l) {
+      const int room = 9 + 5 * problem.layers / problem.stages;
+      stash = below(2) == 0;  // a stage's inputs count too, even with few layers
+      for (int l = 0; l < problem.layers; ++l) {
         bytes.push_back(below(9));
         enters.push_back(stash && l > 0 && below(2) == 0 ? below(20) : 0);
       }
@@ -75,13 +75,13 @@ struct instance {
 
   void add_transfers(std::mt19937& random, int largest) {
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    readers.reserve(static_cast<std::size_t>(2 * problem.slots));  // transfers point to them
-    for (int l = 0; l + 1 < problem.slots; ++l)
+    readers.reserve(static_cast<std::size_t>(2 * problem.layers));  // transfers point to them
+    for (int l = 0; l + 1 < problem.layers; ++l)
       transfers.push_back({.writer = l, .time = below(largest + 1), .gradient = below(2) == 0});
-    for (int skips = below(problem.slots); skips > 0 && problem.slots > 1; --skips) {
-      const int writer = below(problem.slots - 1), count = 1 + below(4);
+    for (int skips = below(problem.layers); skips > 0 && problem.layers > 1; --skips) {
+      const int writer = below(problem.layers - 1), count = 1 + below(4);
       std::vector<int>& to = readers.emplace_back();
-      for (int r = 0; r < count; ++r) to.push_back(writer + 1 + below(problem.slots - writer - 1));
+      for (int r = 0; r < count; ++r) to.push_back(writer + 1 + below(problem.layers - writer - 1));
       std::sort(to.begin(), to.end());
       transfers.push_back({writer, to.data(), count, below(largest + 1), below(2) == 0});
     }
@@ -130,9 +130,9 @@ measure stage_measure(const partition_problem& p, int stage, int begin, int end)
   measure held;
   std::int64_t again = 0;
   for (int l = begin; l < end; ++l) {
-    held.forward += p.costs[p.kind(stage) * p.slots + l].forward;
-    held.backward += p.costs[p.kind(stage) * p.slots + l].backward;
-    again += p.costs[p.kind(stage) * p.slots + l].again;
+    held.forward += p.costs[p.kind(stage) * p.layers + l].forward;
+    held.backward += p.costs[p.kind(stage) * p.layers + l].backward;
+    again += p.costs[p.kind(stage) * p.layers + l].again;
   }
   held.both = held.total = held.forward + held.backward;
   held.sum = held.both - again;
@@ -160,13 +160,13 @@ struct best {
 best brute_force(const instance& it) {
   const partition_problem& p = it.problem;
   best found;
-  for (unsigned mask = 0; mask < 1u << (p.slots - 1); ++mask) {  // bit l: a cut behind slot l
+  for (unsigned mask = 0; mask < 1u << (p.layers - 1); ++mask) {  // bit l: a cut behind layer l
     if (__builtin_popcount(mask) != p.stages - 1) continue;
     measure whole;
     bool fits = true;
     for (int s = 0, begin = 0; s < p.stages && fits; ++s) {
       int end = begin + 1;
-      while (end < p.slots && (mask >> (end - 1) & 1u) == 0) ++end;
+      while (end < p.layers && (mask >> (end - 1) & 1u) == 0) ++end;
       fits = it.fits(s, begin, end);
       whole.add(stage_measure(p, s, begin, end));
       begin = end;
@@ -180,12 +180,12 @@ best brute_force(const instance& it) {
 best reference(const instance& it) {
   const partition_problem& p = it.problem;
   using front = std::vector<measure>;
-  std::vector<front> ends(static_cast<std::size_t>(p.slots) + 1);
+  std::vector<front> ends(static_cast<std::size_t>(p.layers) + 1);
   ends[0] = {measure{}};
   for (int s = 0; s < p.stages; ++s) {
     std::vector<front> next(ends.size());
-    for (int begin = 0; begin < p.slots; ++begin)
-      for (int end = begin + 1; end <= p.slots; ++end) {
+    for (int begin = 0; begin < p.layers; ++begin)
+      for (int end = begin + 1; end <= p.layers; ++end) {
         if (ends[static_cast<std::size_t>(begin)].empty() || !it.fits(s, begin, end)) continue;
         const measure of_stage = stage_measure(p, s, begin, end);
         for (measure before : ends[static_cast<std::size_t>(begin)]) {
@@ -230,7 +230,7 @@ void agrees(const instance& it, const best& expected, tally& seen) {
   REQUIRE(rejected == (expected.objective == none));
   if (rejected) return;
   REQUIRE(first.front() == 0);
-  REQUIRE(first.back() == p.slots);
+  REQUIRE(first.back() == p.layers);
   measure whole;
   for (int s = 0; s < p.stages; ++s) {
     const int begin = first[static_cast<std::size_t>(s)], end = first[static_cast<std::size_t>(s) + 1];

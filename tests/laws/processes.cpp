@@ -51,8 +51,8 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   how.digest_calls = 3;
   how.trace_events = 1000;
   trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
-  const int slot = slots_of<Net> / 2;
-  training.watch(slot);
+  const int layer = layers_of<Net> / 2;
+  training.watch(layer);
   std::vector<double> found;
   const auto add = [&](const step_result& of) {
     found.insert(found.end(), {of.loss, of.norm, of.weight, of.correct});
@@ -70,8 +70,8 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   // 13 samples are 4 + 4 + 4 + 1; one sample is fewer than there are stages.
   for (const int size : {13, 16, o.replicas}) {
     add(training.step(data.take(0, size)));
-    add_rows(training.activation(slot));
-    add_rows(training.activation_gradient(slot));
+    add_rows(training.activation(layer));
+    add_rows(training.activation_gradient(layer));
   }
   add(training.accumulate(data.take(2, 7)));
   training.freeze(1);
@@ -90,8 +90,8 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   add_bits(all.value());
   for (const stage_report& r : training.report()) found.push_back(r.busy(action_kind::forward) > 0);
   for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
-  for (int l = 0; l < slots_of<Net>; ++l) {  // values that the caller sets, tied parameters included
-    const gpipe::detail::row& r = training.executor().net().row_of(l);
+  for (int l = 0; l < layers_of<Net>; ++l) {  // values that the caller sets, tied parameters included
+    const gpipe::detail::layer_type& r = training.executor().net().type_of(l);
     if (r.parameter_count == 0) continue;
     std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
     training.array(l, r.parameters[0].name).set(std::span<const float>(ones));
@@ -113,14 +113,14 @@ template <class Net, class Data>
 void same_as_in_threads(const Data& data) {
   for (const schedule_kind kind : schedule_kinds) {
     const plan_options o = plan_by(kind, the_job().ranks());
-    if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.max_workers() == 0) continue;
+    if (kind == schedule_kind::forward_only || o.stages > layers_of<Net> || o.max_workers() == 0) continue;
     CAPTURE(name_of(kind));
     CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(o, options(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
-    plan_options together = o;
-    together.recompute = recompute_mode::never;
-    together.coalesce = 3;
-    CHECK(learned<Net>(together, options(&the_job()), data) == learned<Net>(o, options(nullptr), data));
+    plan_options grouped = o;
+    grouped.recompute = recompute_mode::never;
+    grouped.group_gradients = 3;
+    CHECK(learned<Net>(grouped, options(&the_job()), data) == learned<Net>(o, options(nullptr), data));
   }
 }
 
@@ -250,7 +250,7 @@ TEST_CASE("replicas in processes sum gradients during backward and have the bits
   options.stages = ranks / 2;
   const wide_training there(options, &the_job()), here(options, nullptr);
   CHECK(there.bits == here.bits);
-  CHECK(there.sums_within_backward >= wide_training::least_sums);
+  CHECK(there.sums_within_backward >= wide_training::min_sums);
   CHECK(here.sums_within_backward == 0);
 }
 
@@ -358,7 +358,7 @@ TEST_CASE("a value that is not finite is named on all ranks, with the rank that 
   samples<float> broken = plain;
   broken.inputs[5] = std::numeric_limits<float>::infinity();
   const error cause = failure_of(training, broken.take(0, 11));
-  CHECK(cause.where().slot == 0);
+  CHECK(cause.where().layer_index == 0);
   CHECK(cause.where().rank == 0);
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
   CHECK_THROWS_AS(training.evaluate(broken.take(0, 11)), error);
@@ -371,7 +371,7 @@ TEST_CASE("a profile without timed steps is rejected on all ranks, and the proce
   CHECK_THROWS_WITH_AS(training.profile_layers(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
   CHECK_THROWS_WITH_AS(training.layer_profile(), doctest::Contains("no full micro-batch"), error);
   CHECK(training.profile_layers(plain.take(0, 16), 2).layers.size() ==
-        static_cast<std::size_t>(slots_of<tied_net<float>>));
+        static_cast<std::size_t>(layers_of<tied_net<float>>));
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 
@@ -415,7 +415,7 @@ TEST_CASE("processes that make different calls throw at once, with both values, 
     CHECK(said(step, [&] { training.parameter_hash(); }) == two + "the call: step and read");
     CHECK(said([&] { training.parameter_hash(); }, step) == two + "the call: read and step");
     CHECK(said([&] { training.freeze(1); }, write) == two + "the call: freeze and write");
-    CHECK(said([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the slot: 0 and 1");
+    CHECK(said([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the layer: 0 and 1");
     values[3] = differs ? 0.25F : 0.5F;
     CHECK(said(write, write) == two + "the values");
     CHECK(said(step, [&] {
@@ -480,7 +480,7 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   CHECK(apart(how, &training_options::groups, std::vector{no_decay_for_biases_and_norms()}) ==
         two + "groups");
   CHECK(apart(how, &training_options::average_weights, 0.5).starts_with(two + "average_weights: 0 and "));
-  CHECK(apart(how, &training_options::slot_times, true) == two + "slot_times: 0 and 1");
+  CHECK(apart(how, &training_options::layer_times, true) == two + "layer_times: 0 and 1");
   CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");
   CHECK(apart(o, &plan_options::micro_batches, 5) == two + "micro_batches: 4 and 5");
   CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "micro_batch_size: 4 and 6");

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int width = 64, per_call = 4;
 
-/// What the layers behind the two dropouts have seen since the last `clear`, [sample of the mini-batch][element].
+/// The inputs of the layers behind the two dropouts since the last `clear`, [sample of the mini-batch][element].
 std::array<std::vector<float>, 2> seen;
 
 void clear() {

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <doctest/doctest.h>
 
@@ -33,12 +33,12 @@ plan_options plan_number(int i) {
   plan_options plan{.micro_batches = 4, .micro_batch_size = 4};
   for (;; ++i) {
     const schedule_choice& choice = schedules::choices[static_cast<std::size_t>(i) % std::size(schedules::choices)];
-    const int S = i % 5 == 4 ? slots_of<net> : 1 + i % 4;
+    const int S = i % 5 == 4 ? layers_of<net> : 1 + i % 4;
     if (!choice.trains || !choice.admits(S, 4)) continue;
     plan.stages = S;
     plan.schedule = choice.kind;
     plan.chunks = choice.chunks;
-    plan.lead = choice.lead;
+    plan.warmup = choice.warmup;
     plan.recompute = schedules::modes[static_cast<std::size_t>(i) % 3];
     return plan;
   }

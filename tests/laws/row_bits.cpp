@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 // Law: the bits of a sample do not depend on the samples beside it, whatever instructions the compiler chooses. So a
 // prediction is the same in any batch, and a short last micro-batch rounds as a full one does.
@@ -58,7 +58,7 @@ void same_bits(std::string_view layer, const std::vector<host::guarded_buffer>& 
 /// Runs the layer with all samples, and again with the samples [first, first + count) alone.
 void compare(std::string_view layer, const runs_of_layer& whole, const runs_of_layer& part, int first, int count) {
   host::layer_buffers &all = whole.buffers, &some = part.buffers;
-  all.randomise(5);
+  all.randomize(5);
   std::memcpy(some.parameters[0].data(), all.parameters[0].data(), all.parameters[0].bytes());
   std::memcpy(some.state[0].data(), all.state[0].data(), all.state[0].bytes());
   hand_over(all.in, some.in, first, count);

@@ -28,10 +28,10 @@ using cells = plan<amoebanet_d<3, 16>, stages<3>, micro_batches<8>, micro_batch_
 static_assert(cells::cut().first[1] > 0);
 
 struct renamed : model<input<float, 8>, linear<8>, with_field<"labels", "genre", softmax_cross_entropy>> {};
-static_assert(slots_of<renamed> == 2);
+static_assert(layers_of<renamed> == 2);
 
 }  // namespace
 
 TEST_CASE("every shipped model has a table of layers") {
-  CHECK(network_of<amoebanet_d<3, 16>>.row_count > 0);
+  CHECK(network_of<amoebanet_d<3, 16>>.type_count > 0);
 }

@@ -228,11 +228,11 @@ TEST_CASE("public functions are found, and nothing else") {
       "  other(const other&) = delete;\n  explicit other(int n) : n_{n} {}\n  using row = int;\n"
       "  template <int I = 0, class T = std::pair<I, I>>\n  GPIPE_COLD const T*  all(int tensor = 0) const { return "
       "f(); }\n"
-      "  /// A comment with no_call(int).\n  double rate() const;\n  void set(int /*slot*/, std::string_view name) "
+      "  /// A comment with no_call(int).\n  double rate() const;\n  void set(int /*layer*/, std::string_view name) "
       "const {}\n"
       "  struct inner {\n    void inside();\n  };\n  static void later(row a,\n                    row b);\n"
       "  // The rest:\n  void behind();\n\n private:\n  void secret();\n};\n";
-  const names all = {"const T* all(int tensor = 0)", "double rate()", "void set(int slot, std::string_view name)",
+  const names all = {"const T* all(int tensor = 0)", "double rate()", "void set(int layer, std::string_view name)",
                      "void later(row a, row b)", "void behind()"};
   CHECK(lines(declared(header, "other", "")) == lines(all));
   names first = all;

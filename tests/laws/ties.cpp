@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <doctest/doctest.h>
 
@@ -31,7 +31,7 @@ template <class T>
 using net = headed_net<T>;
 constexpr const network& n = network_of<net<float>>;
 constexpr int embedded = 0, square = 1, later = 9, head = 10;
-static_assert(n.slot_count == 11 && n.parameters() == 7 * 8 + (64 + 8) + 2 * (8 + 2 * 8 * 20 + 28) + 16 + 64 + 7);
+static_assert(n.layer_count == 11 && n.parameters() == 7 * 8 + (64 + 8) + 2 * (8 + 2 * 8 * 20 + 28) + 16 + 64 + 7);
 
 template <class T>
 samples<T, std::int32_t> texts(int count) {
@@ -40,7 +40,7 @@ samples<T, std::int32_t> texts(int count) {
 plan_options plan_of(int S, schedule_kind schedule = schedule_kind::fill_drain) {
   return {.stages = S, .micro_batches = 4, .micro_batch_size = 4, .schedule = schedule};
 }
-constexpr int some_stages[] = {1, 2, 3, slots_of<net<float>>};
+constexpr int some_stages[] = {1, 2, 3, layers_of<net<float>>};
 
 }  // namespace
 
@@ -81,9 +81,9 @@ TEST_CASE("a head with a bias of its own is a tied product and a bias behind it"
   b.array("3.bias").set(a.array("2.bias").values());
   for (int i = 0; i < 5; ++i) CHECK(a.step(data.all()).loss == doctest::Approx(b.step(data.all()).loss).epsilon(1e-5));
   const auto close = [](const std::vector<float>& x, const std::vector<float>& y) {
-    double most = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) most = larger_error(most, std::abs(x[i] - y[i]));
-    return x.size() == y.size() && most < 1e-4;
+    double max = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) max = larger_error(max, std::abs(x[i] - y[i]));
+    return x.size() == y.size() && max < 1e-4;
   };
   CHECK(close(a.array("0.weight").values(), b.array("0.weight").values()));
   CHECK(close(a.array("2.bias").values(), b.array("3.bias").values()));
@@ -97,7 +97,7 @@ TEST_CASE("the sum of all uses counts once in the norm, and moments exist once")
     const step_result found = t.step(data.all());
     double squares = 0;
     for (auto& p : t.parameters())
-      if (p.owner == p.slot)
+      if (p.owner == p.layer_index)
         for (const float g : p.gradient()) squares += static_cast<double>(g) * static_cast<double>(g);
     CHECK(found.norm == doctest::Approx(std::sqrt(squares) / found.weight).epsilon(1e-5));
     CHECK(t.array(embedded, "weight").gradient() == t.array(head, "weight").gradient());

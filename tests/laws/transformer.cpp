@@ -34,7 +34,7 @@ constexpr double u = 4.0 * 1024 * 2048, logits = 4.0 * 1024 * 32'000;
 
 double model_of(const gpipe::cut& cut, int s) {
   const double blocks = (cut.first[s + 1] - cut.first[s]) / 6.0;
-  // A block's slots are norm, attention, sum, norm, feed-forward, sum; slot 0 is the embedding. Behind a norm its
+  // A block's layers are norm, attention, sum, norm, feed-forward, sum; layer 0 is the embedding. Behind a norm its
   // input, which the sum reads, crosses too.
   const int tensors = s == 0 ? 0 : (cut.first[s] - 1) % 3 == 0 ? 1 : 2;
   return u * (32 * tensors + 16 * blocks + (s == 0 ? 0 : 4 * blocks + 4)) + (s + 1 == cut.stages ? logits : 0);

@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 // sanitizers: thread
 
 #include <doctest/doctest.h>
@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "support/attended.hpp"
-#include "support/pictured.hpp"
+#include "support/imaged.hpp"
 #include "support/sanitized.hpp"
 
 using namespace laws;
@@ -35,7 +35,7 @@ struct setting {
   bool canary = true;
   digest* hashes = nullptr;  // of all computed values, if not null
   int replicas = 1;
-  int coalesce = 0;
+  int group_gradients = 0;
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -55,11 +55,11 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .recompute = as.recompute,
                              .schedule = as.schedule.kind,
                              .chunks = as.schedule.chunks,
-                             .lead = as.schedule.lead,
+                             .warmup = as.schedule.warmup,
                              .workers = as.schedule.onto,
                              .replicas = as.replicas,
                              .custom_schedule = as.schedule.custom,
-                             .coalesce = as.coalesce,
+                             .group_gradients = as.group_gradients,
                              .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
   bits found;
@@ -80,10 +80,10 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
 constexpr int groups[] = {2, 3, 5}, worker_counts[] = {1, 2, 3};
 
-/// S stages from the best cut, and from unbalanced ones: one slot per stage, the rest in the last, or in the first.
+/// S stages from the best cut, and from unbalanced ones: one layer per stage, the rest in the last, or in the first.
 template <template <class> class Net, class T, class Optimizer, class Data>
 void holds_for_stages(const Data& data, double clip) {
-  constexpr int L = slots_of<Net<T>>;
+  constexpr int L = layers_of<Net<T>>;
   // 13 samples are 3 + 3 + 3 + 3 + 1; 4 are fewer than M, 1 is fewer than most S.
   const auto run = [&](const setting& as) { return train<Net, T, Optimizer>(as, data, clip, {13, 4, 1}); };
   const bits expected = run({.fill = std::byte{0}});
@@ -92,9 +92,9 @@ void holds_for_stages(const Data& data, double clip) {
     CAPTURE(S);
     for (const recompute_mode mode : in_turn(modes, S)) CHECK(run({S, {}, mode}) == expected);
     CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
-    for (const int together : in_turn(groups, S))  // with canaries a kernel takes one micro-batch at a time
+    for (const int G : in_turn(groups, S))  // with canaries a kernel takes one micro-batch at a time
       for (const bool canary : {true, false})
-        CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = canary, .coalesce = together}) == expected);
+        CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = canary, .group_gradients = G}) == expected);
     std::vector<int> front, back;
     for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
     for (const recompute_mode mode : in_turn(modes, S + 1)) {
@@ -107,7 +107,7 @@ void holds_for_stages(const Data& data, double clip) {
 /// All 2^(L - 1) cuts. 2 samples are 1 + 1 and an empty micro-batch, which must not be read.
 template <template <class> class Net, class T, class Data>
 void holds_for_every_cut(const Data& data) {
-  constexpr int L = slots_of<Net<T>>;
+  constexpr int L = layers_of<Net<T>>;
   const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {2, 5}, 3); };
   digest hashes, others;
   const bits expected = run({.fill = std::byte{0}, .hashes = &hashes});
@@ -168,7 +168,7 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    schedule_kind::one_f_one_b,
                                    schedule_kind::interleaved,
                                    {schedule_kind::interleaved, 4},
-                                   interleaved{2, lead_kind::longest},
+                                   interleaved{2, warmup_kind::longest},
                                    schedule_kind::looped_bfs,
                                    {schedule_kind::looped_bfs, 4},
                                    schedule_kind::zb_h1,
@@ -192,7 +192,7 @@ std::int64_t largest_stage(plan_options options) {
 template <class Net>
 std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
   plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
-                 .chunks = schedule.chunks, .lead = schedule.lead, .custom_schedule = schedule.custom};
+                 .chunks = schedule.chunks, .warmup = schedule.warmup, .custom_schedule = schedule.custom};
   o.recompute = recompute_mode::always;
   const std::int64_t min_bytes = largest_stage<Net>(o);
   o.recompute = recompute_mode::never;
@@ -238,7 +238,7 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
     const bits expected = run({.fill = std::byte{0}}, hashes);
     CHECK(hashes.calls() == 3);
     for (const schedule_choice& schedule : trained)
-      for (const int S : {1, 2, 4, slots_of<Net<T>>}) {
+      for (const int S : {1, 2, 4, layers_of<Net<T>>}) {
         if (!schedule.admits(S, 3) || left_out(static_cast<int>(&schedule - trained) + S + R)) continue;
         CAPTURE(R);
         CAPTURE(S);
@@ -247,7 +247,8 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
         CHECK_FALSE(first_difference(hashes, others));
         if (S == 4) CHECK(run({.S = S, .trace_events = 50, .schedule = schedule.on_workers(1)}, others) == expected);
         if (schedule.kind == schedule_kind::fill_drain)
-          CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = false, .coalesce = 2}, others) == expected);
+          CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = false, .group_gradients = 2}, others) ==
+                expected);
       }
   }
 }
@@ -283,7 +284,7 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
       CAPTURE(limit);
       o.memory_limit = limit;
       const step_plan plan = make_plan(network_of<broad_net<float>>, o);
-      CHECK((limit < all ? plan.coalesce < 5 : plan.coalesce == 5));
+      CHECK((limit < all ? plan.group_gradients < 5 : plan.group_gradients == 5));
       for (const bool canary : {true, false})
         CHECK(run({.S = S, .recompute = o.recompute, .memory_limit = limit, .canary = canary}) == expected);
     }
@@ -293,7 +294,7 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
 TEST_CASE("several readers of a value, batch norm, attention, feature maps: the same bits for every cut") {
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
   holds_for_every_cut<attended_net, float>(token_samples<float>(9));
-  holds_for_every_cut<picture_net, float>(samples<float>(9, 12, 1));
+  holds_for_every_cut<image_net, float>(samples<float>(9, 12, 1));
 }
 
 TEST_CASE("losses in the middle of a model change no bit, wherever they are cut off") {
@@ -327,19 +328,19 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
     trainer<shared, sgd> one(options);
     trainer<untied, sgd> two(options);
     for (const char* which : {"weight", "bias"}) {
-      for (const int slot : {0, 2}) two.array(slot, which).set(one.array(0, which).values());
+      for (const int layer : {0, 2}) two.array(layer, which).set(one.array(0, which).values());
       two.array(3, which).set(one.array(3, which).values());
     }
     const auto before = one.array(0, "weight").values();
     const step_result found = one.step(data.all());
     CHECK(found.loss == two.step(data.all()).loss);
     double square = 0;
-    for (const int slot : {0, 3})
+    for (const int l : {0, 3})
       for (const char* which : {"weight", "bias"}) {
-        const auto sum = one.array(slot, which).gradient(), first = two.array(slot, which).gradient(),
+        const auto sum = one.array(layer, which).gradient(), first = two.array(layer, which).gradient(),
                    second = two.array(2, which).gradient();
         for (std::size_t i = 0; i < sum.size(); ++i) {
-          CHECK(sum[i] == (slot == 0 ? first[i] + second[i] : first[i]));
+          CHECK(sum[i] == (l == 0 ? first[i] + second[i] : first[i]));
           square += static_cast<double>(sum[i]) * static_cast<double>(sum[i]);
         }
       }
@@ -367,7 +368,7 @@ TEST_CASE("replicas: the same bits for every S, schedule, number of workers, rec
   holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
   holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
   if (!thread_sanitized) holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
-  if (!thread_sanitized) holds_for_replicas<picture_net, float, adam>(samples<float>(60, 12, 1));
+  if (!thread_sanitized) holds_for_replicas<image_net, float, adam>(samples<float>(60, 12, 1));
   if (!sanitized) holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
 }
 
@@ -400,7 +401,7 @@ void add(bits& to, const tensor_rows& rows) {
   }
 }
 
-/// Two calls and the step over both, with frozen and watched slots; then a short step without; predictions.
+/// Two calls and the step over both, with frozen and watched layers; then a short step without; predictions.
 template <class Net>
 bits train_in_parts(const samples<float>& data, const plan_options& options, const digest* expected, digest* found) {
   training_options how;
@@ -410,23 +411,23 @@ bits train_in_parts(const samples<float>& data, const plan_options& options, con
   how.digest_calls = 3;
   trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
   bits all;
-  constexpr int watched[] = {0, 4, 7, slots_of<Net> - 2};
-  for (const int slot : watched) training.watch(slot);
+  constexpr int watched[] = {0, 4, 7, layers_of<Net> - 2};
+  for (const int layer : watched) training.watch(layer);
   const auto record = [&] {
     all.push_back(gradients_of(training));
     all.push_back(state_of(training));
     CHECK(replicas_agree(training));
-    for (const int slot : watched) add(all, training.activation(slot)), add(all, training.activation_gradient(slot));
+    for (const int layer : watched) add(all, training.activation(layer)), add(all, training.activation_gradient(layer));
   };
   training.freeze(3, 6);
   add(all, training.accumulate(data.take(0, 9)));
   record();
-  training.freeze(slots_of<Net> - 4, slots_of<Net> - 3);
+  training.freeze(layers_of<Net> - 4, layers_of<Net> - 3);
   add(all, training.accumulate(data.take(9, 3)));
   record();
   add(all, training.step(data.take(12, 6)));
   record();
-  training.unfreeze(0, slots_of<Net>);
+  training.unfreeze(0, layers_of<Net>);
   add(all, training.step(data.take(19 - options.replicas, options.replicas), 0.01));
   record();
   add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)));
@@ -463,7 +464,7 @@ void holds_in_parts(int replicas = 1) {
       .micro_batches = 5, .micro_batch_size = 4, .recompute = recompute_mode::never, .replicas = replicas};
   const bits expected = train_in_parts<Net>(data, options, nullptr, &hashes);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
-    for (const int S : {1, 2, 3, 4, 8, slots_of<Net>})
+    for (const int S : {1, 2, 3, 4, 8, layers_of<Net>})
       for (const recompute_mode mode : in_turn(modes, S)) {
         options.stages = S, options.schedule = schedule, options.recompute = mode;
         if (!options.chosen_schedule().admits(S, 5)) continue;
@@ -475,7 +476,7 @@ void holds_in_parts(int replicas = 1) {
 
 }  // namespace
 
-TEST_CASE("accumulated calls, frozen and watched slots, predictions, hashes: the same bits for every S, recompute") {
+TEST_CASE("accumulated calls, frozen and watched layers, predictions, hashes: the same bits for every S, recompute") {
   holds_in_parts<residual_net<float>>();
 }
 

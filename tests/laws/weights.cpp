@@ -32,9 +32,9 @@ found<T> train(const batch& b, int M, int S = 1, int R = 1) {
   found<T> f;
   f.step = training.step(b);
   const auto& net = training.executor().net();
-  for (int l = 0; l < net.slot_count; ++l)
-    for (int p = 0; p < net.row_of(l).parameter_count; ++p) {
-      const auto& name = net.row_of(l).parameters[p].name;
+  for (int l = 0; l < net.layer_count; ++l)
+    for (int p = 0; p < net.type_of(l).parameter_count; ++p) {
+      const auto& name = net.type_of(l).parameters[p].name;
       for (const T x : training.array(l, name).template gradient<T>())
         f.gradients.push_back(static_cast<double>(x) / f.step.weight);
       for (const T x : training.array(l, name).template values<T>()) f.parameters.push_back(x);

@@ -31,11 +31,11 @@ namespace fs = std::filesystem;
 
 using words = std::vector<std::string>;
 
-enum class place { name, text };
+enum class kind { name, text };
 
 struct word {
   std::string is;
-  place in;
+  kind in;
   int line;
 };
 
@@ -139,7 +139,7 @@ std::vector<word> words_of(std::string_view text, bool document) {
     while (i < text.size() && is_letter(text[i])) ++i;
     const auto before = begin == 0 ? ' ' : text[begin - 1], after = i == text.size() ? ' ' : text[i];
     const bool identifier = block ? state == code : before == '_' || after == '_';
-    found.push_back({split(text.substr(begin, i - begin))[0], identifier ? place::name : place::text, line});
+    found.push_back({split(text.substr(begin, i - begin))[0], identifier ? kind::name : kind::text, line});
   }
   return found;
 }
@@ -150,7 +150,7 @@ words found_in(std::string_view text, bool document, const std::vector<banned>& 
   for (const auto& row : table)
     for (std::size_t i = 0; i + row.old.size() <= all.size(); ++i) {
       const auto same = [&](const word& w, const std::string& old) {
-        return w.is == old && (row.where.empty() || row.where == (w.in == place::name ? "names" : "text"));
+        return w.is == old && (row.where.empty() || row.where == (w.in == kind::name ? "names" : "text"));
       };
       bool all_same = !row.old.empty();
       for (std::size_t k = 0; k < row.old.size(); ++k) all_same = all_same && same(all[i + k], row.old[k]);

@@ -33,8 +33,8 @@ template <class T>
 struct cells : model<input<T, 6>, linear<4>, stash<"x">, pop<"x">, cell<3>, cell<4>, scope<stash<"out", "unused">,
                      only<pop<"out">>, linear<3>, pop<"unused">, concat<>>, softmax_cross_entropy> {};
 
-constexpr int slots = slots_of<cells<float>>;
-static_assert(slots == 1 + 2 * 13 + 2 + 1);
+constexpr int layers = layers_of<cells<float>>;
+static_assert(layers == 1 + 2 * 13 + 2 + 1);
 
 std::vector<double> losses_of(const std::vector<int>& cut, recompute_mode mode, schedule_kind schedule) {
   trainer<cells<double>, adam> training{{.stages = static_cast<int>(cut.size()) + 1,
@@ -55,13 +55,13 @@ std::vector<double> losses_of(const std::vector<int>& cut, recompute_mode mode, 
 TEST_CASE("cells of two tensors train with the same bits wherever they are cut") {
   const auto whole = losses_of({}, recompute_mode::never, schedule_kind::fill_drain);
   CHECK(whole.back() < whole.front());
-  for (int at = 1; at < slots; ++at)
+  for (int at = 1; at < layers; ++at)
     for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never}) {
       CAPTURE(at);
       CHECK(losses_of({at}, mode, schedule_kind::one_f_one_b) == whole);
     }
   std::vector<int> every;
-  for (int at = 1; at < slots; ++at) every.push_back(at);
+  for (int at = 1; at < layers; ++at) every.push_back(at);
   CHECK(losses_of(every, recompute_mode::except_last, schedule_kind::fill_drain) == whole);
 }
 

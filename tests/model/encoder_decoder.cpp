@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/model/encoder_decoder.hpp>
 
@@ -72,7 +72,7 @@ std::uint64_t trained(const plan_options& plan) {
 
 TEST_CASE("an encoder and a decoder train with the same bits in every plan") {
   const std::uint64_t expected = trained({.stages = 1, .micro_batches = 4, .micro_batch_size = 2});
-  for (const int stages : {2, 3, 7, slots_of<tiny<float>>})
+  for (const int stages : {2, 3, 7, layers_of<tiny<float>>})
     for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
       for (const auto mode : {recompute_mode::never, recompute_mode::always}) {
         CAPTURE(stages);

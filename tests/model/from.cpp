@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/model/from.hpp>
 
@@ -11,7 +11,7 @@
 
 #include <gpipe/layer.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/model/rows.hpp>
+#include <gpipe/model/layer_types.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
@@ -25,20 +25,20 @@ namespace {
 struct net : model<input<float, 4>, linear<6>, from<"context", tensor<float, 3>>, concat<>, linear<5>, relu,
                    from<"context", tensor<float, 3>>, concat<>, linear<3>, softmax_cross_entropy> {};
 constexpr network n = network_of<net>;
-static_assert(n.slot_count == 9 && n.field_count == 3 && n.row_of(1).inputs == 0 && n.row_of(1).outputs == 1);
+static_assert(n.layer_count == 9 && n.field_count == 3 && n.type_of(1).inputs == 0 && n.type_of(1).outputs == 1);
 static_assert(std::string_view(n.fields[0].name) == "context" && n.fields[0].size == 3 && !n.fields[0].optional);
 static_assert(n.reads_value(2, 0) == 1 && n.reads_value(2, 1) == 2, "the edge first, then the field");
 static_assert(!n.values[2].gradient && n.values[1].gradient);
 static_assert(n.parameters() == 5 * 6 + 10 * 5 + 9 * 3);
-static_assert(std::is_same_v<detail::row_type<net, 1>::output, tensor<float, 3>>);
-static_assert(std::is_same_v<detail::row_type<in_bf16<net>, 1>::output, tensor<bf16, 3>>);
+static_assert(std::is_same_v<detail::bound_layer_type<net, 1>::output, tensor<float, 3>>);
+static_assert(std::is_same_v<detail::bound_layer_type<in_bf16<net>, 1>::output, tensor<bf16, 3>>);
 static_assert(network_of<in_bf16<net>>.fields[0].type == dtype::float32, "the data stay floats");
 
 // A second input that goes on alone is rounded as one beside the edge.
 struct anew : model<input<float, 4>, linear<3>, stash<"first">, only<from<"context", tensor<float, 3>>>, linear<3>,
                     pop<"first">, add, softmax_cross_entropy> {};
-static_assert(std::is_same_v<detail::row_type<anew, 1>::output, tensor<float, 3>>);
-static_assert(std::is_same_v<detail::row_type<in_bf16<anew>, 1>::output, tensor<bf16, 3>>);
+static_assert(std::is_same_v<detail::bound_layer_type<anew, 1>::output, tensor<float, 3>>);
+static_assert(std::is_same_v<detail::bound_layer_type<in_bf16<anew>, 1>::output, tensor<bf16, 3>>);
 
 // Two features decide the class: one is in the input, one in the further field.
 struct table {

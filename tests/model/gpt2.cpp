@@ -48,7 +48,7 @@ run trained(const plan_options& plan) {
 TEST_CASE("the shared weight of embedding and head trains with the same bits in every plan") {
   const run expected = trained({.stages = 1, .micro_batches = 4, .micro_batch_size = 2});
   CHECK(expected.losses[2] < expected.losses[0]);
-  for (const int stages : {2, 3, 5, slots_of<tiny>})
+  for (const int stages : {2, 3, 5, layers_of<tiny>})
     for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
       for (const auto mode : {recompute_mode::never, recompute_mode::always}) {
         CAPTURE(stages);

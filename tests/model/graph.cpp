@@ -16,7 +16,7 @@ struct rich {
   struct on {
     using output = bundle<tensor<double, 5>, tensor<std::int32_t, 2>>;
     static constexpr parameter parameters[] = {{"weight", {5, 3}}, {"bias", {5}}};
-    static constexpr parameter state[] = {{"average", {3, 3}}, {"count", {1}, initialiser::ones()}};
+    static constexpr parameter state[] = {{"average", {3, 3}}, {"count", {1}, initializer::ones()}};
     static constexpr partial partials[] = {{"sums", 7}, "loss", {"squares", 2}};
     static constexpr buffer derived[] = {{"packed", 33, dtype::float64}, {"other", 1, dtype::uint8}};
     static constexpr buffer extras[] = {{"mask", 5, dtype::uint8}, {"mean", 1, dtype::float64}};
@@ -26,7 +26,7 @@ struct rich {
   };
 };
 
-constexpr row r = detail::describe_row<bound<rich, tensor<float, 3, 4>>>();
+constexpr layer_type r = detail::describe_layer_type<bound<rich, tensor<float, 3, 4>>>();
 static_assert(r.inputs == 1 && r.in[0].size == 12 && r.in[0].type == dtype::float32);
 static_assert(r.outputs == 2 && r.out[0].size == 5 && r.out[1].size == 2 && r.out[1].type == dtype::int32);
 static_assert(r.type == dtype::float64);  // the type of its output, because it names none
@@ -39,28 +39,28 @@ static_assert(r.field_count == 1 && r.weight == -1);
 static_assert(r.partial_count == 3 && r.partial_elements() == 10 && r.partial_bytes() == 128 && r.loss == 7);
 static_assert(r.keeps.output && !r.keeps.input && !r.view && r.cost.backward_parameters == 3);
 
-constexpr row loss = detail::describe_row<bound<passing_loss, tensor<float, 7>>>();
+constexpr layer_type loss = detail::describe_layer_type<bound<passing_loss, tensor<float, 7>>>();
 static_assert(loss.loss == 1 && loss.weight == 0 && loss.correct == -1);  // found by name, not by position
 
 static_assert(edge_part{3, dtype::float32}.bytes(5) == 64 && edge_part{3, dtype::float32}.bytes(6) == 128);
 
 // Two layers written by hand: both read value 0, which enters; the second reads it as its input 1.
-constexpr row rows[] = {r, loss};
-constexpr slot slots[] = {{0, 0, 1, 1, 1}, {1, 1, 2, 2, 1}};
+constexpr layer_type rows[] = {r, loss};
+constexpr expanded_layer layers[] = {{0, 0, 1, 1, 1}, {1, 1, 2, 2, 1}};
 constexpr read reads[] = {{0, 0}, {1, 1}, {0, 1}};
 constexpr int readers[] = {0, 2, 1};
 constexpr value values[] = {{{}, -1, false, 0, 2}, {{}, 0, true, 2, 1}, {{}, 1, true, 3, 0}};
-constexpr network net{rows, slots, values, reads, readers, nullptr, 2, 2, 3, 3, 0, 1, dtype::float64};
-static_assert(net.row_of(1).name == loss.name);
+constexpr network net{rows, layers, values, reads, readers, nullptr, 2, 2, 3, 3, 0, 1, dtype::float64};
+static_assert(net.type_of(1).name == loss.name);
 static_assert(net.reads_value(1, 0) == 1 && net.reads_value(1, 1) == 0);
 static_assert(net.writes_value(1, 0) == 2);
 static_assert(net.reader(0, 0) == 0 && net.reader(0, 1) == 1 && net.reader(1, 0) == 1);
 static_assert(net.parameters() == 20);
-static_assert(net.loss_slot() == 1);
+static_assert(net.loss_layer() == 1);
 
 }  // namespace
 
-TEST_CASE("a row has its layer's name") {
+TEST_CASE("a layer type has its layer's name") {
   CHECK(r.name.find("rich") != std::string_view::npos);
   CHECK(loss.name == "laws::passing_loss");
 }

@@ -18,17 +18,17 @@ static_assert(precision_of(narrow) == precision::bf16 && precision_of(wide) == p
 
 // Every edge is bf16, every parameter float32 under the same name; fields keep their types.
 constexpr bool halved() {
-  bool holds = narrow.slot_count == wide.slot_count && narrow.value_count == wide.value_count;
+  bool holds = narrow.layer_count == wide.layer_count && narrow.value_count == wide.value_count;
   for (int v = 0; v < wide.value_count; ++v)
     holds = holds && narrow.values[v].part.type == dtype::bf16 && wide.values[v].part.type == dtype::float32 &&
             narrow.values[v].part.size == wide.values[v].part.size &&
             narrow.values[v].gradient == wide.values[v].gradient;
-  for (int l = 0; l < wide.slot_count; ++l)
-    holds = holds && narrow.row_of(l).name == wide.row_of(l).name && narrow.row_of(l).type == dtype::float32 &&
-            narrow.row_of(l).computes == dtype::bf16 &&
-            narrow.row_of(l).parameter_bytes() == wide.row_of(l).parameter_bytes() &&
-            2 * narrow.row_of(l).derived_bytes() == wide.row_of(l).derived_bytes() &&
-            narrow.row_of(l).cost.forward == wide.row_of(l).cost.forward;
+  for (int l = 0; l < wide.layer_count; ++l)
+    holds = holds && narrow.type_of(l).name == wide.type_of(l).name && narrow.type_of(l).type == dtype::float32 &&
+            narrow.type_of(l).computes == dtype::bf16 &&
+            narrow.type_of(l).parameter_bytes() == wide.type_of(l).parameter_bytes() &&
+            2 * narrow.type_of(l).derived_bytes() == wide.type_of(l).derived_bytes() &&
+            narrow.type_of(l).cost.forward == wide.type_of(l).cost.forward;
   for (int f = 0; f < wide.field_count; ++f) holds = holds && narrow.fields[f].type == wide.fields[f].type;
   return holds && narrow.type == dtype::float32;
 }
@@ -47,7 +47,7 @@ static_assert(std::is_same_v<in_bf16<in_bf16<net>>::entering, tensor<bf16, 12>>)
 }  // namespace
 
 TEST_CASE("a loss computes in float") {
-  const row& loss = narrow.row_of(narrow.loss_slot());
+  const layer_type& loss = narrow.type_of(narrow.loss_layer());
   REQUIRE(loss.extra_count == 1);
   CHECK(loss.extras[0].type == dtype::float32);
   CHECK(loss.fields[1].type == dtype::float32);

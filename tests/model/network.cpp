@@ -25,22 +25,22 @@ struct narrow {
   };
 };
 
-//   slot    0 lookup  1 peak  2 scale  3 relu  4 add  5 halve  6 cross  7 join  8 passing_loss
+//   layer   0 lookup  1 peak  2 scale  3 relu  4 add  5 halve  6 cross  7 join  8 passing_loss
 //   reads   0         1       2 3      4       5 1    6        7 8      9 10    11
 //   writes  1         2 3     4        5       6      7 8      9 10     11      12
 struct net : model<input<std::int32_t, 2>, lookup<float, 5, 3>, stash<"x">, peak, scale, relu, pop<"x">, add, halve,
                    cross, join, passing_loss> {};
 constexpr const network& n = network_of<net>;
 
-static_assert(n.slot_count == 9 && n.row_count == 9 && n.entering == 1 && n.value_count == 13 && n.read_count == 13);
+static_assert(n.layer_count == 9 && n.type_count == 9 && n.entering == 1 && n.value_count == 13 && n.read_count == 13);
 static_assert(n.type == dtype::float32);
 
 template <int... V>
-constexpr bool reads_of(int slot) {
+constexpr bool reads_of(int layer) {
   const int expected[] = {V...};
-  if (n.slots[slot].reads != sizeof...(V)) return false;
+  if (n.layers[layer].reads != sizeof...(V)) return false;
   for (int i = 0; i < static_cast<int>(sizeof...(V)); ++i)
-    if (n.reads_value(slot, i) != expected[i]) return false;
+    if (n.reads_value(layer, i) != expected[i]) return false;
   return true;
 }
 template <int... L>
@@ -57,12 +57,12 @@ static_assert(readers_of<0>(0) && readers_of<1, 4>(1) && readers_of<2>(3) && rea
 
 // `only` goes on from a stash or from a field: the layer behind it reads nothing else, and nothing is copied.
 struct back : model<input<float, 4>, relu, stash<"a">, relu, stash<"b">, only<pop<"a">>, relu, pop<"b">, add> {};
-static_assert(network_of<back>.slot_count == 4 && network_of<back>.value_count == 5);
-static_assert(network_of<back>.slots[2].reads == 1 && network_of<back>.reads_value(2, 0) == 1);
+static_assert(network_of<back>.layer_count == 4 && network_of<back>.value_count == 5);
+static_assert(network_of<back>.layers[2].reads == 1 && network_of<back>.reads_value(2, 0) == 1);
 static_assert(network_of<back>.reads_value(3, 0) == 3 && network_of<back>.reads_value(3, 1) == 2);
 struct anew : model<input<float, 4>, relu, stash<"a">, only<from<"b", tensor<float, 4>>>, relu, pop<"a">, add> {};
-static_assert(network_of<anew>.slot_count == 4 && network_of<anew>.slots[1].reads == 0);
-static_assert(network_of<anew>.slots[2].reads == 1 && network_of<anew>.reads_value(2, 0) == 2);
+static_assert(network_of<anew>.layer_count == 4 && network_of<anew>.layers[1].reads == 0);
+static_assert(network_of<anew>.layers[2].reads == 1 && network_of<anew>.reads_value(2, 0) == 2);
 static_assert(network_of<anew>.reads_value(3, 1) == 1);
 
 // A gradient flows to a floating-point value that depends on a parameter.
@@ -75,17 +75,17 @@ static_assert(network_of<late>.values[4].gradient && network_of<late>.values[5].
 // Layers that read the same field share it, with the smaller limit.
 struct two_losses : model<input<float, 8>, passing_loss, halve, cross, narrow, passing_loss> {};
 constexpr const network& t = network_of<two_losses>;
-static_assert(t.field_count == 2 && t.loss_slot() == 4);
-static_assert(t.row_of(0).field_index[1] == 1 && t.row_of(4).field_index[0] == 0 && t.row_of(4).field_index[1] == 1);
+static_assert(t.field_count == 2 && t.loss_layer() == 4);
+static_assert(t.type_of(0).field_index[1] == 1 && t.type_of(4).field_index[0] == 0 && t.type_of(4).field_index[1] == 1);
 
-// One slot reads a value twice if the slot itself pops the value.
+// One layer reads a value twice if the layer itself pops the value.
 struct doubled : model<input<float, 4>, stash<"x">, pop<"x">, add> {};
 static_assert(network_of<doubled>.read_count == 2 && network_of<doubled>.values[0].readers == 2);
 
 // A second stash of the same name inside a scope is another value; after the scope the outer value is back.
 struct scoped : model<input<float, 4>, stash<"x">, relu, residual<stash<"x">, relu, pop<"x">, add>, pop<"x">, add> {};
 constexpr const network& s = network_of<scoped>;
-static_assert(s.slot_count == 5);         // relu, [relu, add, add], add
+static_assert(s.layer_count == 5);         // relu, [relu, add, add], add
 static_assert(s.reads_value(2, 1) == 1);  // the inner stash: the residual's input
 static_assert(s.reads_value(3, 1) == 1);  // the residual's anonymous stash
 static_assert(s.reads_value(4, 1) == 0);  // the outer stash
@@ -102,18 +102,18 @@ struct scaled {
 struct shared : model<input<float, 4>, scaled<3>, tied<"a", scaled<5>>, tied<"b", scaled<7>>,
                       repeat<2, relu, tied<"a", scaled<5>>>, tied<"b", scaled<7>>> {};
 constexpr const network& k = network_of<shared>;
-static_assert(k.slot_count == 8 && k.row_count == 6 && k.parameters() == (3 + 2) + (5 + 2) + (7 + 2));
-using place = gpipe::detail::named_array;
-static_assert(k.owner(1, 1) == place{1, 1} && k.owner(4, 0) == place{1, 0} && k.owner(6, 1) == place{1, 1});
-static_assert(k.owner(7, 0) == place{2, 0} && k.uses(7, 2) && !k.uses(7, 1));
+static_assert(k.layer_count == 8 && k.type_count == 6 && k.parameters() == (3 + 2) + (5 + 2) + (7 + 2));
+using at = gpipe::detail::named_array;
+static_assert(k.owner(1, 1) == at{1, 1} && k.owner(4, 0) == at{1, 0} && k.owner(6, 1) == at{1, 1});
+static_assert(k.owner(7, 0) == at{2, 0} && k.uses(7, 2) && !k.uses(7, 1));
 static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7) && k.own_bytes(4) == 0 && k.tied_bytes(4) == 128);
-static_assert(k.row_of(4).parameter_elements() == 7 && k.values[5].gradient);
+static_assert(k.type_of(4).parameter_elements() == 7 && k.values[5].gradient);
 struct repeated : model<input<float, 4>, repeat<6, tied<"a", scaled<5>>>> {};
-static_assert(network_of<repeated>.row_count == 1 && network_of<repeated>.parameters() == 7);
+static_assert(network_of<repeated>.type_count == 1 && network_of<repeated>.parameters() == 7);
 // A block may contain the tied layer.
 struct block : residual<tied<"c", scaled<9>>, relu> {};
 struct blocks : model<input<float, 4>, block, relu, block> {};
-static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.owner(4, 1) == place{0, 1});
+static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.owner(4, 1) == at{0, 1});
 
 // A parameter is shared by its name. The first layer that has it owns it, and others are the layer's own.
 template <class Name, int N>
@@ -135,10 +135,10 @@ struct parts : model<input<float, 4>, tied<"a", scaled<3>>, tied<"a", beside<oth
                      tied<"b", beside<bias, 2>>, tied<"b", beside<other, 7>, "weight">> {};
 constexpr const network& w = network_of<parts>;
 static_assert(w.parameters() == (3 + 2) + 40 + 7 + (3 + 2) + 3 + 7);
-static_assert(w.owner(1, 0) == place{1, 0} && w.owner(1, 1) == place{0, 0} && w.owner(2, 0) == place{0, 1});
-static_assert(w.owner(3, 0) == place{1, 0} && w.owner(4, 0) == place{4, 0} && w.owner(4, 1) == place{0, 0});
-static_assert(w.owner(6, 0) == place{5, 1} && w.owner(6, 1) == place{6, 1}, "the tie b has no weight before slot 6");
-static_assert(w.owner(7, 0) == place{7, 0} && w.owner(7, 1) == place{6, 1});
+static_assert(w.owner(1, 0) == at{1, 0} && w.owner(1, 1) == at{0, 0} && w.owner(2, 0) == at{0, 1});
+static_assert(w.owner(3, 0) == at{1, 0} && w.owner(4, 0) == at{4, 0} && w.owner(4, 1) == at{0, 0});
+static_assert(w.owner(6, 0) == at{5, 1} && w.owner(6, 1) == at{6, 1}, "the tie b has no weight before layer 6");
+static_assert(w.owner(7, 0) == at{7, 0} && w.owner(7, 1) == at{6, 1});
 static_assert(!w.owns(1) && w.owns(1, 0) && !w.owns(1, 1) && w.uses(3, 1) && w.uses(3, 0) && !w.uses(1, 2));
 static_assert(w.own_bytes(1) == 192 && w.own_bytes(1, 1) == 192 && w.tied_bytes(1) == 64 && w.tied_bytes(1, 1) == 0);
 static_assert(w.own_elements(3) == 0 && w.own_elements(4) == 7 && w.tied_bytes(3) == 192 + 64);

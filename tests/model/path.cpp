@@ -37,7 +37,7 @@ TEST_CASE_TEMPLATE("each parameter and state has one path, by which it is found"
     const std::string path = path_of(of, which);
     CHECK(paths.insert(path).second);
     const named_array found = find_path(of, path);
-    CHECK(found.slot == which.slot);
+    CHECK(found.layer_index == which.layer_index);
     CHECK(found.index == which.index);
     CHECK(found.kind == which.kind);
   });
@@ -51,7 +51,7 @@ TEST_CASE("a path joins the layer's and the parameter's name") {
   CHECK(path_of(of, {1, 0, array_kind::state}) == "1.running_mean");
   CHECK(path_of(of, {1, 1, array_kind::state}) == "1.running_var");
   CHECK(path_of(of, {2 + 11 * 3 + 1, 0, array_kind::parameter}) == "h.11.fc.weight");
-  CHECK(find_path(of, "h.11.ln_1.bias").slot == 2 + 11 * 3);
+  CHECK(find_path(of, "h.11.ln_1.bias").layer_index == 2 + 11 * 3);
   CHECK(path_of(network_of<transformer<1>>, {4, 0, array_kind::parameter}) == "1.0.1.0.weight");
   CHECK(path_of(network_of<transformer<1>>, {5, 0, array_kind::parameter}) == "1.0.1.1.linear1.weight");
 }
@@ -69,7 +69,7 @@ TEST_CASE("a path that the model lacks is an error with the nearest path") {
 
 TEST_CASE("a parameter is not read as state, nor state as a parameter") {
   const network& of = network_of<net>;
-  CHECK(find_path(of, "0.weight", array_kind::parameter).slot == 0);
+  CHECK(find_path(of, "0.weight", array_kind::parameter).layer_index == 0);
   CHECK(find_path(of, "1.running_var", array_kind::state).index == 1);
   CHECK_THROWS_AS(find_path(of, "0.weight", array_kind::state), error);
   CHECK_THROWS_AS(find_path(of, "1.running_var", array_kind::parameter), error);

@@ -14,16 +14,16 @@ using namespace gpipe::detail;
 namespace {
 
 template <class Model>
-constexpr bool is_path(int slot, std::string_view expected) {
+constexpr bool is_path(int layer, std::string_view expected) {
   char path[64]{};
-  const std::size_t length = write_path(network_of<Model>.paths, slot, path);
+  const std::size_t length = write_path(network_of<Model>.paths, layer, path);
   return std::string_view(path, length) == expected;
 }
 template <class Model, std::size_t N>
 constexpr bool are_paths(const std::string_view (&expected)[N]) {
   for (std::size_t l = 0; l < N; ++l)
     if (!is_path<Model>(static_cast<int>(l), expected[l])) return false;
-  return network_of<Model>.slot_count == N;
+  return network_of<Model>.layer_count == N;
 }
 
 using eight = input<float, 8>;
@@ -83,15 +83,15 @@ struct names
             named<"s", sequence<relu, linear<8>>>, named<"", repeat<2, linear<8>>>, head, softmax_cross_entropy> {};
 static_assert(are_paths<names>({"r.a", "r", "t", "0", "b", "", "outer.inner", "s.0", "s.1", "0", "1", "head", "7"}));
 
-static_assert(is_path<transformer<1663>>(network_of<transformer<1663>>.slot_count - 2, "1.1662.1"));
+static_assert(is_path<transformer<1663>>(network_of<transformer<1663>>.layer_count - 2, "1.1662.1"));
 static_assert(path_tree<transformer<1663>::items>.size() < 20);  // repetitions are not expanded
 
-// What collides only among layers without parameters compiles; what collides elsewhere is found.
+// A collision only among layers without parameters compiles; any other is found.
 template <class... Items>
 constexpr path_collision collision = path_collision(named_view<model<eight, Items...>>());
 template <class... Items>
-constexpr bool collide(int slot, int other) {
-  return collision<Items...>.slot == slot && collision<Items...>.other == other;
+constexpr bool collide(int layer, int other) {
+  return collision<Items...>.layer_index == layer && collision<Items...>.other == other;
 }
 static_assert(collide<named<"x", relu>, named<"x", linear<8>>>(-1, -1));
 static_assert(collide<named<"x", linear<8>>, relu, named<"x", linear<8>>>(0, 2));
@@ -112,7 +112,7 @@ static_assert(is_path_name("fc1") && is_path_name("1x") && !is_path_name("12") &
 
 }  // namespace
 
-TEST_CASE("every slot has a path") {
+TEST_CASE("every layer has a path") {
   char path[32]{};
   CHECK(std::string_view(path, write_path(network_of<gpt>.paths, 13, path)) == "h.1.mlp.c_fc");
 }

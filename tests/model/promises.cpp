@@ -52,7 +52,7 @@ static_assert(!keeps_size<0, shrinking_view, tensor<double, 3>>());
 static_assert(keeps_size<0, no_view, four>());
 static_assert(asserted<broken::pop_has_a_stash<broken::position<0>, int, true>>::value);
 
-// A slot's position names what is around it: its path if an item has a name, the structs derived from a sequence, and
+// A layer's position names what is around it: its path if an item has a name, the structs derived from a sequence, and
 // the stash that its list stores next, unless an `only` comes before. The model's own list says nothing.
 template <class A, class B>
 inline constexpr bool same = std::is_same_v<A, B>;

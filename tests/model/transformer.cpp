@@ -23,10 +23,10 @@ constexpr bool counts = network_of<transformer<L, 8, D, 4 * D, 2, V>>.parameters
                         (12LL * D * D + 13 * D) * L + 2LL * V* D + V;
 static_assert(counts<1, 4, 3> && counts<7, 10, 100> && counts<100, 64, 1>);
 
-// For any number of blocks, the rows are the layers of one block, and the first and the last layer.
+// For any number of blocks, the types are the layers of one block, and the first and the last layer.
 constexpr const network& deepest = network_of<transformer<1663>>;
-static_assert(deepest.row_count == 8 && deepest.slot_count == 6 * 1663 + 2);
-static_assert(deepest.loss_slot() == deepest.slot_count - 1);
+static_assert(deepest.type_count == 8 && deepest.layer_count == 6 * 1663 + 2);
+static_assert(deepest.loss_layer() == deepest.layer_count - 1);
 static_assert(deepest.field_count == 2 && deepest.fields[0].size == 1024 && deepest.fields[0].below == 32'000);
 
 // int32 tokens have no gradient; all values after the embedding have one.
@@ -51,8 +51,8 @@ static_assert(block.of(memory_kind::derived) == 2 * 4 * (12LL * 2048 * 2048));
 TEST_CASE("a Transformer's operations are six per weight and token, plus those of attention") {
   std::int64_t sum = 0;
   const network& net = network_of<transformer<13>>;
-  for (int l = 0; l < net.slot_count; ++l) {
-    const work& w = net.row_of(l).cost;
+  for (int l = 0; l < net.layer_count; ++l) {
+    const work& w = net.type_of(l).cost;
     sum += w.forward + w.backward_input + w.backward_parameters;
   }
   const double weights = 13 * 12.0 * 2048 * 2048 + 32'000 * 2048.0;

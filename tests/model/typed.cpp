@@ -22,8 +22,8 @@ using walk = typed_sequence<Position, flow<Edge>, list<Items...>>;
 template <class A, class B>
 inline constexpr bool same = std::is_same_v<A, B>;
 constexpr bool equal(extent_counts a, extent_counts b) {
-  return a.rows == b.rows && a.slots == b.slots && a.values == b.values && a.reads == b.reads && a.fields == b.fields &&
-         a.skips == b.skips;
+  return a.types == b.types && a.layers == b.layers && a.values == b.values && a.reads == b.reads &&
+         a.fields == b.fields && a.skips == b.skips;
 }
 
 using there_and_back = walk<0, eight, halve, cross, join>;
@@ -35,7 +35,7 @@ using long_one = walk<0, halves, cross, cross, cross, cross, cross, cross, cross
                       cross, cross, cross, cross, cross, cross, cross, join, laws::passing_loss>;
 static_assert(equal(long_one::counts, {21, 21, 40, 41, 2, 0}));
 
-// A body that returns its input flow is one row for all its repetitions ...
+// A body that returns its input flow is one type for all its repetitions ...
 using steady = walk<0, halves, repeat<5, cross>>;
 static_assert(equal(steady::counts, {1, 5, 10, 10, 0, 0}));
 using nested = walk<0, eight, repeat<3, halve, repeat<4, cross>, join>>;
@@ -53,7 +53,7 @@ static_assert(same<changing::after, flow<tensor<float, 16>>>);
 using both_change = walk<0, eight, repeat<3, repeat<2, widen>>>;
 static_assert(equal(both_change::counts, {3, 6, 6, 6, 0, 0}));
 
-// Stashes and pops are not slots; a residual adds one slot, the addition.
+// Stashes and pops are not layers; a residual adds one layer, the addition.
 using skipping = walk<0, eight, stash<"x">, halve, join, pop<"x">, add>;
 static_assert(equal(skipping::counts, {3, 3, 4, 5, 0, 1}));
 static_assert(same<skipping::after, flow<eight, skip<stash<"x">, eight, true>>>);
@@ -68,12 +68,12 @@ static_assert(equal(reading::counts, {2, 4, 4, 8, 0, 1}));
 static_assert(same<typed<3, halve, unknown<int>>::after, unknown<int>>);
 static_assert(equal(typed<3, halve, unknown<>>::counts, {}));
 
-// emit writes every slot, in order, with the row that it repeats.
+// emit writes every layer, in order, with the type that it repeats.
 struct recorder {
-  int rows[32]{}, count = 0, next = 0, depth = 0, deepest = 0, popped = -1;
+  int types[32]{}, count = 0, next = 0, depth = 0, deepest = 0, popped = -1;
   template <class Bound>
   constexpr void layer() {
-    rows[count++] = next++;
+    types[count++] = next++;
   }
   constexpr void stash() { ++depth; }
   constexpr void stash(int) { ++depth; }
@@ -81,8 +81,8 @@ struct recorder {
   constexpr void pop(int above) { popped = above; }
   constexpr int enter() { return deepest = depth; }
   constexpr void leave(int to) { depth = to; }
-  constexpr int next_row() const { return next; }
-  constexpr void back_to_row(int row) { next = row; }
+  constexpr int next_type() const { return next; }
+  constexpr void back_to_type(int row) { next = row; }
 };
 template <class Typed>
 constexpr recorder emitted() {
@@ -95,7 +95,7 @@ static_assert(twice.count == 9 && twice.next == 4);
 constexpr int expected[] = {0, 1, 1, 2, 0, 1, 1, 2, 3};
 static_assert([] {
   for (int i = 0; i < 9; ++i)
-    if (twice.rows[i] != expected[i]) return false;
+    if (twice.types[i] != expected[i]) return false;
   return true;
 }());
 static_assert(emitted<walk<0, eight, stash<"x">, residual<halve, join>, pop<"x">, add>>().popped == 0);
@@ -103,4 +103,4 @@ static_assert(emitted<walk<0, eight, stash<"x">, stash<"y">, pop<"x">, add, pop<
 
 }  // namespace
 
-TEST_CASE("items become slots") { CHECK(twice.count == 9); }
+TEST_CASE("items become layers") { CHECK(twice.count == 9); }

@@ -37,12 +37,12 @@ std::vector<int> cut_of(const plan_options& o, const Schedule& schedule) {
 }
 
 std::int64_t largest(const plan_options& o, const std::vector<int>& first) {
-  std::int64_t most = 0;
+  std::int64_t max = 0;
   for (int s = 0; s < o.stages; ++s)
-    most = (std::max)(most, memory_of_range(it, first[static_cast<std::size_t>(s)],
+    max = (std::max)(max, memory_of_range(it, first[static_cast<std::size_t>(s)],
                                             first[static_cast<std::size_t>(s) + 1], requirements_of(fill_drain{}, o, s))
                                 .total());
-  return most;
+  return max;
 }
 
 }  // namespace
@@ -51,11 +51,11 @@ TEST_CASE("the cut is the partition's, by the schedule's objective") {
   const plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 8};
   for (const auto& first : {cut_of(o, fill_drain{}), cut_of(o, one_f_one_b{})}) {
     CHECK(first.front() == 0);
-    CHECK(first.back() == it.slot_count);
+    CHECK(first.back() == it.layer_count);
   }
   const distance best = distance_of(it, o, fill_drain{}, costs_for(o), cut_of(o, fill_drain{}).data());
   CHECK(best.of_cut == best.optimum);
-  const int lopsided[] = {0, 8, 9, it.slot_count};
+  const int lopsided[] = {0, 8, 9, it.layer_count};
   const distance far = distance_of(it, o, fill_drain{}, costs_for(o), lopsided);
   CHECK(far.optimum == best.optimum);
   CHECK(far.of_cut > far.optimum);
@@ -63,7 +63,7 @@ TEST_CASE("the cut is the partition's, by the schedule's objective") {
 
 TEST_CASE("under every limit the best cut that obeys it is chosen") {
   plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 64, .recompute = recompute_mode::never};
-  const int L = it.slot_count;
+  const int L = it.layer_count;
   std::vector<std::pair<std::int64_t, std::int64_t>> all;  // bytes of the largest stage, makespan
   for (int a = 1; a < L - 1; ++a)
     for (int b = a + 1; b < L; ++b) {
@@ -130,7 +130,7 @@ TEST_CASE("inadmissible numbers are rejected") {
   CHECK_THROWS_AS(cut_of({.stages = 3, .micro_batches = 4}, interleaved{2}), error);
 }
 
-TEST_CASE("stages that count as the same need the same memory for the same slots") {
+TEST_CASE("stages that count as the same need the same memory for the same layers") {
   struct skipping : model<input<float, 16>, linear<16>, stash<"x">, linear<16>, relu, linear<16>, pop<"x">, gpipe::add,
                           stash<"y">, linear<16>, relu, pop<"y">, gpipe::add, linear<8>> {};
   const network& n = network_of<skipping>;
@@ -144,8 +144,8 @@ TEST_CASE("stages that count as the same need the same memory for the same slots
       for (int t = s + 1; t < o.stages; ++t) {
         if (!fits.same(s, t)) continue;
         ++(rest == memory_fits::outside::whole ? same_whole : same_apart);
-        for (int begin = 0; begin < n.slot_count; ++begin)
-          for (int end = begin + 1; end <= n.slot_count; ++end)
+        for (int begin = 0; begin < n.layer_count; ++begin)
+          for (int end = begin + 1; end <= n.layer_count; ++end)
             CHECK(fits.bytes(s, begin, end) == fits.bytes(t, begin, end));
       }
   }

@@ -1,4 +1,4 @@
-#include <gpipe/plan/choose_lead.hpp>
+#include <gpipe/plan/choose_warmup.hpp>
 
 #include <doctest/doctest.h>
 
@@ -40,10 +40,10 @@ plan_options options(const device_spec& device) {
           .device = device,
           .cost_transfers = true};
 }
-lead_kind chosen(const plan_options& o) { return make_plan(network_of<even>, o).options.lead; }
+warmup_kind chosen(const plan_options& o) { return make_plan(network_of<even>, o).options.warmup; }
 
-std::int64_t largest_stage(plan_options o, lead_kind kind, const std::vector<int>& cut = {}) {
-  o.lead = kind;
+std::int64_t largest_stage(plan_options o, warmup_kind kind, const std::vector<int>& cut = {}) {
+  o.warmup = kind;
   std::int64_t largest = 0;
   for (const stage_plan& s : make_plan(network_of<even>, o, cut).stage_plans)
     largest = (std::max)(largest, s.memory.total());
@@ -52,46 +52,46 @@ std::int64_t largest_stage(plan_options o, lead_kind kind, const std::vector<int
 
 }  // namespace
 
-TEST_CASE("the longest lead is chosen if its step is shorter and fits the memory limit") {
+TEST_CASE("the longest warm-up is chosen if its step is shorter and fits the memory limit") {
   plan_options o = options(slow);
-  CHECK(chosen(o) == lead_kind::longest);
-  const auto step = [&](lead_kind kind) {
+  CHECK(chosen(o) == warmup_kind::longest);
+  const auto step = [&](warmup_kind kind) {
     plan_options it = o;
-    it.lead = kind;
+    it.warmup = kind;
     return step_time(network_of<even>, make_plan(network_of<even>, it));
   };
-  CHECK(step(lead_kind::automatic) == step(lead_kind::longest));
-  CHECK(step(lead_kind::longest) < step(lead_kind::shortest));
+  CHECK(step(warmup_kind::automatic) == step(warmup_kind::longest));
+  CHECK(step(warmup_kind::longest) < step(warmup_kind::shortest));
 
-  const std::int64_t fewer = largest_stage(o, lead_kind::shortest), more = largest_stage(o, lead_kind::longest);
+  const std::int64_t fewer = largest_stage(o, warmup_kind::shortest), more = largest_stage(o, warmup_kind::longest);
   REQUIRE(fewer < more);
   o.memory_limit = more;
-  CHECK(chosen(o) == lead_kind::longest);
+  CHECK(chosen(o) == warmup_kind::longest);
   o.memory_limit = more - 1;
-  CHECK(chosen(o) == lead_kind::shortest);
+  CHECK(chosen(o) == warmup_kind::shortest);
 }
 
-TEST_CASE("the shortest lead is chosen if transfers have no cost, and what the user chose stays") {
+TEST_CASE("the shortest warm-up is chosen if transfers have no cost, and what the user chose stays") {
   plan_options o = options(slow);
-  for (const lead_kind kind : {lead_kind::shortest, lead_kind::longest}) {
-    o.lead = kind;
+  for (const warmup_kind kind : {warmup_kind::shortest, warmup_kind::longest}) {
+    o.warmup = kind;
     CHECK(chosen(o) == kind);
   }
-  o.lead = lead_kind::automatic;
+  o.warmup = warmup_kind::automatic;
   o.cost_transfers = false;
   CHECK(make_plan(network_of<even>, o).options.chosen_schedule().in_flight(8, 16, 0) == interleaved{2}.in_flight(8, 16, 0));
-  CHECK(choose_lead(network_of<even>, o) == lead_kind::automatic);
+  CHECK(choose_warmup(network_of<even>, o) == warmup_kind::automatic);
 }
 
-TEST_CASE("a cut by hand counts, and the summary names the lead") {
-  const int unequal[] = {0, 2, 3, 4, 5, 6, 7, 8, network_of<even>.slot_count};
+TEST_CASE("a cut by hand counts, and the summary names the warm-up") {
+  const int unequal[] = {0, 2, 3, 4, 5, 6, 7, 8, network_of<even>.layer_count};
   plan_options o = options(slow);
-  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::longest);
-  o.memory_limit = largest_stage(o, lead_kind::longest, {2, 3, 4, 5, 6, 7, 8});
-  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::longest);
+  CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::longest);
+  o.memory_limit = largest_stage(o, warmup_kind::longest, {2, 3, 4, 5, 6, 7, 8});
+  CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::longest);
   --o.memory_limit;
-  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::shortest);
-  CHECK(describe(network_of<even>, make_plan(network_of<even>, options(slow))).find("lead longest") !=
+  CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::shortest);
+  CHECK(describe(network_of<even>, make_plan(network_of<even>, options(slow))).find("warmup longest") !=
         std::string::npos);
 }
 
@@ -100,8 +100,8 @@ namespace {
 template <class... More>
 using compiled = plan<even, stages<8>, micro_batches<16>, micro_batch_size<8>, recompute<recompute_mode::never>,
                       schedule<interleaved>, with_transfers, More...>;
-static_assert(compiled<on_device<slow>>::schedule.lead == lead_kind::longest);
-static_assert(compiled<on_device<slow>>::options.lead == lead_kind::longest);
-static_assert(compiled<on_device<slow>, lead<lead_kind::shortest>>::schedule.lead == lead_kind::shortest);
+static_assert(compiled<on_device<slow>>::schedule.warmup == warmup_kind::longest);
+static_assert(compiled<on_device<slow>>::options.warmup == warmup_kind::longest);
+static_assert(compiled<on_device<slow>, warmup<warmup_kind::shortest>>::schedule.warmup == warmup_kind::shortest);
 
 }  // namespace

@@ -23,7 +23,7 @@ struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, linear
                    passing_loss> {};
 
 auto block_of(const detail::memory_block& b) {
-  return std::make_tuple(b.kind, b.slot, b.value, b.index, b.offset, b.bytes, b.copies, b.stride);
+  return std::make_tuple(b.kind, b.layer_index, b.value, b.index, b.offset, b.bytes, b.copies, b.stride);
 }
 
 /// A training with the plan runs the same as one with a plan made at run time.
@@ -35,7 +35,7 @@ void equals_run_time(plan_options with) {
   const step_plan q = plan_with_cut(of, with, {Plan::cut().first + 1, static_cast<std::size_t>(Plan::S - 1)});
   CHECK(std::string(p.schedule) == q.schedule);
   CHECK(p.trains == q.trains);
-  CHECK(p.coalesce == q.coalesce);
+  CHECK(p.group_gradients == q.group_gradients);
   CHECK(p.workers_of_stages == q.workers_of_stages);
   CHECK(p.first == q.first);
   CHECK(p.links == q.links);
@@ -63,7 +63,7 @@ void equals_run_time(plan_options with) {
   CHECK(p.each == q.each);
   CHECK(p.leaving == q.leaving);
   CHECK(p.ties.size() == q.ties.size());
-  CHECK(p.costs_of_slots == q.costs_of_slots);
+  CHECK(p.costs_of_layers == q.costs_of_layers);
 }
 
 template <class Schedule, class... Options>
@@ -82,7 +82,7 @@ void for_optimizers() {
 
 TEST_CASE("a constant plan is the plan that is made at run time") {
   for_optimizers<planned<fill_drain>>();
-  for_optimizers<planned<fill_drain, recompute<recompute_mode::never>, coalesce<4>>>();
+  for_optimizers<planned<fill_drain, recompute<recompute_mode::never>, group_gradients<4>>>();
   for_optimizers<planned<one_f_one_b, recompute<recompute_mode::always>, workers<2>>>();
   for_optimizers<planned<interleaved>>();
   for_optimizers<planned<zb_h1, recompute<recompute_mode::as_needed>, replicas<2>>>();
@@ -93,12 +93,12 @@ TEST_CASE("a constant plan is the plan that is made at run time") {
 TEST_CASE("what depends on the training's optimizer is no constant") {
   CHECK_FALSE(planned<one_f_one_b, recompute<recompute_mode::as_needed>, memory_limit<1_MiB>>::is_constant);
   CHECK_FALSE(planned<fill_drain, recompute<recompute_mode::never>, memory_limit<1_MiB>>::is_constant);
-  CHECK(planned<fill_drain, recompute<recompute_mode::never>, coalesce<2>, memory_limit<1_MiB>>::is_constant);
+  CHECK(planned<fill_drain, recompute<recompute_mode::never>, group_gradients<2>, memory_limit<1_MiB>>::is_constant);
   CHECK_FALSE(plan<net, stages<4>, micro_batches<256>, micro_batch_size<1>>::is_constant);  // too large
 }
 
 TEST_CASE("a plan of another model is refused") {
   struct other : model<input<float, 8>, linear<8>, passing_loss> {};
   CHECK_THROWS_WITH_AS(planned<fill_drain>::made_for(network_of<other>, planned<fill_drain>::options),
-                       doctest::Contains("slots"), error);
+                       doctest::Contains("layers"), error);
 }

@@ -26,7 +26,7 @@ struct of_sequences : model<input<float, 64, 128>, linear<128>> {};
 constexpr plan_options with(int B, recompute_mode mode = recompute_mode::never) {
   return {.stages = 2, .micro_batches = 32, .micro_batch_size = B, .recompute = mode};
 }
-constexpr int together(const plan_options& o) { return group_size(network_of<wide<256>>, o); }
+constexpr int group(const plan_options& o) { return group_size(network_of<wide<256>>, o); }
 
 template <int B, class... Options>
 using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B>, Options...>;
@@ -34,7 +34,7 @@ using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B
 }  // namespace
 
 // Groups make some 256 rows, and are at most eight; gradients in the nearest cache are not grouped.
-static_assert(together(with(4)) == 8 && together(with(32)) == 8 && together(with(64)) == 4 && together(with(256)) == 1);
+static_assert(group(with(4)) == 8 && group(with(32)) == 8 && group(with(64)) == 4 && group(with(256)) == 1);
 static_assert(group_size(network_of<wide<64>>, with(4)) == 1);
 static_assert(group_size(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
                                                    .recompute = recompute_mode::never}) == 2);
@@ -42,21 +42,21 @@ static_assert(group_size(network_of<of_sequences>, {.micro_batches = 32, .micro_
 static_assert(group_size(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
                                             .recompute = recompute_mode::never}) == 1);
 // Never more than the micro-batches, and only if a stage holds them anyway.
-static_assert(together({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
-static_assert(together({.micro_batches = 3, .recompute = recompute_mode::never, .coalesce = 8}) == 3);
-static_assert(together(with(4, recompute_mode::except_last)) == 1);
-static_assert(together({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
+static_assert(group({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
+static_assert(group({.micro_batches = 3, .recompute = recompute_mode::never, .group_gradients = 8}) == 3);
+static_assert(group(with(4, recompute_mode::except_last)) == 1);
+static_assert(group({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
                         .schedule = schedule_kind::one_f_one_b}) == 1);
 
 TEST_CASE("the plan has memory for held gradients, the same at compile time and at run time") {
-  using alone = planned<4, recompute<recompute_mode::never>, coalesce<1>>;
+  using alone = planned<4, recompute<recompute_mode::never>, group_gradients<1>>;
   using eight = planned<4, recompute<recompute_mode::never>>;
   CHECK(alone::memory(0).of(memory_kind::held) == 0);
   CHECK(eight::memory(0).of(memory_kind::held) > 0);
   CHECK(eight::memory(0).of(memory_kind::returned) > alone::memory(0).of(memory_kind::returned));
   const step_plan made = make_plan(network_of<wide<256>>, with(4));
-  CHECK(made.coalesce == 8);
-  CHECK(made.options.coalesce == 0);  // so changed options can be planned again
+  CHECK(made.group_gradients == 8);
+  CHECK(made.options.group_gradients == 0);  // so changed options can be planned again
   for (std::size_t s = 0; s < 2; ++s) {
     CHECK(made.stage_plans[s].requirements.held == 8);
     for (int kind = 0; kind < memory_kinds; ++kind)
@@ -69,7 +69,7 @@ namespace {
 // Bytes of the largest stage with groups of this size, in the cut without a limit.
 template <int G>
 constexpr std::int64_t needed() {
-  using made = planned<4, recompute<recompute_mode::never>, coalesce<G>>;
+  using made = planned<4, recompute<recompute_mode::never>, group_gradients<G>>;
   return made::memory(0).total() > made::memory(1).total() ? made::memory(0).total() : made::memory(1).total();
 }
 template <std::int64_t Bytes>
@@ -81,13 +81,13 @@ int within() {
   o.memory_limit = Bytes;
   const step_plan made = make_plan(network_of<wide<256>>, o);
   using same = limited<Bytes>;
-  CHECK(made.coalesce == same::coalesce);
+  CHECK(made.group_gradients == same::group_gradients);
   for (int s = 0; s < 2; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == planned<4>::cut().first[s]);
     CHECK(made.memory(s).total() <= Bytes);
     CHECK(same::memory(s).total() == made.memory(s).total());
   }
-  return made.coalesce;
+  return made.group_gradients;
 }
 
 }  // namespace
@@ -109,37 +109,37 @@ struct deep : model<input<float, 128>, repeat<100, residual<layer_norm, linear<2
 template <recompute_mode Mode, class... Limit>
 using deep_plan = plan<deep, stages<64>, micro_batches<128>, micro_batch_size<4>, recompute<Mode>, Limit...>;
 constexpr std::int64_t room = 2 * deep_plan<recompute_mode::never>::memory(0).total();
-static_assert(deep_plan<recompute_mode::never, memory_limit<room>>::coalesce == 8);
-static_assert(deep_plan<recompute_mode::as_needed, memory_limit<room>>::coalesce == 8);
-static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesce == 1);
+static_assert(deep_plan<recompute_mode::never, memory_limit<room>>::group_gradients == 8);
+static_assert(deep_plan<recompute_mode::as_needed, memory_limit<room>>::group_gradients == 8);
+static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::group_gradients == 1);
 
 }  // namespace
 
 TEST_CASE("a group is at most the micro-batches, also for the limit") {
   plan_options o{
-      .stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
+      .stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .group_gradients = 3};
   const step_plan three = make_plan(network_of<wide<256>>, o);
-  o.coalesce = 8;
+  o.group_gradients = 8;
   o.memory_limit = std::max(three.memory(0).total(), three.memory(1).total());
-  CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
+  CHECK(make_plan(network_of<wide<256>>, o).group_gradients == 3);
 }
 
 TEST_CASE("recompute as needed groups gradients only if nothing is recomputed for it") {
   constexpr auto needs = recompute_mode::as_needed;
-  CHECK(planned<4, recompute<needs>>::coalesce == 8);
-  CHECK(planned<4, recompute<needs>, coalesce<1>>::coalesce == 1);
-  CHECK(planned<4, recompute<needs>, schedule<one_f_one_b>>::coalesce == 1);
-  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>()>>::coalesce == 8);
-  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>() - 1>>::coalesce == 4);
+  CHECK(planned<4, recompute<needs>>::group_gradients == 8);
+  CHECK(planned<4, recompute<needs>, group_gradients<1>>::group_gradients == 1);
+  CHECK(planned<4, recompute<needs>, schedule<one_f_one_b>>::group_gradients == 1);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>()>>::group_gradients == 8);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>() - 1>>::group_gradients == 4);
   using tight = planned<4, recompute<needs>, memory_limit<needed<1>() - 1>>;
-  CHECK(tight::coalesce == 1);
+  CHECK(tight::group_gradients == 1);
   for (const std::int64_t limit : {no_memory_limit, needed<8>(), needed<8>() - 1, needed<1>() - 1}) {
     plan_options o = with(4, needs);
     o.memory_limit = limit;
     const step_plan made = make_plan(network_of<wide<256>>, o);
-    CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
+    CHECK(made.group_gradients == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
     const int fewest = std::min(made.requirements(0).kept_copies, made.requirements(1).kept_copies);
-    CHECK((fewest == 32) == (made.coalesce > 1));  // else all working sets are kept
+    CHECK((fewest == 32) == (made.group_gradients > 1));  // else all working sets are kept
     for (const stage_plan& s : made.stage_plans) CHECK(s.memory.total() <= limit);
   }
 }
@@ -147,21 +147,21 @@ TEST_CASE("recompute as needed groups gradients only if nothing is recomputed fo
 TEST_CASE("a chosen group size counts against the limit, and the error names the remedy") {
   plan_options o = with(4);
   o.memory_limit = needed<8>() - 1;
-  o.coalesce = 8;
+  o.group_gradients = 8;
   try {
     make_plan(network_of<wide<256>>, o, {2});
     FAIL("the limit should be kept");
   } catch (const error& refused) {
-    CHECK(refused.remedy() == "give it fewer slots, or leave the cut to the partition, or choose coalesce 0");
+    CHECK(refused.remedy() == "give it fewer layers, or leave the cut to the partition, or choose group_gradients 0");
   }
   o.memory_limit = 1000;
   for (const int G : {8, 0}) {
-    o.coalesce = G;
+    o.group_gradients = G;
     try {
       make_plan(network_of<wide<256>>, o);
       FAIL("no cut should fit");
     } catch (const error& refused) {
-      CHECK((refused.remedy().find(", or coalesce 0, which may need fewer") != std::string::npos) == (G == 8));
+      CHECK((refused.remedy().find(", or group_gradients 0, which may need fewer") != std::string::npos) == (G == 8));
     }
   }
 }

@@ -77,7 +77,7 @@ TEST_CASE("replicas that share no memory have landing memory for each other's gr
   CHECK(landing(4, true) == std::vector<std::int64_t>{3 * layer / 2, 3 * aligned(layer / 4)});
 }
 
-TEST_CASE("a plan holds all slots, and no stage is empty") {
+TEST_CASE("a plan holds all layers, and no stage is empty") {
   for (int S = 1; S <= 7; ++S) {
     const step_plan p = made({.stages = S, .micro_batches = 4});
     CHECK(p.stages() == S);
@@ -115,7 +115,7 @@ TEST_CASE("the micro-batches in flight decide the slots") {
   CHECK(kept.slots_of_stages[1].forward == std::vector<int>{2, 1, 0});
   CHECK(kept.slots_of_stages[1].again == kept.slots_of_stages[1].forward);
   CHECK(kept.requirements(1).kept_copies == 3);
-  CHECK(kept.costs_of_slots == p.costs_of_slots);
+  CHECK(kept.costs_of_layers == p.costs_of_layers);
 }
 
 TEST_CASE("invalid cuts are rejected") {
@@ -123,17 +123,18 @@ TEST_CASE("invalid cuts are rejected") {
     CHECK_THROWS_WITH_AS(made(options, cut), what, error);
   };
   refused({.stages = 3}, {1},
-          "the cut has 1 slot, but 3 stages need 2; give the first slot of every stage but the first");
+          "the cut has 1 layer, but 3 stages need 2; give the first layer of every stage but the first");
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
-  refused({.stages = 2}, {7},
-          "stage 1: the cut gives the stage the slots [7, 7); cuts must ascend strictly from 0 to the number of slots");
+  refused(
+      {.stages = 2}, {7},
+      "stage 1: the cut gives the stage the layers [7, 7); cuts must ascend strictly from 0 to the number of layers");
   refused({.stages = 8}, {}, "stages is 8; choose 1 to 7, the number of layers");
 }
 
 namespace {
 
-/// A value that four slots read.
+/// A value that four layers read.
 struct many_readers
     : model<input<float, 8>, relu, stash<"x">, relu, pop<"x">, add, relu, pop<"x">, add, relu, pop<"x">, add, relu> {};
 
@@ -145,10 +146,10 @@ TEST_CASE("no stage of a plan exceeds its limit, for any readers of its values")
     for (int S = 2; S <= 6; ++S) {
       plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
       const step_plan free = make_plan(network_of<many_readers>, o);
-      std::int64_t most = 0;
-      for (const stage_plan& s : free.stage_plans) most = s.memory.total() > most ? s.memory.total() : most;
+      std::int64_t max = 0;
+      for (const stage_plan& s : free.stage_plans) max = s.memory.total() > max ? s.memory.total() : max;
       for (int part = 99; part > 50; --part) {
-        o.memory_limit = most * part / 100;
+        o.memory_limit = max * part / 100;
         try {
           for (const stage_plan& s : make_plan(network_of<many_readers>, o).stage_plans)
             CHECK(s.memory.total() <= o.memory_limit);

@@ -21,10 +21,10 @@ struct tried {
   std::vector<std::int64_t> bytes, objectives;
 
   std::int64_t best(std::int64_t limit) const {
-    std::int64_t least = no_memory_limit;
+    std::int64_t min = no_memory_limit;
     for (std::size_t i = 0; i < bytes.size(); ++i)
-      if (bytes[i] <= limit) least = (std::min)(least, objectives[i]);
-    return least;
+      if (bytes[i] <= limit) min = (std::min)(min, objectives[i]);
+    return min;
   }
 };
 
@@ -36,12 +36,12 @@ struct instance {
   stage_costs costs;
 
   std::int64_t bytes(const std::vector<int>& first) const {
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, {first.data(), o.stages}, s);
-      most = (std::max)(most, memory_of(stage, requirements_of(schedule, o, s)).total());
+      max = (std::max)(max, memory_of(stage, requirements_of(schedule, o, s)).total());
     }
-    return most;
+    return max;
   }
   std::int64_t objective(const std::vector<int>& first) const {
     return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& p) {
@@ -50,7 +50,7 @@ struct instance {
   }
   tried all() const {
     tried found;
-    nets::each_cut(net.slot_count, o.stages, [&](const std::vector<int>& first) {
+    nets::each_cut(net.layer_count, o.stages, [&](const std::vector<int>& first) {
       found.bytes.push_back(bytes(first));
       found.objectives.push_back(objective(first));
     });
@@ -66,19 +66,19 @@ struct tally {
 template <class Schedule>
 void agrees(instance<Schedule> it, std::mt19937& random, tally& seen) {
   const tried all = it.all();
-  const std::int64_t least = *std::min_element(all.bytes.begin(), all.bytes.end());
-  std::vector<std::int64_t> limits{least, least - 1};
+  const std::int64_t min = *std::min_element(all.bytes.begin(), all.bytes.end());
+  std::vector<std::int64_t> limits{min, min - 1};
   for (int i = 0; i < 3; ++i) limits.push_back(all.bytes[random() % all.bytes.size()]);
   for (const std::int64_t limit : limits) {
     CAPTURE(limit);
     it.o.memory_limit = limit;
     std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
     const bool fits = choose_cut(it.net, it.o, it.schedule, it.costs, first.data());
-    REQUIRE(fits == (limit >= least));
+    REQUIRE(fits == (limit >= min));
     ++seen.limits;
     if (!fits) {
       REQUIRE(it.objective(first) == all.best(no_memory_limit));
-      REQUIRE(min_memory_limit(it.net, it.o, it.schedule, it.costs) == least);
+      REQUIRE(min_memory_limit(it.net, it.o, it.schedule, it.costs) == min);
       ++seen.refused;
       continue;
     }
@@ -96,17 +96,17 @@ TEST_CASE("under every memory limit the cut is the best of all that obey it") {
   for (int i = 0; i < 4000; ++i) {
     CAPTURE(i);
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    const int slots = 4 + below(7);
-    const random_network drawn(random, slots, below(4) > 0);
-    plan_options o{.stages = 1 + below(slots < 6 ? slots : 6),
+    const int layers = 4 + below(7);
+    const random_network drawn(random, layers, below(4) > 0);
+    plan_options o{.stages = 1 + below(layers < 6 ? layers : 6),
                    .micro_batches = 1 + below(6),
                    .micro_batch_size = 1,
                    .recompute = below(2) == 0 ? recompute_mode::never : recompute_mode::except_last};
     o.cost_transfers = below(4) == 0;
     const bool each = below(4) == 0;
     std::vector<layer_cost> costs;
-    for (int l = 0; l < (each ? o.stages : 1) * slots; ++l) costs.push_back({below(9), below(9), below(9)});
-    const stage_costs of{costs.data(), slots, each};
+    for (int l = 0; l < (each ? o.stages : 1) * layers; ++l) costs.push_back({below(9), below(9), below(9)});
+    const stage_costs of{costs.data(), layers, each};
     if (below(2) == 0) agrees(instance<fill_drain>{drawn.net, o, {}, of}, random, seen);
     else agrees(instance<one_f_one_b>{drawn.net, o, {}, of}, random, seen);
   }
@@ -122,19 +122,19 @@ TEST_CASE("a partial cut with a longer backward does not replace one with a shor
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    const int slots = 6 + below(4);
-    const random_network drawn(random, slots, false);
+    const int layers = 6 + below(4);
+    const random_network drawn(random, layers, false);
     plan_options o{.stages = 4 + below(2),
                    .micro_batches = 2 + below(8),
                    .micro_batch_size = 1,
                    .recompute = recompute_mode::never};
     std::vector<layer_cost> costs;
     const auto often_nothing = [&] { return below(3) == 0 ? 0 : below(30); };
-    for (int l = 0; l < slots; ++l) {
+    for (int l = 0; l < layers; ++l) {
       const int backward = often_nothing();
       costs.push_back({often_nothing(), backward, 0});
     }
-    instance<fill_drain> it{drawn.net, o, {}, {costs.data(), slots, false}};
+    instance<fill_drain> it{drawn.net, o, {}, {costs.data(), layers, false}};
     const tried all = it.all();
     it.o.memory_limit = all.bytes[random() % all.bytes.size()];
     std::vector<int> first(static_cast<std::size_t>(o.stages) + 1);

@@ -25,7 +25,7 @@ static_assert(four::options.recompute == recompute_mode::except_last && four::op
 static_assert(four::bubble() == 3.0 / 19);
 static_assert(four::parameters() == 64 * 128 + 128 + 4 * (128 * 128 + 128) + 128 * 10 + 10);
 
-// No stage is empty, and every slot has a stage.
+// No stage is empty, and every layer has a stage.
 static_assert(four::cut().stages == 4 && four::cut().first[0] == 0 && four::cut().first[4] == 16);
 static_assert(four::stage_of(0) == 0 && four::stage_of(15) == 3);
 static_assert(four::cut().first[1] > 0 && four::cut().first[2] > four::cut().first[1] &&
@@ -45,12 +45,12 @@ static_assert(four::memory(1).of(memory_kind::moments) == 2 * four::memory(1).of
 using kept = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, gpipe::recompute<recompute_mode::never>>;
 static_assert(kept::memory(1).of(memory_kind::kept) == 16 * four::memory(1).of(memory_kind::kept));
 static_assert(four::memory(1).of(memory_kind::stash) == kept::memory(1).of(memory_kind::stash));
-constexpr std::int64_t most = [] {
+constexpr std::int64_t max = [] {
   std::int64_t found = 0;
   for (int s = 0; s < 4; ++s) found = four::memory(s).total() > found ? four::memory(s).total() : found;
   return found;
 }();
-static_assert(require_fits<four, most>());
+static_assert(require_fits<four, max>());
 static_assert(require_fits<four, 8_GiB>());
 
 // Folded onto fewer workers it needs the same memory; folding onto all workers changes nothing.
@@ -98,15 +98,15 @@ static_assert(is_wrapped<stage_at<four, 0>> && !is_wrapped<stage_at<kept, 0>>);
 }  // namespace
 
 TEST_CASE("the stages cost about the same") {
-  std::int64_t least = 0, largest = 0;
+  std::int64_t min = 0, largest = 0;
   for (int s = 0; s < 4; ++s) {
     std::int64_t sum = 0;
     for (int l = four::cut().first[s]; l < four::cut().first[s + 1]; ++l) {
-      const slot_cost cost = cost_of(network_of<net>.row_of(l), 8, true);
+      const pass_cost cost = cost_of(network_of<net>.type_of(l), 8, true);
       sum += cost.forward + cost.backward;
     }
-    least = s == 0 || sum < least ? sum : least;
+    min = s == 0 || sum < min ? sum : min;
     largest = sum > largest ? sum : largest;
   }
-  CHECK(largest < 2 * least);
+  CHECK(largest < 2 * min);
 }

@@ -35,42 +35,42 @@ struct instance {
   static int below(std::mt19937& random, int limit) {
     return static_cast<int>(random() % static_cast<unsigned>(limit));
   }
-  instance(std::mt19937& random, schedule_kind kind, int slots, int fixed = 0, int beside = -1)
-      : drawn(random, slots, below(random, 2) == 0, fixed, beside), each(below(random, 2) == 0) {
-    o = {.stages = 1 + below(random, slots < 5 ? slots : 5), .micro_batches = 1 + below(random, 6),
+  instance(std::mt19937& random, schedule_kind kind, int layers, int fixed = 0, int beside = -1)
+      : drawn(random, layers, below(random, 2) == 0, fixed, beside), each(below(random, 2) == 0) {
+    o = {.stages = 1 + below(random, layers < 5 ? layers : 5), .micro_batches = 1 + below(random, 6),
          .micro_batch_size = 1, .recompute = modes[below(random, 4)], .schedule = kind};
-    for (int l = 0; l < (each ? o.stages : 1) * slots; ++l)
+    for (int l = 0; l < (each ? o.stages : 1) * layers; ++l)
       all.push_back({below(random, 20), below(random, 20), below(random, 20)});
-    costs = {all.data(), slots, each};
+    costs = {all.data(), layers, each};
   }
   /// No limit, and one that some cuts obey.
   std::vector<std::int64_t> limits(std::mt19937& random) const {
     std::vector<std::int64_t> bytes;
-    nets::each_cut(drawn.net.slot_count, o.stages, [&](const std::vector<int>& first) {
-      std::int64_t most = 0;
+    nets::each_cut(drawn.net.layer_count, o.stages, [&](const std::vector<int>& first) {
+      std::int64_t max = 0;
       for (int s = 0; s < o.stages; ++s) {
         const stage_view stage(drawn.net, {first.data(), o.stages}, s);
-        most = (std::max)(most, memory_of(stage, requirements_of(o.chosen_schedule(), o, s)).total());
+        max = (std::max)(max, memory_of(stage, requirements_of(o.chosen_schedule(), o, s)).total());
       }
-      bytes.push_back(most);
+      bytes.push_back(max);
     });
     return {no_memory_limit, bytes[random() % bytes.size()] + below(random, 2) * below(random, 4000)};
   }
 };
 
-/// The plan's cut by the steps of `make_plan`, its step, and its verdict.
+/// The plan's cut by the steps of `make_plan`, its step, and its quality.
 struct planned {
   std::vector<int> first;
   std::int64_t step = 0;
-  cut_verdict verdict;
+  cut_quality quality;
 
   explicit planned(const instance& it) : first(static_cast<std::size_t>(it.o.stages) + 1) {
     const cut_search found = search_cut(it.drawn.net, it.o, it.o.chosen_schedule(), it.costs, first.data());
     REQUIRE(found.fits);
     shorten_step(it.drawn.net, it.o, it.costs, found.whole, first.data());
     step = nets::step_of(it.drawn.net, it.o, it.costs, first);
-    verdict = judge_cut(it.drawn.net, it.o, it.costs, first.data());
-    REQUIRE(verdict.step == step);
+    quality = quality_of_cut(it.drawn.net, it.o, it.costs, first.data());
+    REQUIRE(quality.step == step);
   }
 };
 
@@ -95,11 +95,11 @@ TEST_CASE("the cut of fill-drain has the shortest simulated step of all cuts, in
       REQUIRE(found.fits);
       REQUIRE(found.whole);
       REQUIRE(nets::step_of(it.drawn.net, it.o, it.costs, first) == shortest);
-      REQUIRE(found.least == shortest);
+      REQUIRE(found.min == shortest);
       const planned plan(it);
       REQUIRE(plan.first == first);
-      REQUIRE(plan.verdict.proven);
-      REQUIRE(plan.verdict.least == shortest);
+      REQUIRE(plan.quality.proven);
+      REQUIRE(plan.quality.min == shortest);
       if (limit == no_memory_limit) free = shortest;
       else bound[static_cast<int>(it.o.recompute)] += shortest > free;
     }
@@ -113,10 +113,10 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
   for (int i = 0; i < 600; ++i) {
     CAPTURE(i);
     const schedule_kind kind = schedule_kinds[static_cast<std::size_t>(i) % 6];
-    // Some slots have no gradient, or do not read the slot before: then fill-drain is simulated, too.
-    const int slots = 3 + instance::below(random, 5), odd = instance::below(random, 3);
-    instance it(random, kind, slots, odd == 0 ? instance::below(random, slots) : 0,
-                odd == 1 ? 1 + instance::below(random, slots - 1) : -1);
+    // Some layers have no gradient, or do not read the layer before: then fill-drain is simulated, too.
+    const int layers = 3 + instance::below(random, 5), odd = instance::below(random, 3);
+    instance it(random, kind, layers, odd == 0 ? instance::below(random, layers) : 0,
+                odd == 1 ? 1 + instance::below(random, layers - 1) : -1);
     if (!it.o.chosen_schedule().admits(it.o.stages, it.o.micro_batches)) continue;
     it.o.cost_transfers = i % 5 == 0;
     for (const std::int64_t limit : it.limits(random)) {
@@ -125,32 +125,32 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
       const std::int64_t shortest = nets::shortest_step(it.drawn.net, it.o, it.costs);
       const planned plan(it);
       REQUIRE(plan.step == shortest);
-      REQUIRE(plan.verdict.proven);
-      REQUIRE(plan.verdict.least == shortest);
+      REQUIRE(plan.quality.proven);
+      REQUIRE(plan.quality.min == shortest);
       ++tried[i % 6];
       std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
       search_cut(it.drawn.net, it.o, it.o.chosen_schedule(), it.costs, first.data());
       shorter += nets::step_of(it.drawn.net, it.o, it.costs, first) > shortest;
-      // The verdict on a cut by hand is exact, and no bound is above the shortest step.
+      // The quality on a cut by hand is exact, and no bound is above the shortest step.
       int cuts = 0;
-      nets::each_cut(slots, it.o.stages, [&](const std::vector<int>& by_hand) {
+      nets::each_cut(layers, it.o.stages, [&](const std::vector<int>& by_hand) {
         if (cuts++ % 7 != 0) return;
         const std::int64_t step = nets::step_of(it.drawn.net, it.o, it.costs, by_hand);
         if (step == nets::no_step) return;
-        const cut_verdict verdict = judge_cut(it.drawn.net, it.o, it.costs, by_hand.data());
-        REQUIRE(verdict.step == step);
-        REQUIRE(verdict.least == shortest);
+        const cut_quality quality = quality_of_cut(it.drawn.net, it.o, it.costs, by_hand.data());
+        REQUIRE(quality.step == step);
+        REQUIRE(quality.min == shortest);
       });
       REQUIRE(lower_bound_of(it.drawn.net, it.o, it.o.chosen_schedule(), it.costs) <= shortest);
-      const std::int64_t least = detail::least_step(it.drawn.net, it.o, it.costs);
-      REQUIRE(least <= shortest);
+      const std::int64_t min = detail::min_step(it.drawn.net, it.o, it.costs);
+      REQUIRE(min <= shortest);
       fixed += odd == 0 && kind == schedule_kind::fill_drain && it.o.stages > 1;
-      known += odd == 0 && kind == schedule_kind::fill_drain && it.o.stages > 1 && least == shortest;
+      known += odd == 0 && kind == schedule_kind::fill_drain && it.o.stages > 1 && min == shortest;
     }
   }
   for (const int count : tried) CHECK(count > 20);
   CHECK(shorter > 50);
-  CHECK(4 * known > fixed);  // with slots that no gradient reaches, the optimum is often known without simulation
+  CHECK(4 * known > fixed);  // with layers that no gradient reaches, the optimum is often known without simulation
 }
 
 TEST_CASE("as needed: what a stage recomputes decides between cuts") {
@@ -180,8 +180,8 @@ TEST_CASE("with many cuts boundaries move while the step gets shorter") {
     const planned plan(it);
     REQUIRE(plan.step <= before);
     moved += plan.step < before;
-    REQUIRE(plan.verdict.cuts == 0);
-    REQUIRE(plan.verdict.proven == (plan.step == plan.verdict.least));
+    REQUIRE(plan.quality.cuts == 0);
+    REQUIRE(plan.quality.proven == (plan.step == plan.quality.min));
     for (std::size_t s = 1; s < 5; ++s)
       for (const int by : {-1, 1}) {  // no single move helps
         std::vector<int> other = plan.first;

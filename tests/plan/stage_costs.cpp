@@ -23,12 +23,12 @@ TEST_CASE("costs are those of one device, or of each stage's device") {
   const stage_costs one = fill_costs(network_of<net>, o, costs);
   CHECK(one.kinds(2) == 1);
   CHECK(one.of(1) == one.of(0));
-  CHECK(one.of(0)[0] == layer_cost_of(network_of<net>.row_of(0), 4, p100));
+  CHECK(one.of(0)[0] == layer_cost_of(network_of<net>.type_of(0), 4, p100));
   o.devices = each;
   o.device_count = 2;
   REQUIRE(cost_count(network_of<net>, o) == 4);
   const stage_costs two = fill_costs(network_of<net>, o, costs);
   CHECK(two.kinds(2) == 2);
   for (int s = 0; s < 2; ++s)
-    for (int l = 0; l < 2; ++l) CHECK(two.of(s)[l] == layer_cost_of(network_of<net>.row_of(l), 4, each[s]));
+    for (int l = 0; l < 2; ++l) CHECK(two.of(s)[l] == layer_cost_of(network_of<net>.type_of(l), 4, each[s]));
 }

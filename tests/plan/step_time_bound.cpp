@@ -30,7 +30,7 @@ std::int64_t shortest(const Schedule& schedule, const std::vector<layer_cost>& c
                       recompute_mode mode) {
   const int L = static_cast<int>(costs.size());
   const bool split = schedule.trains && detail::splits_backward(schedule, S, M);
-  std::int64_t least = INT64_MAX;
+  std::int64_t min = INT64_MAX;
   for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {  // bit l: a cut behind layer l
     std::vector<stage_times> stages(1);
     std::vector<stage_link> links;
@@ -50,9 +50,9 @@ std::int64_t shortest(const Schedule& schedule, const std::vector<layer_cost>& c
     if (static_cast<int>(stages.size()) != S) continue;
     const std::int64_t time =
         simulate(schedule, {S, M, mode, stages.data(), links.data(), static_cast<int>(links.size())});
-    least = time < least ? time : least;
+    min = time < min ? time : min;
   }
-  return least;
+  return min;
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ TEST_CASE("no cut of any schedule beats the bound, and the best of fill-drain re
 
 TEST_CASE("memory limits never reduce the bound") {
   const layer_cost costs[] = {{5, 5, 5}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
-  const auto at_most_two = [](int, int begin, int end) { return end - begin <= 2; };
-  CHECK(schedule_lower_bound(one_f_one_b{}, costs, 4, 2, 4, recompute_mode::never, at_most_two) >
+  const auto two_or_fewer = [](int, int begin, int end) { return end - begin <= 2; };
+  CHECK(schedule_lower_bound(one_f_one_b{}, costs, 4, 2, 4, recompute_mode::never, two_or_fewer) >
         schedule_lower_bound(one_f_one_b{}, costs, 4, 2, 4, recompute_mode::never));
 }

@@ -24,8 +24,8 @@ struct own : one_f_one_b {
 
 TEST_CASE("a plan prints itself, made at compile time or at run time") {
   const std::string text = describe<two>();
-  CHECK(text.find("stage  slots        from    to   share  parameters") == 0);
-  CHECK(text.find("\n    0    0-1  linear<64>  relu  50.0 %      4.16 k") != std::string::npos);
+  CHECK(text.find("stage  layers        from    to   share  parameters") == 0);
+  CHECK(text.find("\n    0     0-1  linear<64>  relu  50.0 %      4.16 k") != std::string::npos);
   CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute except-last: bubble 20.0 %") !=
         std::string::npos);
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
@@ -44,12 +44,12 @@ TEST_CASE("a plan with a profile names it, and predicts the step time") {
 }
 
 TEST_CASE("the text names the number of micro-batches whose gradients are computed together") {
-  using as_asked = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
-  using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<8>>;
+  using as_asked = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, group_gradients<2>>;
+  using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, group_gradients<8>>;
   struct wide : model<input<float, 256>, linear<256>, relu, linear<256>> {};
   using chosen = plan<wide, stages<2>, micro_batches<8>, micro_batch_size<64>, recompute<recompute_mode::never>>;
-  const auto named = [](const std::string& text, int together) {
-    return text.find("recompute never, coalesce " + std::to_string(together) + ": bubble") != std::string::npos;
+  const auto named = [](const std::string& text, int group) {
+    return text.find("recompute never, group_gradients " + std::to_string(group) + ": bubble") != std::string::npos;
   };
   CHECK(named(describe<as_asked>(), 2));
   CHECK(named(describe(network_of<net>, make_plan(network_of<net>, as_asked::options)), 2));
@@ -57,14 +57,14 @@ TEST_CASE("the text names the number of micro-batches whose gradients are comput
   CHECK(named(describe(network_of<net>, make_plan(network_of<net>, fewer::options)), 4));
   CHECK(named(describe<chosen>(), 4));
   CHECK(named(describe(network_of<wide>, make_plan(network_of<wide>, chosen::options)), 4));
-  CHECK(describe<two>().find("coalesce") == std::string::npos);
+  CHECK(describe<two>().find("group_gradients") == std::string::npos);
 }
 
 TEST_CASE("the text describes a custom schedule and a custom cut") {
   using mine = plan<net, cut_at<1>, micro_batches<4>, schedule<own>>;
   const std::string text = describe<mine>();
   CHECK(text.find("my own, 4 micro-batches") != std::string::npos);
-  CHECK(text.find("\n    1    1-3") != std::string::npos);
+  CHECK(text.find("\n    1     1-3") != std::string::npos);
   CHECK(text.find(" % above the optimum; its step is ") != std::string::npos);
   const plan_options o = two::options;
   CHECK(describe(network_of<net>, make_plan(network_of<net>, o, {1})).find(" % above the optimum\n") !=
@@ -87,20 +87,20 @@ TEST_CASE("the text says the optimum only where that is proven") {
   o.schedule = schedule_kind::one_f_one_b;
   CHECK(text({3}).find(" % above the shortest of all 3 cuts within the memory limit") != std::string::npos);
 
-  cut_verdict v{.step = 110, .least = 100};
+  cut_quality v{.step = 110, .min = 100};
   detail::plan_facts facts{network_of<net>, o, {}, "", {}, {}};
   o.schedule = schedule_kind::fill_drain;
-  facts.verdict = v;
-  facts.verdict.whole = false;
-  CHECK(detail::verdict_of(facts) == "the cut is at most 10.0 % above the optimum within the memory limit; "
+  facts.quality = v;
+  facts.quality.whole = false;
+  CHECK(detail::quality_text(facts) == "the cut is at most 10.0 % above the optimum within the memory limit; "
                                      "the search within the limit stopped after 32768 partial cuts");
-  facts.verdict = {.step = 100, .least = 100, .free = 80, .proven = true};
-  CHECK(detail::verdict_of(facts) ==
+  facts.quality = {.step = 100, .min = 100, .free = 80, .proven = true};
+  CHECK(detail::quality_text(facts) ==
         "the cut is the optimum within the memory limit, which is 25.0 % above that without");
   o.memory_limit = no_memory_limit;
   o.schedule = schedule_kind::one_f_one_b;
-  facts.verdict = v;
-  CHECK(detail::verdict_of(facts) ==
+  facts.quality = v;
+  CHECK(detail::quality_text(facts) ==
         "the cut's bottleneck is the optimum; its step is at most 10.0 % above the shortest of any cut");
 }
 

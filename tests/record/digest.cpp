@@ -55,19 +55,19 @@ TEST_CASE("every action is distinguished, by layer, micro-batch and step") {
            {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
         const location found = difference([&](digest& d) { d.put(kind, m, l, 0); });
         CHECK(found.action == name_of(kind));
-        CHECK(found.slot == l);
+        CHECK(found.layer_index == l);
         CHECK(found.layer == layers[static_cast<std::size_t>(l)]);
         CHECK(found.micro_batch == 2 + m);  // counted over the step's two calls
         CHECK(found.step == 5);
       }
     const location found = difference([&](digest& d) { d.put(action_kind::update, -1, l, 0); });
     CHECK(found.action == "update");
-    CHECK(found.slot == l);
+    CHECK(found.layer_index == l);
     CHECK(found.micro_batch == -1);
   }
   const location found = difference([](digest& d) { d.put(action_kind::idle, -1, -1, 0); });
   CHECK(found.action == "data");
-  CHECK(found.slot == -1);
+  CHECK(found.layer_index == -1);
 }
 
 TEST_CASE("the first difference is the cause of the others") {
@@ -75,9 +75,9 @@ TEST_CASE("the first difference is the cause of the others") {
     return difference([=](digest& d) { d.put(one, m, l, 0), d.put(other, n, k, 0); });
   };
   CHECK(both(action_kind::forward, 0, 1, action_kind::forward, 1, 0).micro_batch == 2);
-  CHECK(both(action_kind::forward, 1, 1, action_kind::forward, 1, 0).slot == 0);
+  CHECK(both(action_kind::forward, 1, 1, action_kind::forward, 1, 0).layer_index == 0);
   CHECK(both(action_kind::backward_input, 0, 1, action_kind::forward, 1, 1).action == "forward");
-  CHECK(both(action_kind::backward_parameters, 0, 0, action_kind::backward_input, 0, 1).slot == 1);
+  CHECK(both(action_kind::backward_parameters, 0, 0, action_kind::backward_input, 0, 1).layer_index == 1);
   CHECK(both(action_kind::update, -1, 0, action_kind::backward_parameters, 1, 0).action == "backward parameters");
 }
 

@@ -31,7 +31,7 @@ TEST_CASE("a profile is written as the table that a plan compiles") {
   const network& n = network_of<net>;
   for (const measured_layer& line : measured::layers) {
     found.layers.push_back(line);
-    found.layers.back().layer = n.row_of(line.position).name;
+    found.layers.back().layer = n.type_of(line.position).name;
   }
   std::ostringstream out;
   write_profile(out, found.view());

@@ -176,9 +176,9 @@ TEST_CASE("emulated links delay transfers as the plan predicts, and change no bi
   CHECK_THROWS_WITH_AS(made(two, slow), doctest::Contains("link_bytes_per_second is -1"), error);
 }
 
-TEST_CASE("profile_layers times slots and changes no parameter") {
+TEST_CASE("profile_layers times layers and changes no parameter") {
   training_options options;
-  options.slot_times = true;
+  options.layer_times = true;
   const auto run = made(two, options), plain = made(two);
   const std::vector<double> six_inputs(24, 1.0);
   const std::vector<std::int32_t> six_labels(6);

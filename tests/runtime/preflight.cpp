@@ -59,10 +59,10 @@ TEST_CASE("records for which there is no memory are refused before they are allo
   CHECK_NOTHROW(detail::preflight<host_device>(network_of<net>, plan, 0, {.trace_events = 100, .digest_calls = 3}, here));
 }
 
-TEST_CASE("graph needs a device with graphs, one worker, and neither before nor slot_times") {
+TEST_CASE("graph needs a device with graphs, one worker, and neither before nor layer_times") {
   const step_plan one = make_plan(network_of<net>, {});
   CHECK_NOTHROW(detail::require_graph(one, {}, true));
   CHECK_THROWS_WITH_AS(detail::require_graph(one, {}, false), doctest::Contains("the device has no graphs"), error);
-  CHECK_THROWS_WITH_AS(detail::require_graph(one, {.slot_times = true}, true), doctest::Contains("no .slot_times"),
+  CHECK_THROWS_WITH_AS(detail::require_graph(one, {.layer_times = true}, true), doctest::Contains("no .layer_times"),
                        error);
 }

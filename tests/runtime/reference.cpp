@@ -39,18 +39,18 @@ struct net : model<input<T, known::features>, linear<known::width>,
 template <class T>
 inline constexpr double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
 
-/// The place of a parameter in its slot's block (bytes), and in the flat lists of known numbers (elements).
-struct place_of {
-  int slot;
+/// The location of a parameter in its layer's block (bytes), and in the flat lists of known numbers (elements).
+struct array_location {
+  int layer_index;
   std::size_t offset, first, size;
 };
-std::vector<place_of> places(const network& of, std::size_t count) {
-  std::vector<place_of> found;
+std::vector<array_location> locations(const network& of, std::size_t count) {
+  std::vector<array_location> found;
   std::size_t first = 0;
-  for (int l = 0; l < of.slot_count; ++l) {
+  for (int l = 0; l < of.layer_count; ++l) {
     std::size_t offset = 0;
-    for (int p = 0; p < of.row_of(l).parameter_count; ++p) {
-      const std::size_t size = of.row_of(l).parameters[p].extents.size();
+    for (int p = 0; p < of.type_of(l).parameter_count; ++p) {
+      const std::size_t size = of.type_of(l).parameters[p].extents.size();
       found.push_back({l, offset, first, size});
       offset += aligned(size * bytes_of(of.type));
       first += size;
@@ -87,16 +87,16 @@ void agrees(const optimizer_update<host::context>& rule, double rate, const std:
       const plan_options options{
           .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .optimizer_moments = rule.moments()};
       executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
-      for (const place_of& at : places(of, known::parameter_count)) {
+      for (const array_location& at : locations(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(initial).subspan(at.first, at.size));
-        run.write({memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T)}, start.data());
+        run.write({memory_kind::parameters, at.layer_index, 0, at.offset, at.size * sizeof(T)}, start.data());
       }
 
       // The largest distance between the blocks and the known numbers.
       const auto distance = [&](auto block, double divisor, const std::vector<double>& numbers) {
         double largest = 0;
-        for (const place_of& at : places(of, known::parameter_count)) {
-          const auto* x = reinterpret_cast<const T*>(block(at.slot) + at.offset);
+        for (const array_location& at : locations(of, known::parameter_count)) {
+          const auto* x = reinterpret_cast<const T*>(block(at.layer_index) + at.offset);
           for (std::size_t i = 0; i < at.size; ++i)
             largest = larger_error(largest, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
         }
@@ -141,21 +141,21 @@ void averages(int M, const double* losses, const double* norms, const double* pa
                                .micro_batch_size = (averaged::samples + M - 1) / M,
                                .optimizer_moments = descent.moments()};
     executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
-    for (const place_of& at : places(of, averaged::parameter_count))
-      run.write({memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T)}, start.data() + at.first);
+    for (const array_location& at : locations(of, averaged::parameter_count))
+      run.write({memory_kind::parameters, at.layer_index, 0, at.offset, at.size * sizeof(T)}, start.data() + at.first);
     for (int step = 0; step < averaged::steps; ++step) {
       const step_result found = run.train(data, 0.1);
       CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);
       CHECK(std::abs(found.norm - norms[step]) < tolerance<T>);
     }
-    for (const place_of& at : places(of, averaged::parameter_count))
+    for (const array_location& at : locations(of, averaged::parameter_count))
       for (std::size_t i = 0; i < at.size; ++i)
-        CHECK(std::abs(static_cast<double>(reinterpret_cast<const T*>(run.parameters(at.slot) + at.offset)[i]) -
+        CHECK(std::abs(static_cast<double>(reinterpret_cast<const T*>(run.parameters(at.layer_index) + at.offset)[i]) -
                        parameters[at.first + i]) < tolerance<T>);
     const double* known_average = state;
     for (const int l : {1, 4})
       for (int i = 0; i < 2; ++i)
-        for (std::size_t c = 0; c < of.row_of(l).state[i].extents.size(); ++c) {
+        for (std::size_t c = 0; c < of.type_of(l).state[i].extents.size(); ++c) {
           const auto* at = reinterpret_cast<const T*>(run.state(l) + static_cast<std::size_t>(i) * alignment);
           CHECK(std::abs(static_cast<double>(at[c]) - *known_average++) < tolerance<T>);
         }

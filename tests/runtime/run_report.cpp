@@ -48,7 +48,7 @@ TEST_CASE("a reset clears times and events, and one process shares its report wi
   CHECK(report.stages()[2].steps == 0);
 }
 
-TEST_CASE("a profile of which a slot was not timed is rejected") {
+TEST_CASE("a profile of which a layer was not timed is rejected") {
   measured_profile found{{}, 2};
   for (int s = 0; s < 2; ++s) detail::share_measured(network_of<net>, plan, {plan, nullptr}, s, found);
   REQUIRE(found.layers.size() == 4);

@@ -12,7 +12,7 @@
 
 namespace laws {
 
-/// 11 slots, two blocks: tokens attend to earlier ones and to those of a skip, which have lengths. The first attention
+/// 11 layers, two blocks: tokens attend to earlier ones and to those of a skip, which have lengths. The first attention
 /// reads the model's input, which has no gradient.
 template <class T>
 struct attended_net

@@ -13,9 +13,9 @@
 
 namespace laws {
 
-/// Selects the slot of `fragile` whose kernel throws, and in which pass.
+/// Selects the layer of `fragile` whose kernel throws, and in which pass.
 struct cell_trap {
-  std::atomic<int> slot{-1}, first_sample{0};
+  std::atomic<int> layer_index{-1}, first_sample{0};
   std::atomic<action_kind> where{action_kind::idle};
 };
 inline cell_trap trap_in_cell;
@@ -27,12 +27,12 @@ struct fragile {
     using output = In;
     using T = typename In::value_type;
     static constexpr int size = static_cast<int>(In::size);
-    static constexpr parameter parameters[] = {{"weight", {1}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"weight", {1}, initializer::ones()}};
     static constexpr keep keeps{.input = true};
     static void blow(action_kind where, const auto& a) {
-      int slot = static_cast<int>(a.random().slot);
+      int layer = static_cast<int>(a.random().layer_index);
       if (trap_in_cell.where == where && static_cast<int>(a.random().first_sample) == trap_in_cell.first_sample &&
-          trap_in_cell.slot.compare_exchange_strong(slot, -1))
+          trap_in_cell.layer_index.compare_exchange_strong(layer, -1))
         throw std::runtime_error("broken");
     }
     static void forward(const auto&, const auto& a) {
@@ -57,7 +57,7 @@ struct fragile_max_3x3 {
   using of = sequence<gpipe::detail::amoebanet::max_3x3::of<C, S>, fragile>;
 };
 
-/// Pictures of 1 channel and 2 x 6 pixels; a reduction cell, a normal cell, and what is before and behind AmoebaNet's.
+/// Images of 1 channel and 2 x 6 pixels; a reduction cell, a normal cell, and what is before and behind AmoebaNet's.
 template <class T>
 struct celled_net : model<input_image<T, 1, 2, 6>, gpipe::detail::amoebanet::relu_conv<4, 3, 1, 1>, stash<"x">,
                           pop<"x">, gpipe::detail::amoebanet::reduction_cell<4, fragile_max_3x3, false>,

@@ -33,7 +33,7 @@ struct attended : residual<layer_norm, linear<3 * D>, attention<4>, linear<D>, d
 template <int D>
 struct fed : residual<layer_norm, linear<4 * D>, gelu, linear<D>, dropout<10>> {};
 
-/// Blocks of 12 slots.
+/// Blocks of 12 layers.
 template <int Blocks, int Tokens, int D, int Vocabulary>
 struct transformer : model<input<float, Tokens, 4>, linear<D>, repeat<Blocks, attended<D>, fed<D>>, layer_norm,
                            linear<Vocabulary>, softmax_cross_entropy> {};

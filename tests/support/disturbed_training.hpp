@@ -36,7 +36,7 @@ struct fuse {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(1)}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::uniform(1)}};
     static constexpr keep keeps{.input = true};
     static void blow(action_kind where, const auto& a) {
       if (trap.id == Id && trap.where == where && static_cast<int>(a.random().first_sample) == trap.first_sample &&
@@ -59,7 +59,7 @@ struct fuse {
   };
 };
 
-/// 8 slots. Three stages have links from the first to the second and third, and from the second to the third.
+/// 8 layers. Three stages have links from the first to the second and third, and from the second to the third.
 struct net : model<input<float, 12>, fuse<0>, dropout<20>, stash<"x">, fuse<1>, relu, fuse<2>, pop<"x">, add, fuse<3>,
                    passing_loss> {};
 /// A network with parameters and moving averages.

@@ -48,7 +48,7 @@ struct cross {
   template <class T, int N>
   struct on<bundle<tensor<T, N>, tensor<T, N>>> {
     using output = bundle<tensor<T, N>, tensor<T, N>>;
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(2)}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::uniform(2)}};
     static constexpr keep keeps{.input = true};
     static void forward(const auto&, const auto& a) {
       loop(a.samples() * N, [&](int i) {
@@ -100,7 +100,7 @@ struct lookup {
   template <int K>
   struct on<tensor<std::int32_t, K>> {
     using output = tensor<T, K * N>;
-    static constexpr parameter parameters[] = {{"weight", {Rows, N}, initialiser::normal(1)}};
+    static constexpr parameter parameters[] = {{"weight", {Rows, N}, initializer::normal(1)}};
     static constexpr keep keeps{.input = true};
     static void forward(const auto&, const auto& a) {
       loop(a.samples() * K * N, [&](int i) { a.out()[i] = a.template parameter<0>()[a.in()[i / N] * N + i % N]; });

@@ -34,54 +34,54 @@
 
 namespace laws {
 
-/// 18 slots, residuals across cuts: the first around the model's input, which has no gradient.
+/// 18 layers, residuals across cuts: the first around the model's input, which has no gradient.
 template <class T>
 struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
                             repeat<2, residual<layer_norm, linear<20>, gelu, dropout<25>, linear<16>>>, relu, linear<7>,
                             softmax_cross_entropy> {};
 
-/// 9 slots: a value that three slots read, one of them twice; two rows per sample, each a channel.
+/// 9 layers: a value that three layers read, one of them twice; two rows per sample, each a channel.
 template <class T>
 struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">,
                         add, layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
 
-/// 9 slots: two tensors on an edge; a loss in the middle, and unread values at the end.
+/// 9 layers: two tensors on an edge; a loss in the middle, and unread values at the end.
 template <class T>
 struct pair_net
     : model<input<T, 12>, linear<12>, batch_norm<>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
 
-/// 9 slots: integers on edges, parallel links without and with gradients, a skip from the model's input.
+/// 9 layers: integers on edges, parallel links without and with gradients, a skip from the model's input.
 template <class T>
 struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
                            scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
 
-/// 15 slots: tokens, positions without and with parameters, and layers whose backward overwrites what they keep. Its
+/// 15 layers: tokens, positions without and with parameters, and layers whose backward overwrites what they keep. Its
 /// derived buffers need no parameters.
 template <class T>
 struct token_net : model<input<std::int32_t, 3>, embedding<6, 8, T>, learned_positions<5>, sinusoidal_positions,
                          repeat<2, residual<rms_norm, feed_forward<20>>>, gated_feed_forward<12>,
                          linear<10, no_bias>, gated<silu>, flatten, linear<7>, softmax_cross_entropy> {};
 
-/// 13 slots: dropout, batch norm, a skip over five slots, and a layer whose parameters three slots use.
+/// 13 layers: dropout, batch norm, a skip over five layers, and a layer whose parameters three layers use.
 template <class T>
 struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
-/// 11 slots: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps. The last
+/// 11 layers: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps. The last
 /// layer has a bias of its own, and the layer before it a weight of its own and the bias of an earlier one.
 template <class T>
 struct headed_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>, tied<"square", linear<8>>,
                           repeat<2, residual<rms_norm, feed_forward<20>>>, layer_norm,
                           tied<"square", linear<8>, "bias">, tied<"words", token_head<7>>> {};
 
-/// 8 slots: three losses, of which two read a value that goes on.
+/// 8 layers: three losses, of which two read a value that goes on.
 template <class T>
 struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>,
                           auxiliary<"early", 400, softmax_cross_entropy>, pop<"x">, gpipe::concat<>, linear<7>,
                           auxiliary<"late", 1000, softmax_cross_entropy>, softmax_cross_entropy> {};
 
-/// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
+/// 5 layers; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>
 struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
 
@@ -136,8 +136,8 @@ template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
   gpipe::detail::hash sum;
   const auto& run = training.executor();
-  for (int l = 0; l < run.net().slot_count; ++l) {
-    const gpipe::detail::row& r = run.net().row_of(l);
+  for (int l = 0; l < run.net().layer_count; ++l) {
+    const gpipe::detail::layer_type& r = run.net().type_of(l);
     const auto add = [&](const array_location& from) {
       std::vector<std::byte> copy(from.bytes);
       run.read(from, copy.data(), replica);
@@ -172,7 +172,7 @@ template <class Trainer>
 std::uint64_t gradients_of(const Trainer& training) {
   gpipe::detail::hash sum;
   const auto& run = training.executor();
-  for (int l = 0; l < run.net().slot_count; ++l) {
+  for (int l = 0; l < run.net().layer_count; ++l) {
     std::vector<std::byte> copy(run.net().own_bytes(l));
     run.read({memory_kind::gradients, l, 0, 0, copy.size()}, copy.data());
     sum.add(copy.data(), copy.size());

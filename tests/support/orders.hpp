@@ -1,6 +1,6 @@
 #pragma once
 
-// What threads do together over the in-process channel, barrier and signals, run in one order after another by a
+// The actions of threads over the in-process channel, barrier and signals, run in one order after another by a
 // scheduler of the test. The classes are those of the library; only their primitives are others.
 
 #include <chrono>
@@ -67,7 +67,7 @@ class scenarios {
     signals s(3, limits);
     channel first(s, 0, 1, {0, 0}), second(s, 1, 2, {0, 0});
     int a = 0, b = 0, wrong = 0;
-    return verdict(run({[&] {
+    return result_of(run({[&] {
                           for (int m = 0; m < 2; ++m) send(first, m, a, 7 + m);
                         },
                         [&] {
@@ -101,7 +101,7 @@ class scenarios {
         at.arrive(me);
       }
     };
-    return verdict(run({[&] { work(0); }, [&] { work(1); }, [&] { work(2); }}, by), wrong);
+    return result_of(run({[&] { work(0); }, [&] { work(1); }, [&] { work(2); }}, by), wrong);
   }
 
   /// The first fails; the second waits for a value, the last for a slot.
@@ -118,7 +118,7 @@ class scenarios {
                               });
                             }},
                            by);
-    return verdict(how, found[0] != fate::interrupted || found[1] != fate::interrupted);
+    return result_of(how, found[0] != fate::interrupted || found[1] != fate::interrupted);
   }
 
   /// A failure while three come to a barrier: the commit runs and all return, or it does not and all throw.
@@ -139,7 +139,7 @@ class scenarios {
     const ending how = run({[&] { come(0); }, [&] { come(1); }, [&] { come(2); }, [&] { s.wake_all(); }}, by);
     wrong += commits > 1;
     for (const fate f : found) wrong += f != (commits == 1 ? fate::returned : fate::interrupted);
-    return verdict(how, wrong);
+    return result_of(how, wrong);
   }
 
   /// Nothing is ever sent: after 1 to 1 1/4 deadlines one reports it, and the other is interrupted.
@@ -155,7 +155,7 @@ class scenarios {
                      (found[1] == fate::timed_out && found[0] == fate::interrupted);
     if (how == ending::done && (took < limits.deadline || took > limits.deadline * 5 / 4 + 1ms))
       return "wrong deadline";
-    return verdict(how, !one, true);
+    return result_of(how, !one, true);
   }
 
   /// Between steps: a worker waits without a deadline, and another gives it work twice.
@@ -177,7 +177,7 @@ class scenarios {
                               }
                             }},
                            by);
-    return verdict(how, false);
+    return result_of(how, false);
   }
 
   static constexpr scenario all[] = {&scenarios::one_slot,  &scenarios::two_slots,  &scenarios::relay,
@@ -202,7 +202,7 @@ class scenarios {
       };
     return world_.run(std::move(bodies), by);
   }
-  std::string verdict(ending how, int wrong, bool waits = false) const {
+  std::string result_of(ending how, int wrong, bool waits = false) const {
     if (how == ending::deadlock) return "deadlock";
     if (how == ending::endless) return "no end";
     if (wrong) return "wrong values";
@@ -237,7 +237,7 @@ class scenarios {
                               for (int m = 0; m < messages; ++m) receive(values, m, at(m), 10 + m, wrong);
                             }},
                            by);
-    return verdict(how, wrong);
+    return result_of(how, wrong);
   }
 
   world world_;
@@ -245,7 +245,7 @@ class scenarios {
 
 inline constexpr int scenario_count = 8;
 
-/// What was run and found.
+/// The number of orders that ran, and the first fault.
 struct tally {
   long orders = 0;
   std::string fault;  ///< the first, with its scenario; empty: none

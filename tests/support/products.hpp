@@ -30,7 +30,8 @@ class matrix {
       : size_(size),
         first_(static_cast<T*>(::operator new((size + guard) * sizeof(T), std::align_val_t{alignment}))) {
     for (std::size_t i = 0; i < size + guard; ++i)
-      first_[i] = static_cast<T>(uniform(draw({.slot = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
+      first_[i] =
+          static_cast<T>(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
     std::copy_n(first_ + size, guard, behind_);
   }
   ~matrix() { ::operator delete(first_, std::align_val_t{alignment}); }
@@ -146,7 +147,7 @@ void parts_do_not_matter() {
     for (const int n : {1, 3, 8, 15, 16, 17, 24, 25, 31, 32, 33, 100, 300})
       for (const int rows : {1, 3, 4, 8, 32, 50}) {
         if (laws::left_out(m + n + turn++)) continue;
-        const int parts = 1 + (m + n + rows) % max_coalesced, last = 1 + (m + n) % rows,
+        const int parts = 1 + (m + n + rows) % max_gradient_group, last = 1 + (m + n) % rows,
                   all = rows * (parts - 1) + last;
         matrix<T> a(cells(all, m), 1), b(cells(all, n), 2);
         matrix<compute_type<T>> one(cells(m, n), 3), several(cells(m, n), 3);

@@ -173,7 +173,7 @@ class queue {
     } catch (const std::exception& cause) {
       failure_ = std::make_exception_ptr(gpipe::error(cause.what(), "",
                                                       {.layer = std::string(it.operation.layer),
-                                                       .slot = it.operation.slot,
+                                                       .layer_index = it.operation.layer_index,
                                                        .stage = it.operation.stage,
                                                        .micro_batch = it.operation.micro_batch}));
     }

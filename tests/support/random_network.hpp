@@ -19,26 +19,27 @@ using namespace gpipe::detail;
 
 inline constexpr parameter random_weights[] = {{"w", {16}}, {"w", {64}}, {"w", {256}}, {"w", {1024}}};
 
-/// Every slot of a chain reads the one before and, with skips, values from further off.
+/// Every layer of a chain reads the one before and, with skips, values from further off.
 struct random_network {
-  std::vector<row> rows;
-  std::vector<slot> slots;
+  std::vector<layer_type> rows;
+  std::vector<expanded_layer> layers;
   std::vector<value> values;
   std::vector<gpipe::detail::read> reads;
   std::vector<int> readers;
   network net;
 
-  /// The first `fixed` values of slots have no gradient. Slot `beside` reads the model's input and not the slot before.
+  /// The first `fixed` values of layers have no gradient. Layer `beside` reads the model's input and not the layer
+  /// before.
   random_network(std::mt19937& random, int count, bool skips, int fixed = 0, int beside = -1) {
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
     values.push_back({{16}, -1, false});
     for (int l = 0; l < count; ++l) {
-      row r;
+      layer_type r;
       r.inputs = skips ? 1 + below(3) : 1;
       r.outputs = 1;
       if (const int which = below(8); which < 4) r.parameters = random_weights + which, r.parameter_count = 1;
       r.keeps = {.input = below(2) == 0, .output = below(3) == 0};
-      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1});
+      layers.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1});
       for (int i = 0; i < r.inputs; ++i) reads.push_back({i > 0 ? below(l + 1) : l == beside ? 0 : l, l});
       rows.push_back(r);
       values.push_back({{std::size_t{16} << below(8)}, l, l >= fixed});
@@ -49,12 +50,12 @@ struct random_network {
         if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
       values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
     }
-    net = {rows.data(), slots.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
+    net = {rows.data(), layers.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
            static_cast<int>(reads.size()), 0, 1, dtype::float32};
   }
 };
 
-/// Calls `use(first)` for every cut of L slots into S stages.
+/// Calls `use(first)` for every cut of L layers into S stages.
 template <class Use>
 void each_cut(int L, int S, const Use& use) {
   std::vector<int> first;
@@ -92,7 +93,7 @@ inline std::int64_t step_of(const network& net, const plan_options& o, const sta
 /// The shortest of all cuts; `no_step` if none obeys the limit.
 inline std::int64_t shortest_step(const network& net, const plan_options& o, const stage_costs& costs) {
   std::int64_t shortest = no_step;
-  each_cut(net.slot_count, o.stages, [&](const std::vector<int>& first) {
+  each_cut(net.layer_count, o.stages, [&](const std::vector<int>& first) {
     if (const std::int64_t step = step_of(net, o, costs, first); step < shortest) shortest = step;
   });
   return shortest;

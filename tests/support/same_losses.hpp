@@ -11,7 +11,7 @@ namespace laws {
 
 /// The losses of some steps and the hash of all parameters, with samples of noise. A label is below `classes`; a model
 /// without labels has labels of 0 or 1 for each of `targets` numbers.
-struct trained_pictures {
+struct trained_images {
   int pixels, classes, targets = 0, samples = 6;
 
   template <class Model>

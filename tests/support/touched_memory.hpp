@@ -70,8 +70,9 @@ inline constexpr recompute_mode touching_modes[] = {recompute_mode::always, reco
 
 /// Each stage touches what the plan predicts, at each recompute mode and three numbers of micro-batches.
 template <class Net, class Optimizer = adam, class Data>
-void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain, int coalesce = 0,
-                               std::initializer_list<int> stages = {1, 2, 3, 4, 5, slots_of<Net>},
+void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
+                               int group_gradients = 0,
+                               std::initializer_list<int> stages = {1, 2, 3, 4, 5, layers_of<Net>},
                                bool share_packed_weights = false) {
   int turn = 0;
   for (const int S : stages)
@@ -82,12 +83,12 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
                                    .micro_batch_size = 3,
                                    .recompute = mode,
                                    .schedule = schedule,
-                                   .coalesce = coalesce,
+                                   .group_gradients = group_gradients,
                                    .optimizer_moments = Optimizer::moments,
                                    .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
                                    .average_weights = gpipe::tensor_rule<Optimizer>,
                                    .share_packed_weights = share_packed_weights};
-        if (coalesce > 1 && !options.may_coalesce()) continue;
+        if (group_gradients > 1 && !options.may_group_gradients()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         if (sanitized && mode != touching_modes[(S + M) % 4]) continue;
         if (left_out(turn++)) continue;

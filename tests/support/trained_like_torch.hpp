@@ -79,12 +79,12 @@ void trains_like_torch(const Want& want, int stages) {
 
   std::vector<std::int32_t> labels(count);
   for (std::size_t i = 0; i < count; ++i) labels[i] = static_cast<std::int32_t>(i * 3 % known::classes);
-  std::vector<T> pictures(static_cast<std::size_t>(count * want.height * want.width * 3));
+  std::vector<T> images(static_cast<std::size_t>(count * want.height * want.width * 3));
   for (std::size_t step = 0; step < known::steps; ++step) {
     CAPTURE(step);
-    for (std::size_t i = 0; i < pictures.size(); ++i) pictures[i] = static_cast<T>(torch_number(1000 + step, i));
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<T>(torch_number(1000 + step, i));
     gpipe::batch all(count);
-    all.with("inputs", pictures).with("labels", labels);
+    all.with("inputs", images).with("labels", labels);
     CHECK(std::fabs(training.step(all).loss - want.losses[step]) < tolerance);
     k = 0;
     for (const auto& p : training.parameters())

@@ -52,7 +52,7 @@ struct wide_training {
       for (int s = 0; s < training.plan().stages(); ++s) look_at(of, s);
   }
   /// In each of five calls the two full buckets of each replica; the second bucket has no sample in one call.
-  static constexpr int least_sums = (5 + 4) * 2;
+  static constexpr int min_sums = (5 + 4) * 2;
 
  private:
   void look_at(const recorder& of, int stage) {

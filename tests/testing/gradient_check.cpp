@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/testing/gradient_check.hpp>
 
@@ -34,7 +34,7 @@ struct square {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"gain", {N}, initializer::ones()}};
     static constexpr keep keeps{.input = true};
 
     static void forward(const auto&, const auto& a) {

@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/testing/layer_fixture.hpp>
 
@@ -39,7 +39,7 @@ TEST_CASE("numbers are set and read as double, whatever the type") {
 
 TEST_CASE("a fixture runs a layer with the buffers that it declares") {
   layer_fixture<linear<3>, tensor<float, 2>> t(2, 4);
-  t.randomise(1);
+  t.randomize(1);
   for (std::size_t i = 0; i < 6; ++i) t.parameters[0].set(i, static_cast<double>(i));  // weight {3, 2}
   for (std::size_t i = 0; i < 3; ++i) t.parameters[0].set(t.first_of(1) + i, 10);       // bias
   for (std::size_t i = 0; i < 4; ++i) t.in[0].set(i, i < 2 ? 1 : 2);
@@ -54,7 +54,7 @@ TEST_CASE("a fixture runs a layer with the buffers that it declares") {
 
 TEST_CASE("fields stay within their limits") {
   layer_fixture<softmax_cross_entropy, tensor<float, 10>> t(64, 64);
-  t.randomise(5);
+  t.randomize(5);
   bool varied = false;
   for (std::size_t i = 0; i < 64; ++i) {
     const double label = t.fields[0].get(i), weight = t.fields[1].get(i);

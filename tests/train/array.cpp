@@ -9,7 +9,7 @@ using namespace gpipe::detail;
 
 TEST_CASE("an array of a layer is found by its name") {
   constexpr parameter parameters[] = {{"weight", {3, 7}}, {"bias", {7}}};
-  row r;
+  layer_type r;
   r.name = "it";
   r.parameters = parameters;
   r.parameter_count = 2;

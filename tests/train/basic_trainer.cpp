@@ -18,11 +18,11 @@ struct narrow : model<input<float, 2>, linear<2>, softmax_cross_entropy> {};
 struct deep : model<input<float, 2>, linear<3>, relu, linear<2>, softmax_cross_entropy> {};
 
 /// Trains any model: its type does not appear.
-double loss_after_two_steps(basic_trainer<host_device>& training, int slots) {
+double loss_after_two_steps(basic_trainer<host_device>& training, int layers) {
   const std::array inputs{1.0F, 0.0F, 0.0F, 1.0F};
   const std::array<std::int32_t, 2> labels{0, 1};
   const auto data = batch(2).with("inputs", inputs).with("labels", labels);
-  CHECK(training.net().slot_count == slots);
+  CHECK(training.net().layer_count == layers);
   CHECK(training.plan().stages() == 2);
   const double first = training.step(data).loss, second = training.step(data).loss;
   CHECK(training.steps() == 2);

@@ -263,7 +263,7 @@ TEST_CASE("4096 micro-batches in 256 replicas are refused by their predicted mem
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
   CAPTURE(found);
   CHECK(found.find("stage 0: the memory of 512 stages is ") == 0);
-  CHECK(took < std::chrono::seconds(2));  // 0.03 s, optimised; a plan that is quadratic in M takes a minute
+  CHECK(took < std::chrono::seconds(2));  // 0.03 s, optimized; a plan that is quadratic in M takes a minute
 }
 #endif
 
@@ -366,7 +366,7 @@ TEST_CASE("two trainings are compared up to the first action that left different
   fourth->step(all);
   found = first_difference(one->digest(), fourth->digest());
   REQUIRE(found);
-  CHECK(found->slot == 1);
+  CHECK(found->layer_index == 1);
   CHECK(found->layer == "laws::cross");
   CHECK(found->action == "forward");
   CHECK(found->micro_batch == 2);  // the first of the step's second call
@@ -378,7 +378,7 @@ TEST_CASE("two trainings are compared up to the first action that left different
   found = first_difference(one->digest(), frozen->digest());
   REQUIRE(found);
   CHECK(found->action == "backward parameters");
-  CHECK(found->slot == 1);
+  CHECK(found->layer_index == 1);
   CHECK(found->micro_batch == 0);
 
   training faster(plan_options{.micro_batches = 2, .micro_batch_size = 3}, adam{.learning_rate = 1}, how);
@@ -386,7 +386,7 @@ TEST_CASE("two trainings are compared up to the first action that left different
   found = first_difference(one->digest(), faster.digest());
   REQUIRE(found);
   CHECK(found->action == "update");
-  CHECK(found->slot == 1);
+  CHECK(found->layer_index == 1);
   CHECK(found->micro_batch == -1);
 }
 

@@ -29,9 +29,9 @@ GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const 
     part("", where.file);
     if (where.line >= 0) at += detail::concat({":", where.line});
   }
-  if (!where.layer.empty() || where.slot >= 0) {
-    if (where.slot < 0) part("layer", "");
-    else part("layer ", where.slot);
+  if (!where.layer.empty() || where.layer_index >= 0) {
+    if (where.layer_index < 0) part("layer", "");
+    else part("layer ", where.layer_index);
     if (!where.layer.empty()) (at += " ") += where.layer;
   }
   if (where.rank >= 0) part("rank ", where.rank);

@@ -12,13 +12,13 @@ namespace gpipe {
 
 namespace detail {
 
-/// The place of an error, as far as known: an empty text or a negative number means unknown.
+/// The location of an error, as far as known: an empty text or a negative number means unknown.
 struct location {
   std::string file{};
   long line = -1;
-  std::string layer{};  ///< the layer's type, such as `linear<512>`
-  int slot = -1;        ///< the layer's position in the model
-  int rank = -1;             ///< of a process in its job
+  std::string layer{};   ///< the layer's type, such as `linear<512>`
+  int layer_index = -1;  ///< the layer's position in the model
+  int rank = -1;         ///< of a process in its job
   int stage = -1;
   int micro_batch = -1;
   std::string action{};  ///< the worker's current action, such as `forward`

@@ -2,7 +2,7 @@
 
 namespace gpipe::detail {
 
-/// A zero-initialised array whose length is a run-time value, for constant evaluation and run time.
+/// A zero-initialized array whose length is a run-time value, for constant evaluation and run time.
 /// (It is not a vector: compilers count each call against their budget for constant evaluation.)
 template <class T>
 class zeroed_array {

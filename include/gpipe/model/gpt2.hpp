@@ -5,7 +5,7 @@
 #include <gpipe/layer/attention/causal_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
@@ -16,12 +16,12 @@ namespace gpipe {
 
 /// A block of GPT-2 in a model of N blocks. First values have a deviation of 0.02, and what writes to the residual the
 /// 2 N-th part of that variance (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
-template <int Width, int Heads, int Blocks, initialiser First = initialiser::deviation(0.02)>
+template <int Width, int Heads, int Blocks, initializer First = initializer::deviation(0.02)>
 struct gpt2_block
     : sequence<residual<named<"ln_1", layer_norm>,
-                        named<"attn", initialised<causal_attention<Heads>, First, First.over_root(2 * Blocks)>>>,
+                        named<"attn", initialized<causal_attention<Heads>, First, First.over_root(2 * Blocks)>>>,
                residual<named<"ln_2", layer_norm>,
-                        named<"mlp", initialised<feed_forward<4 * Width>, First, First.over_root(2 * Blocks)>>>> {};
+                        named<"mlp", initialized<feed_forward<4 * Width>, First, First.over_root(2 * Blocks)>>>> {};
 
 /// GPT-2, or a smaller model of its kind: the class of each token is the token behind it, and the weight of the last
 /// layer is the embedding's.
@@ -34,8 +34,8 @@ struct gpt2_block
 template <int Blocks, int Width, int Heads = Width / 64, int Tokens = 1024, int Vocabulary = 50'257, class T = float>
 struct gpt2
     : model<input<std::int32_t, Tokens>,
-            named<"wte", tied<"wte", initialised<embedding<Vocabulary, Width, T>, initialiser::deviation(0.02)>>>,
-            named<"wpe", initialised<learned_positions<Tokens>, initialiser::deviation(0.02)>>,
+            named<"wte", tied<"wte", initialized<embedding<Vocabulary, Width, T>, initializer::deviation(0.02)>>>,
+            named<"wpe", initialized<learned_positions<Tokens>, initializer::deviation(0.02)>>,
             named<"h", repeat<Blocks, gpt2_block<Width, Heads, Blocks>>>, named<"ln_f", layer_norm>,
             named<"lm_head", tied<"wte", linear<Vocabulary, no_bias>>>, softmax_cross_entropy> {
   using rounded = gpt2<Blocks, Width, Heads, Tokens, Vocabulary, bf16>;

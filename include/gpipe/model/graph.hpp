@@ -30,8 +30,8 @@ struct edge_part {
   }
 };
 
-/// A layer bound to its input, as data: one row for all slots that repeat the layer.
-struct row {
+/// A layer bound to its input, as data: one for all layers that repeat the layer.
+struct layer_type {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
@@ -101,38 +101,38 @@ struct row {
   }
 };
 
-/// A parameter of a slot, or a part of its state, by its index in the layer's list.
+/// A parameter of a layer, or a part of its state, by its index in the layer's list.
 struct named_array {
-  int slot = -1, index = 0;
+  int layer_index = -1, index = 0;
   array_kind kind = array_kind::parameter;
 
   constexpr bool operator==(const named_array&) const = default;
 };
 
-/// A parameter of a slot that an earlier slot owns, because both are tied.
+/// A parameter of a layer that an earlier layer owns, because both are tied.
 struct tied_parameter {
-  int index = 0;  ///< in the list of the slot that uses it
+  int index = 0;  ///< in the list of the layer that uses it
   named_array owner{};
 };
 
 /// One layer of the expanded model. Its index names it in all rooms.
-struct slot {
-  int row = 0;
+struct expanded_layer {
+  int type = 0;
   int first_read = 0, reads = 0;    ///< its range in the network's list of reads
   int first_write = 0, writes = 0;  ///< values are numbered in the order of their writers
   int first_tied = 0, tied = 0;     ///< its range in the network's list of tied parameters
 };
 
-/// One read of a slot: the value, and the slot.
+/// One read of a layer: the value, and the layer.
 struct read {
   int value = 0;
-  int slot = 0;
+  int layer_index = 0;
 };
 
-/// A tensor that a slot writes, or that enters the model, and that later slots read.
+/// A tensor that a layer writes, or that enters the model, and that later layers read.
 struct value {
   edge_part part{};
-  int writer = -1;        ///< the slot that writes it; -1: it enters the model
+  int writer = -1;        ///< the layer that writes it; -1: it enters the model
   bool gradient = false;  ///< whether a gradient flows back to it
   int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
   std::int64_t below = 0;  ///< integers must be in [0, below), because a layer looks them up; 0: any
@@ -146,55 +146,55 @@ struct path_node;
 
 /// A model as data, for partition, memory plan and executor. It points to constants.
 struct network {
-  const detail::row* rows = nullptr;
-  const detail::slot* slots = nullptr;
+  const detail::layer_type* types = nullptr;
+  const detail::expanded_layer* layers = nullptr;
   const detail::value* values = nullptr;
   const detail::read* reads = nullptr;
   const int* readers = nullptr;  ///< indices of reads, grouped by value
   const field* fields = nullptr;
-  int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
+  int type_count = 0, layer_count = 0, value_count = 0, read_count = 0, field_count = 0;
   int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
   const detail::path_node* paths = nullptr;  ///< the tree of the layers' names
-  const detail::tied_parameter* tied = nullptr;  ///< grouped by the slots that use them
+  const detail::tied_parameter* tied = nullptr;  ///< grouped by the layers that use them
 
-  constexpr const detail::row& row_of(int l) const { return rows[slots[l].row]; }
-  /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.
-  constexpr int reads_value(int l, int i) const { return reads[slots[l].first_read + i].value; }
-  constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }
-  /// The slot of the `i`-th reader of a value, in model order.
-  constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].slot; }
-  /// Whether all parameters that a slot uses are its own.
-  constexpr bool owns(int l) const { return slots[l].tied == 0; }
-  /// The parameter that a slot uses as its number `p`: its own, or that of an earlier slot.
+  constexpr const detail::layer_type& type_of(int l) const { return types[layers[l].type]; }
+  /// The value that layer `l` reads as its input `i`, and the value that it writes as its output `i`.
+  constexpr int reads_value(int l, int i) const { return reads[layers[l].first_read + i].value; }
+  constexpr int writes_value(int l, int i) const { return layers[l].first_write + i; }
+  /// The layer of the `i`-th reader of a value, in model order.
+  constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].layer_index; }
+  /// Whether all parameters that a layer uses are its own.
+  constexpr bool owns(int l) const { return layers[l].tied == 0; }
+  /// The parameter that a layer uses as its number `p`: its own, or that of an earlier layer.
   constexpr detail::named_array owner(int l, int p) const {
-    const detail::slot& s = slots[l];
+    const detail::expanded_layer& s = layers[l];
     for (int i = 0; i < s.tied; ++i)
       if (const detail::tied_parameter& t = tied[s.first_tied + i]; t.index == p) return t.owner;
     return {l, p};
   }
   /// The same of an array. A layer's state is its own.
   constexpr detail::named_array owner(const detail::named_array& which) const {
-    return which.kind == array_kind::parameter ? owner(which.slot, which.index) : which;
+    return which.kind == array_kind::parameter ? owner(which.layer_index, which.index) : which;
   }
-  constexpr bool owns(int l, int p) const { return owner(l, p).slot == l; }
-  /// Whether a slot uses a parameter that an earlier slot owns.
+  constexpr bool owns(int l, int p) const { return owner(l, p).layer_index == l; }
+  /// Whether a layer uses a parameter that an earlier layer owns.
   constexpr bool uses(int user, int owner) const {
-    const detail::slot& s = slots[user];
+    const detail::expanded_layer& s = layers[user];
     for (int i = 0; i < s.tied; ++i)
-      if (tied[s.first_tied + i].owner.slot == owner) return true;
+      if (tied[s.first_tied + i].owner.layer_index == owner) return true;
     return false;
   }
-  /// The bytes of a slot's own parameters, and of those that it shares with earlier slots; with `p` of those before its
-  /// parameter number `p`. Each kind is one block:
+  /// The bytes of a layer's own parameters, and of those that it shares with earlier layers; with `p` of those before
+  /// its parameter number `p`. Each kind is one block:
   ///
   ///     weight, tied | bias     own block: | bias |     tied block: | weight |
-  constexpr std::size_t own_bytes(int l) const { return own_bytes(l, row_of(l).parameter_count); }
+  constexpr std::size_t own_bytes(int l) const { return own_bytes(l, type_of(l).parameter_count); }
   constexpr std::size_t own_bytes(int l, int p) const { return parameter_bytes(l, p, true); }
-  constexpr std::size_t tied_bytes(int l) const { return tied_bytes(l, row_of(l).parameter_count); }
+  constexpr std::size_t tied_bytes(int l) const { return tied_bytes(l, type_of(l).parameter_count); }
   constexpr std::size_t tied_bytes(int l, int p) const { return owns(l) ? 0 : parameter_bytes(l, p, false); }
   constexpr std::size_t own_elements(int l) const {
-    const detail::row& r = row_of(l);
+    const detail::layer_type& r = type_of(l);
     std::size_t sum = 0;
     for (int p = 0; p < r.parameter_count; ++p)
       if (owns(l, p)) sum += r.parameters[p].extents.size();
@@ -202,25 +202,25 @@ struct network {
   }
   constexpr std::size_t parameters() const {
     std::size_t sum = 0;
-    for (int l = 0; l < slot_count; ++l) sum += own_elements(l);
+    for (int l = 0; l < layer_count; ++l) sum += own_elements(l);
     return sum;
   }
-  /// The slot of the main loss: the last slot with a loss that is not auxiliary; -1 if there is none.
-  constexpr int loss_slot() const {
-    for (int l = slot_count - 1; l >= 0; --l)
-      if (row_of(l).loss >= 0 && !row_of(l).auxiliary_loss()) return l;
+  /// The layer of the main loss: the last layer with a loss that is not auxiliary; -1 if there is none.
+  constexpr int loss_layer() const {
+    for (int l = layer_count - 1; l >= 0; --l)
+      if (type_of(l).loss >= 0 && !type_of(l).auxiliary_loss()) return l;
     return -1;
   }
-  /// The first slot behind `l` with an auxiliary loss; -1 if there is none.
+  /// The first layer behind `l` with an auxiliary loss; -1 if there is none.
   constexpr int auxiliary_after(int l) const {
-    for (++l; l < slot_count; ++l)
-      if (row_of(l).auxiliary_loss()) return l;
+    for (++l; l < layer_count; ++l)
+      if (type_of(l).auxiliary_loss()) return l;
     return -1;
   }
 
  private:
   GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool own) const {
-    const detail::row& r = row_of(l);
+    const detail::layer_type& r = type_of(l);
     std::size_t sum = 0;
     for (int p = 0; p < before; ++p)
       if (owns(l, p) == own) sum += detail::aligned(r.parameters[p].extents.size() * detail::bytes_of(r.type));
@@ -231,26 +231,26 @@ struct network {
 namespace detail {
 
 constexpr const parameter& description_of(const network& net, const named_array& which) {
-  const row& r = net.row_of(which.slot);
+  const layer_type& r = net.type_of(which.layer_index);
   return which.kind == array_kind::parameter ? r.parameters[which.index] : r.state[which.index];
 }
 
-/// Calls `visit(named_array)` for the parameters and then the state of each slot, in model order. A tied parameter is
+/// Calls `visit(named_array)` for the parameters and then the state of each layer, in model order. A tied parameter is
 /// visited at each use; the values are those of its owner.
 template <class Visit>
 constexpr void for_each_array(const network& net, Visit visit) {
-  for (int l = 0; l < net.slot_count; ++l) {
-    const row& r = net.row_of(l);
+  for (int l = 0; l < net.layer_count; ++l) {
+    const layer_type& r = net.type_of(l);
     for (int i = 0; i < r.parameter_count; ++i) visit(named_array{l, i, array_kind::parameter});
     for (int i = 0; i < r.state_count; ++i) visit(named_array{l, i, array_kind::state});
   }
 }
 
 struct extent_counts {
-  int rows = 0, slots = 0, values = 0, reads = 0, fields = 0, skips = 0, ties = 0;
+  int types = 0, layers = 0, values = 0, reads = 0, fields = 0, skips = 0, ties = 0;
 };
 constexpr extent_counts operator+(extent_counts a, extent_counts b) {
-  return {a.rows + b.rows,     a.slots + b.slots,   a.values + b.values,
+  return {a.types + b.types,     a.layers + b.layers,   a.values + b.values,
           a.reads + b.reads,   a.fields + b.fields, a.skips + b.skips, a.ties + b.ties};
 }
 
@@ -272,8 +272,8 @@ constexpr void extents_into(shape* into, std::integer_sequence<int, I...>) {
 }
 
 template <class Bound>
-constexpr row describe_row() {
-  row r;
+constexpr layer_type describe_layer_type() {
+  layer_type r;
   r.name = Bound::name;
   r.inputs = edge_parts_into<typename Bound::input>(
       r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});

@@ -39,7 +39,7 @@ struct rounded_edge<Tensor> {
 template <class Model>
 concept says_its_rounded_form = requires { typename Model::rounded::items; };
 
-/// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Slots,
+/// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Layers,
 /// names and initial values do not change. The data stay floats and are rounded when they enter. See `precision`.
 template <class Model>
 struct in_bf16 {

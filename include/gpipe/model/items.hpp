@@ -26,7 +26,7 @@ struct text {
 template <class...>
 struct list {};
 
-/// A new name, as a type: nvcc finds no specialisation for a text.
+/// A new name, as a type: nvcc finds no specialization for a text.
 template <text From, text To>
 struct new_name {
   static constexpr const char *from = From.letters, *to = To.letters;
@@ -54,7 +54,7 @@ struct input {
   using entering = tensor<T, N...>;
 };
 
-/// The model's input as a picture: the field "inputs" has C H W numbers per sample, the channels of a pixel together.
+/// The model's input as an image: the field "inputs" has C H W numbers per sample, the channels of a pixel together.
 template <detail::element T, int C, int H, int W>
 struct input_image {
   using entering = feature_map<T, C, H, W>;
@@ -93,7 +93,7 @@ struct scope {
 
 namespace detail {
 
-// One template in place of a specialisation for one name, which nvcc does not find.
+// One template in place of a specialization for one name, which nvcc does not find.
 template <text... Name>
 struct one_stash {
   static constexpr const char* stashed_as = (Name.letters, ...);

@@ -20,6 +20,6 @@ inline constexpr network network_of = detail::checked_view<Model>();
 
 /// The number of layers after repeats are expanded: the maximum number of stages of the model.
 template <class Model>
-inline constexpr int slots_of = network_of<Model>.slot_count;
+inline constexpr int layers_of = network_of<Model>.layer_count;
 
 }  // namespace gpipe

@@ -24,59 +24,59 @@ namespace gpipe::detail {
 /// A tied layer's parameter differs from the one that it should share; it shares none; it names one that it does not
 /// have.
 enum class tied_wrongly { differs, apart, missing };
-/// Such a mistake: the tie, the name of the parameter or of the layer, the slot, and parameters that differ.
+/// Such a mistake: the tie, the name of the parameter or of the layer, its position, and parameters that differ.
 struct tie_mistake {
   std::string_view tie{}, name{};
-  int slot = -1;  ///< -1: there is none
+  int layer_index = -1;  ///< -1: there is none
   shape here{}, first{};
   dtype type_here = dtype::float32, type_first = dtype::float32;
 };
 
 /// The arrays of a `network`, filled by a walk over the typed model.
-template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips, int Ties>
+template <int Rows, int Layers, int Values, int Reads, int Fields, int Skips, int Ties>
 class expansion {
  public:
-  struct named_slot {
+  struct named_layer {
     std::string_view name{};
-    int slot = -1;
+    int layer_index = -1;
   };
 
   template <class Bound>
   constexpr void layer() {
-    if (next_row_ == described_) {
-      rows_[described_++] = describe_row<Bound>();
-      name_fields(rows_[next_row_]);
+    if (next_type_ == described_) {
+      types_[described_++] = describe_layer_type<Bound>();
+      name_fields(types_[next_type_]);
     }
-    const row& r = rows_[next_row_];
-    slot& s = slots_[slot_count_];
-    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs, tied_count_, 0};
+    const layer_type& r = types_[next_type_];
+    expanded_layer& s = layers_[layer_count_];
+    s = {next_type_, read_count_, r.inputs, value_count_, r.outputs, tied_count_, 0};
     bool gradient = r.parameter_count > 0;
     for (int i = 0; i < r.inputs; ++i) {
-      reads_[read_count_++] = {edge_[i], slot_count_};
+      reads_[read_count_++] = {edge_[i], layer_count_};
       ++values_[edge_[i]].readers;
       if (Bound::input_below > 0) limit(edge_[i], Bound::input_below);
       gradient = gradient || values_[edge_[i]].gradient;
     }
     for (int i = 0; i < r.outputs; ++i) {
-      values_[value_count_] = {r.out[i], slot_count_, gradient && is_floating(r.out[i].type)};
+      values_[value_count_] = {r.out[i], layer_count_, gradient && is_floating(r.out[i].type)};
       edge_[i] = value_count_++;
     }
     edge_width_ = r.outputs;
-    ++slot_count_;
-    ++next_row_;
+    ++layer_count_;
+    ++next_type_;
   }
 
   template <class Tied, class Bound>
   constexpr void tied_layer() {
-    const int l = slot_count_, before = owner_count_;
+    const int l = layer_count_, before = owner_count_;
     layer<Bound>();
-    const row& mine = rows_[slots_[l].row];
+    const layer_type& mine = types_[layers_[l].type];
     constexpr auto& names = Tied::named_parameters;
     bool first = true;
     for (int o = 0; o < before; ++o) first = first && owners_[o].tie != Tied::tied_as;
     for (int p = 0; p < mine.parameter_count; ++p)
       if (names.empty() || has_name(names, mine.parameters[p].name)) share(Tied::tied_as, l, p, before);
-    if (!first && slots_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
+    if (!first && layers_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
     for (const std::string_view name : names)
       if (!has_parameter(mine, name)) note(tied_wrongly::missing, {Tied::tied_as, name, l});
   }
@@ -109,13 +109,13 @@ class expansion {
   }
   // The next item does not read the tensors on the edge.
   constexpr void leave_edge() {
-    for (int i = 0; i < edge_width_; ++i) left_at_[edge_[i]] = slot_count_ + 1;
+    for (int i = 0; i < edge_width_; ++i) left_at_[edge_[i]] = layer_count_ + 1;
     edge_width_ = 0;
   }
   constexpr int enter() const { return depth_; }
   constexpr void leave(int depth) { depth_ = depth; }
-  constexpr int next_row() const { return next_row_; }
-  constexpr void back_to_row(int row) { next_row_ = row; }
+  constexpr int next_type() const { return next_type_; }
+  constexpr void back_to_type(int row) { next_type_ = row; }
 
   // Groups the reads by value, in model order.
   constexpr void close() {
@@ -137,23 +137,23 @@ class expansion {
   /// The first mistake of a kind.
   constexpr const tie_mistake& mistake(tied_wrongly what) const { return mistakes_[static_cast<int>(what)]; }
 
-  /// The first slot with parameters to which no gradient flows back; slot -1: none.
-  constexpr named_slot untrained() const { return untrained_; }
+  /// The first layer with parameters to which no gradient flows back; layer -1: none.
+  constexpr named_layer untrained() const { return untrained_; }
 
-  /// The layer whose output an `only` leaves behind though no layer reads it, and the slot behind the `only`; slot -1:
-  /// none.
-  constexpr named_slot unread() const { return unread_; }
+  /// The layer whose output an `only` leaves behind though no layer reads it, and the layer behind the `only`; layer
+  /// -1: none.
+  constexpr named_layer unread() const { return unread_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
     int first = -1;
     for (int r = 0; r < Rows; ++r) {
-      if (rows_[r].parameter_count == 0) continue;
-      if (first >= 0 && rows_[r].type != type && mistake(tied_wrongly::differs).slot < 0)
-        parameters_differ_in_type(rows_[r].name);
-      if (first < 0) type = rows_[r].type, first = r;
+      if (types_[r].parameter_count == 0) continue;
+      if (first >= 0 && types_[r].type != type && mistake(tied_wrongly::differs).layer_index < 0)
+        parameters_differ_in_type(types_[r].name);
+      if (first < 0) type = types_[r].type, first = r;
     }
-    return {rows_,        slots_,      values_,      reads_,    readers_, fields_, Rows, slot_count_,
+    return {types_,        layers_,      values_,      reads_,    readers_, fields_, Rows, layer_count_,
             value_count_, read_count_, field_count_, entering_, type,     nullptr, tied_};
   }
 
@@ -165,7 +165,7 @@ class expansion {
 
   struct owned_parameter {
     std::string_view tie{}, name{};
-    named_array place{};
+    named_array location{};
   };
 
   template <std::size_t N>
@@ -174,18 +174,18 @@ class expansion {
       if (one == name) return true;
     return false;
   }
-  static constexpr bool has_parameter(const row& of, std::string_view name) {
+  static constexpr bool has_parameter(const layer_type& of, std::string_view name) {
     for (int p = 0; p < of.parameter_count; ++p)
       if (of.parameters[p].name == name) return true;
     return false;
   }
   constexpr void note(tied_wrongly what, const tie_mistake& found) {
     tie_mistake& first = mistakes_[static_cast<int>(what)];
-    if (first.slot < 0) first = found;
+    if (first.layer_index < 0) first = found;
   }
-  // Shares parameter `p` of slot `l` with the first slot of the tie that has it, or makes `l` that slot.
+  // Shares parameter `p` of layer `l` with the first layer of the tie that has it, or makes `l` that layer.
   constexpr void share(std::string_view tie, int l, int p, int before) {
-    const row& mine = rows_[slots_[l].row];
+    const layer_type& mine = types_[layers_[l].type];
     const parameter& it = mine.parameters[p];
     int o = 0;
     while (o < before && (owners_[o].tie != tie || owners_[o].name != it.name)) ++o;
@@ -193,10 +193,10 @@ class expansion {
       owners_[owner_count_++] = {tie, it.name, {l, p}};
       return;
     }
-    const named_array first = owners_[o].place;
+    const named_array first = owners_[o].location;
     tied_[tied_count_++] = {p, first};
-    ++slots_[l].tied;
-    const row& theirs = rows_[slots_[first.slot].row];
+    ++layers_[l].tied;
+    const layer_type& theirs = types_[layers_[first.layer_index].type];
     const shape& extents = theirs.parameters[first.index].extents;
     if (it.extents != extents || mine.type != theirs.type)
       note(tied_wrongly::differs, {tie, it.name, l, it.extents, extents, mine.type, theirs.type});
@@ -210,8 +210,8 @@ class expansion {
   constexpr void pass_limits_back() {
     for (int v = value_count_ - 1; v >= 0; --v) {
       if (values_[v].below == 0 || values_[v].writer < 0) continue;
-      const slot& s = slots_[values_[v].writer];
-      const row& r = rows_[s.row];
+      const expanded_layer& s = layers_[values_[v].writer];
+      const layer_type& r = types_[s.type];
       if (r.view) limit(reads_[s.first_read].value, values_[v].below);
       if (s.reads > 0 || r.field_count != 1) continue;
       field& read = fields_[r.field_index[0]];
@@ -219,19 +219,19 @@ class expansion {
     }
   }
 
-  // In a model that is trained, a gradient flows back from its losses and its last slot, through all but integers.
+  // In a model that is trained, a gradient flows back from its losses and its last layer, through all but integers.
   constexpr void find_untrained() {
     bool integers = false, loss = false;
     for (int r = 0; r < described_; ++r) {
-      loss = loss || rows_[r].loss >= 0;
-      for (int i = 0; i < rows_[r].outputs; ++i) integers = integers || !is_floating(rows_[r].out[i].type);
+      loss = loss || types_[r].loss >= 0;
+      for (int i = 0; i < types_[r].outputs; ++i) integers = integers || !is_floating(types_[r].out[i].type);
     }
     if (!integers || !loss) return;
-    bool reached[std::size_t{Slots + 1}]{};
-    for (int l = slot_count_ - 1; l >= 0; --l) {
-      const slot& s = slots_[l];
-      reached[l] = reached[l] || l == slot_count_ - 1 || rows_[s.row].loss >= 0;
-      if (!reached[l] && rows_[s.row].parameter_count > 0) untrained_ = {rows_[s.row].name, l};
+    bool reached[std::size_t{Layers + 1}]{};
+    for (int l = layer_count_ - 1; l >= 0; --l) {
+      const expanded_layer& s = layers_[l];
+      reached[l] = reached[l] || l == layer_count_ - 1 || types_[s.type].loss >= 0;
+      if (!reached[l] && types_[s.type].parameter_count > 0) untrained_ = {types_[s.type].name, l};
       for (int i = 0; reached[l] && i < s.reads; ++i)
         if (const value& v = values_[reads_[s.first_read + i].value]; v.writer >= 0 && is_floating(v.part.type))
           reached[v.writer] = true;
@@ -242,13 +242,13 @@ class expansion {
     for (int v = 0; v < value_count_; ++v) {
       if (left_at_[v] == 0 || values_[v].readers > 0) continue;
       const int writer = values_[v].writer;
-      unread_ = {writer < 0 ? "input" : rows_[slots_[writer].row].name, left_at_[v] - 1};
+      unread_ = {writer < 0 ? "input" : types_[layers_[writer].type].name, left_at_[v] - 1};
       return;
     }
   }
 
   // Layers that read fields of the same name share one field of the data.
-  constexpr void name_fields(row& r) {
+  constexpr void name_fields(layer_type& r) {
     for (int i = 0; i < r.field_count; ++i) {
       int found = 0;
       while (found < field_count_ && std::string_view(fields_[found].name) != r.fields[i].name) ++found;
@@ -263,8 +263,8 @@ class expansion {
     }
   }
 
-  row rows_[std::size_t{Rows + 1}]{};
-  slot slots_[std::size_t{Slots + 1}]{};
+  layer_type types_[std::size_t{Rows + 1}]{};
+  expanded_layer layers_[std::size_t{Layers + 1}]{};
   value values_[std::size_t{Values + 1}]{};
   read reads_[std::size_t{Reads + 1}]{};
   int readers_[std::size_t{Reads + 1}]{};
@@ -273,11 +273,11 @@ class expansion {
   owned_parameter owners_[std::size_t{Ties + 1}]{};
   tied_parameter tied_[std::size_t{Ties + 1}]{};
   tie_mistake mistakes_[3]{};
-  named_slot untrained_{}, unread_{};
-  int left_at_[std::size_t{Values + 1}]{};  // by an `only` before this slot, counted from 1; 0: read by the next item
+  named_layer untrained_{}, unread_{};
+  int left_at_[std::size_t{Values + 1}]{};  // by an `only` before this layer, counted from 1; 0: read by the next item
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
-  int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
+  int next_type_ = 0, described_ = 0, layer_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
   int entering_ = 0, owner_count_ = 0, tied_count_ = 0;
 };
 
@@ -302,7 +302,7 @@ constexpr auto expand() {
   using given = typename Model::entering;
   using entering_edge = std::conditional_t<std::is_void_v<given>, bundle<>, given>;
   constexpr int entering = parts<entering_edge>;
-  expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
+  expansion<n.types, n.layers, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_tensors_per_edge]{};
   if constexpr (has_extents<entering_edge>)
     edge_parts_into<entering_edge>(in, std::make_integer_sequence<int, entering>{});
@@ -315,12 +315,12 @@ constexpr auto expand() {
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
 
-/// The first slot whose loss has a name that another loss has; -1: none.
+/// The first layer whose loss has a name that another loss has; -1: none.
 constexpr int misnamed_loss(const network& net) {
   for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) {
-    if (net.row_of(l).loss_name == main_loss) return l;
+    if (net.type_of(l).loss_name == main_loss) return l;
     for (int e = net.auxiliary_after(-1); e < l; e = net.auxiliary_after(e))
-      if (net.row_of(e).loss_name == net.row_of(l).loss_name) return l;
+      if (net.type_of(e).loss_name == net.type_of(l).loss_name) return l;
   }
   return -1;
 }
@@ -355,8 +355,8 @@ struct mistaken_tie {
 template <class Model, tied_wrongly What>
 constexpr void check_ties() {
   using wrong = mistaken_tie<Model, What>;
-  if constexpr (constexpr tie_mistake found = wrong::found; found.slot >= 0) {
-    using at = position_of<typename Model::items, found.slot>;
+  if constexpr (constexpr tie_mistake found = wrong::found; found.layer_index >= 0) {
+    using at = position_of<typename Model::items, found.layer_index>;
     using tie = decltype(wrong::letters_of_tie(std::make_index_sequence<found.tie.size()>{}));
     using name = decltype(wrong::letters_of_name(std::make_index_sequence<found.name.size()>{}));
     if constexpr (What == tied_wrongly::differs) {
@@ -401,11 +401,12 @@ constexpr void check_paths() {
   if constexpr (constexpr std::string_view unfit = unfit_name(tree.data()); !unfit.empty()) {
     using name = decltype(letters_of_unfit<items>(std::make_index_sequence<unfit.size()>{}));
     static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
-  } else if constexpr (constexpr path_collision same(named_view<Model>()); same.slot >= 0) {
-    constexpr std::size_t length = write_path(tree.data(), same.slot, nullptr);
-    using path = decltype(letters_of_path<letters, items, same.slot>(std::make_index_sequence<length>{}));
+  } else if constexpr (constexpr path_collision same(named_view<Model>()); same.layer_index >= 0) {
+    constexpr std::size_t length = write_path(tree.data(), same.layer_index, nullptr);
+    using path = decltype(letters_of_path<letters, items, same.layer_index>(std::make_index_sequence<length>{}));
     static_cast<void>(
-        asserted<broken::paths_differ<broken::position<same.slot>, broken::position<same.other>, path, false>>{});
+        asserted<
+            broken::paths_differ<broken::position<same.layer_index>, broken::position<same.other>, path, false>>{});
   }
 }
 
@@ -415,21 +416,23 @@ constexpr void check_network() {
   using items = typename Model::items;
   check_ties<Model, tied_wrongly::missing>();
   check_ties<Model, tied_wrongly::differs>();
-  if constexpr (expanded<Model>.mistake(tied_wrongly::missing).slot < 0) check_ties<Model, tied_wrongly::apart>();
+  if constexpr (expanded<Model>.mistake(tied_wrongly::missing).layer_index < 0)
+    check_ties<Model, tied_wrongly::apart>();
   constexpr auto untrained = expanded<Model>.untrained();
-  if constexpr (untrained.slot >= 0) {
+  if constexpr (untrained.layer_index >= 0) {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
-    static_cast<void>(asserted<broken::gradient_flows_back<position_of<items, untrained.slot>, name, false>>{});
+    static_cast<void>(asserted<broken::gradient_flows_back<position_of<items, untrained.layer_index>, name, false>>{});
   }
   constexpr auto unread = expanded<Model>.unread();
-  if constexpr (unread.slot >= 0) {
+  if constexpr (unread.layer_index >= 0) {
     using name = decltype(name_of_unread<Model>(std::make_index_sequence<unread.name.size()>{}));
-    static_cast<void>(asserted<broken::only_leaves_what_is_stashed<position_of<items, unread.slot>, name, false>>{});
+    static_cast<void>(
+        asserted<broken::only_leaves_what_is_stashed<position_of<items, unread.layer_index>, name, false>>{});
   }
   check_paths<Model>();
   constexpr network found = named_view<Model>();
-  if constexpr (constexpr int slot = misnamed_loss(found); slot >= 0)
-    static_cast<void>(asserted<broken::losses_have_names<position_of<items, slot>, false>>{});
+  if constexpr (constexpr int layer = misnamed_loss(found); layer >= 0)
+    static_cast<void>(asserted<broken::losses_have_names<position_of<items, layer>, false>>{});
   if constexpr (constexpr int losses = auxiliary_losses(found); losses > max_auxiliary_losses)
     static_cast<void>(asserted<broken::losses_are_few<broken::losses<losses>, false>>{});
 }

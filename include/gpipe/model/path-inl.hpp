@@ -20,7 +20,7 @@ class path_search {
  public:
   explicit path_search(const network& net) : net_(net) {}
 
-  // `later`: by how many slots the repetitions so far are behind the first ones.
+  // `later`: by how many layers the repetitions so far are behind the first ones.
   std::optional<named_array> in(int node, std::string_view rest, int later) const {
     const path_node& n = net_.paths[node];
     if (n.layer) return array_of(n.first + later, rest);
@@ -28,7 +28,7 @@ class path_search {
       std::string_view below = rest;
       int repetition = 0;
       if (takes(net_.paths[c], below, repetition))
-        if (const auto found = in(c, below, later + repetition * net_.paths[c].slots)) return found;
+        if (const auto found = in(c, below, later + repetition * net_.paths[c].layers)) return found;
     }
     return {};
   }
@@ -50,26 +50,26 @@ class path_search {
     repetition = number;
     return number < n.number;
   }
-  std::optional<named_array> array_of(int slot, std::string_view name) const {
-    const row& r = net_.row_of(slot);
+  std::optional<named_array> array_of(int layer, std::string_view name) const {
+    const layer_type& r = net_.type_of(layer);
     for (int i = 0; i < r.parameter_count; ++i)
-      if (name == r.parameters[i].path_name()) return named_array{slot, i, array_kind::parameter};
+      if (name == r.parameters[i].path_name()) return named_array{layer, i, array_kind::parameter};
     for (int i = 0; i < r.state_count; ++i)
-      if (name == r.state[i].path_name()) return named_array{slot, i, array_kind::state};
+      if (name == r.state[i].path_name()) return named_array{layer, i, array_kind::state};
     return {};
   }
 
   const network& net_;
 };
 
-GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, int slot) {
-  std::string path(write_path(net.paths, slot, nullptr), ' ');
-  write_path(net.paths, slot, path.data());
+GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, int layer) {
+  std::string path(write_path(net.paths, layer, nullptr), ' ');
+  write_path(net.paths, layer, path.data());
   return path;
 }
 
 GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, const named_array& which) {
-  std::string path = path_of(net, which.slot);
+  std::string path = path_of(net, which.layer_index);
   if (!path.empty()) path += '.';
   return path += description_of(net, which).path_name();
 }

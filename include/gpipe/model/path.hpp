@@ -12,7 +12,7 @@ namespace gpipe {
 namespace detail {
 
 /// The path of a layer, such as "h.0.ln_1". That of the addition at the end of a residual is the residual's.
-std::string path_of(const network& net, int slot);
+std::string path_of(const network& net, int layer);
 
 /// The path of a parameter or a part of the state, such as "h.0.ln_1.weight".
 std::string path_of(const network& net, const named_array& which);

@@ -16,10 +16,10 @@ namespace gpipe::detail {
 //
 //     model<input<float, 8>, linear<8>, named<"h", repeat<2, residual<linear<8>, relu>>>>
 //
-//     (nothing) - 0                                     slot 0
-//               - h - [0, 2) - (nothing) - 0            slots 1, 4     h.0.0, h.1.0
-//                                        - 1            slots 2, 5
-//                                        - (nothing)    slots 3, 6     h.0, h.1: the addition
+//     (nothing) - 0                                     layer 0
+//               - h - [0, 2) - (nothing) - 0            layers 1, 4     h.0.0, h.1.0
+//                                        - 1            layers 2, 5
+//                                        - (nothing)    layers 3, 6     h.0, h.1: the addition
 
 /// What a node adds to the paths below it: nothing, a name, an index in a list, or the number of a repetition.
 enum class path_part : std::uint8_t { nothing, name, index, repetition };
@@ -29,7 +29,7 @@ struct path_node {
   bool layer = false;
   const char* name = "";
   int number = 0;            ///< the index, or how many repetitions there are
-  int first = 0, slots = 0;  ///< its slots, in the first repetition of what it stands in; those of one repetition
+  int first = 0, layers = 0;  ///< its layers, in the first repetition of what it stands in; those of one repetition
   int end = 0;               ///< the node after the last below it
 };
 
@@ -38,30 +38,30 @@ class path_writer {
  public:
   constexpr explicit path_writer(path_node* nodes) : nodes_(nodes) {}
   constexpr int count() const { return count_; }
-  constexpr int slots() const { return slots_; }
+  constexpr int layers() const { return layers_; }
 
   constexpr int open(path_node n) {
-    n.first = slots_;
+    n.first = layers_;
     if (nodes_ != nullptr) nodes_[count_] = n;
     return count_++;
   }
   constexpr void close(int at) {
     if (nodes_ == nullptr) return;
-    nodes_[at].slots = slots_ - nodes_[at].first;
+    nodes_[at].layers = layers_ - nodes_[at].first;
     nodes_[at].end = count_;
   }
   constexpr void layer(path_node n) {
     n.layer = true;
     const int at = open(n);
-    ++slots_;
+    ++layers_;
     close(at);
   }
-  /// What was written in `slots` slots happens `more` times more.
-  constexpr void again(int more, int slots) { slots_ += more * slots; }
+  /// Repeats what was written in the last `layers` layers `more` times.
+  constexpr void again(int more, int layers) { layers_ += more * layers; }
 
  private:
   path_node* nodes_;
-  int count_ = 0, slots_ = 0;
+  int count_ = 0, layers_ = 0;
 };
 
 template <class Item>
@@ -128,10 +128,10 @@ constexpr void write_paths(path_writer& to, path_node n) {
   } else if constexpr (requires { Item::times; }) {
     const int all = to.open(n);
     const int one = to.open({.adds = path_part::repetition, .number = Item::times});
-    const int before = to.slots();
+    const int before = to.layers();
     write_repeated(to, typename Item::items{});
     to.close(one);
-    to.again(Item::times - 1, to.slots() - before);
+    to.again(Item::times - 1, to.layers() - before);
     to.close(all);
   } else if constexpr (requires { Item::adds_its_input; }) {
     if (n.adds == path_part::index && all_named(typename Item::items{})) n = {};
@@ -162,32 +162,32 @@ inline constexpr auto path_tree = [] {
   return nodes;
 }();
 
-/// Calls `put` with each part of a slot's path: a name, or "" and a number.
+/// Calls `put` with each part of a layer's path: a name, or "" and a number.
 template <class Put>
-constexpr void for_each_path_part(const path_node* tree, int slot, Put put) {
+constexpr void for_each_path_part(const path_node* tree, int layer, Put put) {
   for (int n = 0;;) {
     const path_node& here = tree[n];
     if (here.adds == path_part::name) put(here.name, 0);
     if (here.adds == path_part::index) put("", here.number);
     if (here.adds == path_part::repetition) {
-      const int which = (slot - here.first) / here.slots;
-      slot -= which * here.slots;
+      const int which = (layer - here.first) / here.layers;
+      layer -= which * here.layers;
       put("", which);
     }
     if (here.layer) return;
     ++n;
-    while (tree[n].adds != path_part::repetition && slot >= tree[n].first + tree[n].slots) n = tree[n].end;
+    while (tree[n].adds != path_part::repetition && layer >= tree[n].first + tree[n].layers) n = tree[n].end;
   }
 }
 
-/// Writes a slot's path, if `into` is not null. Returns its length.
-constexpr std::size_t write_path(const path_node* tree, int slot, char* into) {
+/// Writes a layer's path, if `into` is not null. Returns its length.
+constexpr std::size_t write_path(const path_node* tree, int layer, char* into) {
   std::size_t length = 0;
   const auto put = [&](char letter) {
     if (into != nullptr) into[length] = letter;
     ++length;
   };
-  for_each_path_part(tree, slot, [&](const char* name, int number) {
+  for_each_path_part(tree, layer, [&](const char* name, int number) {
     if (length > 0) put('.');
     if (*name != 0) {
       for (; *name != 0; ++name) put(*name);
@@ -220,15 +220,15 @@ constexpr std::string_view unfit_name(const path_node* tree) {
 /// Finds two layers, each with parameters or state, that have one path. The network has a tree.
 class path_collision {
  public:
-  int slot = -1, other = -1;
+  int layer_index = -1, other = -1;
 
   constexpr path_collision() = default;
   constexpr explicit path_collision(const network& net) : net_(net) {
-    if (net.paths->slots == net.slot_count) within(0);
+    if (net.paths->layers == net.layer_count) within(0);
   }
 
  private:
-  constexpr bool found() const { return slot >= 0; }
+  constexpr bool found() const { return layer_index >= 0; }
 
   // Items that add their index to the same list have different paths.
   constexpr void within(int scope) {
@@ -240,7 +240,7 @@ class path_collision {
     }
   }
 
-  // A node, and by how many slots its repetition is behind the first one.
+  // A node, and by how many layers its repetition is behind the first one.
   struct branch {
     int node, later = 0;
   };
@@ -256,8 +256,8 @@ class path_collision {
     } else if (y.adds == path_part::nothing && !y.layer) {
       for (branch c = first_below(b); is_below(c, b); c = next(c)) compare(a, c);
     } else if (adds_the_same(x, y)) {
-      if (x.adds == path_part::repetition && y.adds == path_part::index) a.later += y.number * x.slots;
-      if (y.adds == path_part::repetition && x.adds == path_part::index) b.later += x.number * y.slots;
+      if (x.adds == path_part::repetition && y.adds == path_part::index) a.later += y.number * x.layers;
+      if (y.adds == path_part::repetition && x.adds == path_part::index) b.later += x.number * y.layers;
       compare_below(a, b);
     }
   }
@@ -268,7 +268,7 @@ class path_collision {
     if (y.layer && !x.layer) return compare_below(b, a);
     if (x.layer && y.layer) {
       if (!has_arrays(x.first) || !has_arrays(y.first)) return;
-      slot = (std::min)(x.first + a.later, y.first + b.later);
+      layer_index = (std::min)(x.first + a.later, y.first + b.later);
       other = (std::max)(x.first + a.later, y.first + b.later);
       return;
     }
@@ -291,7 +291,7 @@ class path_collision {
     return b.adds == path_part::repetition || b.number < a.number;
   }
   constexpr bool has_arrays(int l) const {
-    return net_.row_of(l).parameter_count > 0 || net_.row_of(l).state_count > 0;
+    return net_.type_of(l).parameter_count > 0 || net_.type_of(l).state_count > 0;
   }
 
   network net_{};

@@ -15,7 +15,7 @@
 /// position, the layer, and its types.
 namespace gpipe::broken {
 
-/// Labels of numbers and texts. The position is the slot, counted from 0 after repeats are expanded; inside of blocks,
+/// Labels of numbers and texts. The position is the layer, counted from 0 after repeats are expanded; inside of blocks,
 /// what is around it, from outside: its path, if an item has a name, the blocks (structs of the user that are derived
 /// from a sequence), and the stash that a list of items stores next.
 template <int, class... Around>
@@ -190,7 +190,7 @@ constexpr auto assert_that() {
 template <class Promise>
 using asserted = decltype(assert_that<Promise>());
 
-// The place of a slot. Only a mistake computes it.
+// The location of a layer. Only a mistake computes it.
 
 template <class Item>
 inline constexpr bool is_plain_item = false;
@@ -206,15 +206,15 @@ template <text Name, class... Items>
 inline constexpr bool is_plain_item<named<Name, Items...>> = true;
 
 template <class Item>
-constexpr int slots_of_item() {
+constexpr int layers_of_item() {
   path_writer count(nullptr);
   write_paths<Item>(count, {});
-  return count.slots();
+  return count.layers();
 }
 template <class Item>
-constexpr int slots_of_one() {  // of a repeat's repetitions
-  if constexpr (requires { Item::times; }) return slots_of_item<Item>() / Item::times;
-  else return slots_of_item<Item>();
+constexpr int layers_of_one() {  // of a repeat's repetitions
+  if constexpr (requires { Item::times; }) return layers_of_item<Item>() / Item::times;
+  else return layers_of_item<Item>();
 }
 
 template <class Stash, std::size_t... I>
@@ -236,102 +236,103 @@ constexpr auto both(list<As...>, list<Bs...>) {
   return list<As..., Bs...>{};
 }
 
-/// The blocks around a slot and the stashes before which it is, from outside.
-template <bool Inside, int Slot>
-constexpr auto around_slot(list<>) {
+/// The blocks around a layer and the stashes before which it is, from outside.
+template <bool Inside, int Layer>
+constexpr auto around_layer(list<>) {
   return list<>{};
 }
-template <bool Inside, int Slot, class First, class... Rest>
-constexpr auto around_slot(list<First, Rest...>) {
-  constexpr int slots = slots_of_item<First>();
-  if constexpr (Slot >= slots) {
-    return around_slot<Inside, Slot - slots>(list<Rest...>{});
+template <bool Inside, int Layer, class First, class... Rest>
+constexpr auto around_layer(list<First, Rest...>) {
+  constexpr int layers = layers_of_item<First>();
+  if constexpr (Layer >= layers) {
+    return around_layer<Inside, Layer - layers>(list<Rest...>{});
   } else {
     using stashes = std::conditional_t<Inside, decltype(next_stash(list<Rest...>{})), list<>>;
     if constexpr (requires { typename First::items; }) {
       using block = std::conditional_t<is_plain_item<First>, list<>, list<First>>;
-      return both(both(stashes{}, block{}), around_slot<true, Slot % slots_of_one<First>()>(typename First::items{}));
+      return both(both(stashes{}, block{}),
+                  around_layer<true, Layer % layers_of_one<First>()>(typename First::items{}));
     } else {
       return stashes{};
     }
   }
 }
 
-template <template <char...> class As, class Items, int Slot, std::size_t... I>
+template <template <char...> class As, class Items, int Layer, std::size_t... I>
 constexpr auto letters_of_path(std::index_sequence<I...>) {
   constexpr auto path = [] {
     std::array<char, sizeof...(I) + 1> text{};
-    write_path(path_tree<Items>.data(), Slot, text.data());
+    write_path(path_tree<Items>.data(), Layer, text.data());
     return text;
   }();
   return As<path[I]...>{};
 }
-template <class Items, int Slot>
+template <class Items, int Layer>
 constexpr bool is_named() {
   bool named = false;
-  if (Slot < path_tree<Items>[0].slots)
-    for_each_path_part(path_tree<Items>.data(), Slot, [&](const char* name, int) { named = named || *name != 0; });
+  if (Layer < path_tree<Items>[0].layers)
+    for_each_path_part(path_tree<Items>.data(), Layer, [&](const char* name, int) { named = named || *name != 0; });
   return named;
 }
 
-template <int Slot, class... Around>
+template <int Layer, class... Around>
 constexpr auto position_with(list<Around...>) {
-  return broken::position<Slot, Around...>{};
+  return broken::position<Layer, Around...>{};
 }
-template <class Items, int Slot>
+template <class Items, int Layer>
 constexpr auto position_in() {
-  using around = decltype(around_slot<false, Slot>(Items{}));
-  if constexpr (is_named<Items, Slot>()) {
-    constexpr std::size_t length = write_path(path_tree<Items>.data(), Slot, nullptr);
-    using path = decltype(letters_of_path<broken::path, Items, Slot>(std::make_index_sequence<length>{}));
-    return position_with<Slot>(both(list<path>{}, around{}));
+  using around = decltype(around_layer<false, Layer>(Items{}));
+  if constexpr (is_named<Items, Layer>()) {
+    constexpr std::size_t length = write_path(path_tree<Items>.data(), Layer, nullptr);
+    using path = decltype(letters_of_path<broken::path, Items, Layer>(std::make_index_sequence<length>{}));
+    return position_with<Layer>(both(list<path>{}, around{}));
   } else {
-    return position_with<Slot>(around{});
+    return position_with<Layer>(around{});
   }
 }
-/// The position of a slot of a model with these items.
-template <class Items, int Slot>
-using position_of = decltype(position_in<Items, Slot>());
+/// The position of a layer of a model with these items.
+template <class Items, int Layer>
+using position_of = decltype(position_in<Items, Layer>());
 
 /// A broken promise with the position in these items.
 template <class Promise, class Items>
 struct placed;
-template <template <class, class, bool> class Promise, int Slot, class A, class Items>
-struct placed<Promise<broken::position<Slot>, A, false>, Items> {
-  using type = Promise<position_of<Items, Slot>, A, false>;
+template <template <class, class, bool> class Promise, int Layer, class A, class Items>
+struct placed<Promise<broken::position<Layer>, A, false>, Items> {
+  using type = Promise<position_of<Items, Layer>, A, false>;
 };
-template <template <class, class, class, bool> class Promise, int Slot, class A, class B, class Items>
-struct placed<Promise<broken::position<Slot>, A, B, false>, Items> {
-  using type = Promise<position_of<Items, Slot>, A, B, false>;
+template <template <class, class, class, bool> class Promise, int Layer, class A, class B, class Items>
+struct placed<Promise<broken::position<Layer>, A, B, false>, Items> {
+  using type = Promise<position_of<Items, Layer>, A, B, false>;
 };
-template <template <class, class, class, class, bool> class Promise, int Slot, class A, class B, class C, class Items>
-struct placed<Promise<broken::position<Slot>, A, B, C, false>, Items> {
-  using type = Promise<position_of<Items, Slot>, A, B, C, false>;
+template <template <class, class, class, class, bool> class Promise, int Layer, class A, class B, class C, class Items>
+struct placed<Promise<broken::position<Layer>, A, B, C, false>, Items> {
+  using type = Promise<position_of<Items, Layer>, A, B, C, false>;
 };
-template <template <class, class, class, class, class, bool> class Promise, int Slot, class A, class B, class C,
+template <template <class, class, class, class, class, bool> class Promise, int Layer, class A, class B, class C,
           class D, class Items>
-struct placed<Promise<broken::position<Slot>, A, B, C, D, false>, Items> {
-  using type = Promise<position_of<Items, Slot>, A, B, C, D, false>;
+struct placed<Promise<broken::position<Layer>, A, B, C, D, false>, Items> {
+  using type = Promise<position_of<Items, Layer>, A, B, C, D, false>;
 };
-template <template <class, class, class, class, class, class, bool> class Promise, int Slot, class A, class B, class C,
+template <template <class, class, class, class, class, class, bool> class Promise, int Layer, class A, class B, class C,
           class D, class E, class Items>
-struct placed<Promise<broken::position<Slot>, A, B, C, D, E, false>, Items> {
-  using type = Promise<position_of<Items, Slot>, A, B, C, D, E, false>;
+struct placed<Promise<broken::position<Layer>, A, B, C, D, E, false>, Items> {
+  using type = Promise<position_of<Items, Layer>, A, B, C, D, E, false>;
 };
 // A layer's own promises have the position behind the others.
-template <template <class, class, bool, class...> class Promise, int Slot, class A, class B, class Items>
-struct placed<Promise<A, B, false, broken::position<Slot>>, Items> {
-  using type = Promise<A, B, false, position_of<Items, Slot>>;
+template <template <class, class, bool, class...> class Promise, int Layer, class A, class B, class Items>
+struct placed<Promise<A, B, false, broken::position<Layer>>, Items> {
+  using type = Promise<A, B, false, position_of<Items, Layer>>;
 };
-template <template <class, class, int, int, bool, class...> class Promise, int Slot, class A, class B, int C, int D,
+template <template <class, class, int, int, bool, class...> class Promise, int Layer, class A, class B, int C, int D,
           class Items>
-struct placed<Promise<A, B, C, D, false, broken::position<Slot>>, Items> {
-  using type = Promise<A, B, C, D, false, position_of<Items, Slot>>;
+struct placed<Promise<A, B, C, D, false, broken::position<Layer>>, Items> {
+  using type = Promise<A, B, C, D, false, position_of<Items, Layer>>;
 };
-template <template <class, class, int, int, int, bool, class...> class Promise, int Slot, class A, class B, int C,
+template <template <class, class, int, int, int, bool, class...> class Promise, int Layer, class A, class B, int C,
           int D, int E, class Items>
-struct placed<Promise<A, B, C, D, E, false, broken::position<Slot>>, Items> {
-  using type = Promise<A, B, C, D, E, false, position_of<Items, Slot>>;
+struct placed<Promise<A, B, C, D, E, false, broken::position<Layer>>, Items> {
+  using type = Promise<A, B, C, D, E, false, position_of<Items, Layer>>;
 };
 
 /// Reports the broken promise of a model's flow, if there is one. It takes types alone: the search for a function of an

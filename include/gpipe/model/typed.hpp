@@ -10,13 +10,13 @@
 
 namespace gpipe::detail {
 
-// Walks the typed items once. Each step has the flow after it (`after`), the number of rows, slots, ... that it adds
+// Walks the typed items once. Each step has the flow after it (`after`), the number of types, layers, ... that it adds
 // (`counts`), and a function that writes them to a sink (`emit`): the arrays of the network, or a table of kernels.
 
 template <int Position, class Flow, class Items>
 struct typed_sequence;
 
-/// One item at slot `Position` (of its first repetition) with its incoming flow.
+/// One item at layer `Position` (of its first repetition) with its incoming flow.
 template <int Position, class Item, class Flow>
 struct typed;
 
@@ -37,7 +37,7 @@ template <int Position, class Item, class Promise>
 struct typed<Position, Item, unknown<Promise>> : mistaken<Promise> {};
 
 template <class Layer, class Edge, class... Skips>
-struct typed_slot {
+struct typed_layer {
   using layer = bound<Layer, Edge>;
   using after = flow<typename layer::output, Skips...>;
   static constexpr extent_counts counts{
@@ -49,20 +49,20 @@ struct typed_slot {
 };
 
 // A layer with shared parameters.
-template <class Slot, class Tied>
-struct typed_tied : Slot {
+template <class Typed, class Tied>
+struct typed_tied : Typed {
   static constexpr extent_counts counts =
-      Slot::counts + extent_counts{.ties = static_cast<int>(Slot::layer::parameters.size())};
+      Typed::counts + extent_counts{.ties = static_cast<int>(Typed::layer::parameters.size())};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
-    sink.template tied_layer<Tied, typename Slot::layer>();
+    sink.template tied_layer<Tied, typename Typed::layer>();
   }
 };
 template <class Promise, class Tied>
 struct typed_tied<mistaken<Promise>, Tied> : mistaken<Promise> {};
 
 template <int Position, class Layer, class Edge, class... Skips>
-constexpr auto checked_slot() {
+constexpr auto checked_layer() {
   using at = broken::position<Position>;
   if constexpr (!bindable<Layer>) {
     return mistaken<broken::item_is_a_layer<at, Layer, false>>{};
@@ -86,11 +86,11 @@ constexpr auto checked_slot() {
     return mistaken<broken::view_keeps_size<at, Layer, Edge, output, broken::elements_of_input<edge_size<Edge>>,
                                             broken::elements_of_output<edge_size<output>>, false>>{};
   } else {
-    return typed_slot<Layer, Edge, Skips...>{};
+    return typed_layer<Layer, Edge, Skips...>{};
   }
 }
 
-// stash and pop add no slot: a stash names the values on the edge; a pop appends them to those on the edge.
+// stash and pop add no layer: a stash names the values on the edge; a pop appends them to those on the edge.
 template <class Item, class Edge, class... Skips>
 struct typed_stash {
   using after = flow<Edge, skip<Item, Edge, false>, Skips...>;
@@ -101,8 +101,8 @@ struct typed_stash {
   }
 };
 
-// A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last. What has the name
-// "" needs no reader.
+// A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last. A tensor
+// with the name "" needs no reader.
 template <class Item, class Edge, class Names, class Parts, class Skips>
 struct typed_stashes;
 template <class Item, class Edge, class... Names, class... Parts, class... Skips>
@@ -173,7 +173,7 @@ constexpr auto checked_from() {
   }
 }
 
-// What one item brings, in the place of the edge.
+// The tensors that one item brings, in the place of the edge.
 template <class Brings>
 struct typed_only : Brings {
   template <class Sink>
@@ -193,14 +193,14 @@ constexpr auto brought() {
 }
 
 // An auxiliary loss: the edge is set aside while the loss reads it.
-template <class Slot, class Edge, class... Skips>
-struct typed_auxiliary : Slot {
+template <class Typed, class Edge, class... Skips>
+struct typed_auxiliary : Typed {
   using after = flow<Edge, Skips...>;
-  static constexpr extent_counts counts = Slot::counts + extent_counts{.skips = 1};
+  static constexpr extent_counts counts = Typed::counts + extent_counts{.skips = 1};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     sink.stash();
-    sink.template layer<typename Slot::layer>();
+    sink.template layer<typename Typed::layer>();
     sink.rejoin();
   }
 };
@@ -216,7 +216,7 @@ constexpr bool is_plain_loss() {
 
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto checked_auxiliary() {
-  using reader = decltype(checked_slot<Position, auxiliary_loss<Item, typename Item::loss>, Edge, Skips...>());
+  using reader = decltype(checked_layer<Position, auxiliary_loss<Item, typename Item::loss>, Edge, Skips...>());
   if constexpr (is_mistaken<reader>) {
     return reader{};
   } else if constexpr (!is_plain_loss<typename reader::layer>()) {
@@ -260,13 +260,13 @@ template <class First, int Times>
 struct steady_repeat {
   using after = typename First::after;
   static constexpr extent_counts counts{
-      First::counts.rows,   Times* First::counts.slots, Times* First::counts.values, Times* First::counts.reads,
+      First::counts.types,   Times* First::counts.layers, Times* First::counts.values, Times* First::counts.reads,
       First::counts.fields, First::counts.skips,        Times* First::counts.ties};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
-    const int row = sink.next_row();
+    const int row = sink.next_type();
     for (int i = 0; i < Times; ++i) {
-      sink.back_to_row(row);
+      sink.back_to_type(row);
       First::emit(sink);
     }
   }
@@ -288,7 +288,7 @@ constexpr auto repeated() {
   using first = typed_scope<Position, Flow, Items>;
   using after = typename first::after;
   if constexpr (Times == 1 || std::is_same_v<after, Flow> || is_unknown<after>) return steady_repeat<first, Times>{};
-  else return followed_by<first, decltype(repeated<Position + first::counts.slots, after, Times - 1, Items>())>{};
+  else return followed_by<first, decltype(repeated<Position + first::counts.layers, after, Times - 1, Items>())>{};
 }
 
 // residual: a scope with an anonymous stash before its items, and the pop and the addition after them.
@@ -336,11 +336,11 @@ constexpr auto typed_item() {
   else if constexpr (requires { Item::adds_its_input; })
     return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
   else if constexpr (requires { Item::tied_as; })
-    return typed_tied<decltype(checked_slot<Position, typename Item::layer, Edge, Skips...>()), Item>{};
+    return typed_tied<decltype(checked_layer<Position, typename Item::layer, Edge, Skips...>()), Item>{};
   else if constexpr (requires { Item::is_scope; }) return typed_scope<Position, before, typename Item::items>{};
   else if constexpr (requires { typename Item::items; })
     return typed_sequence<Position, before, typename Item::items>{};
-  else return checked_slot<Position, Item, Edge, Skips...>();
+  else return checked_layer<Position, Item, Edge, Skips...>();
 }
 
 template <int Position, class Item, class Edge, class... Skips>
@@ -359,7 +359,7 @@ template <int Position, class Flow, class First, class... Rest>
 struct typed_sequence<Position, Flow, list<First, Rest...>> {
   using first = typed<Position, First, Flow>;
   using reached = typename first::after;  // named, so that it is complete before the rest is instantiated
-  using rest = typed_sequence<Position + first::counts.slots, reached, list<Rest...>>;
+  using rest = typed_sequence<Position + first::counts.layers, reached, list<Rest...>>;
   using after = typename rest::after;
   static constexpr extent_counts counts = first::counts + rest::counts;
   template <class Sink>
@@ -374,7 +374,7 @@ template <int Position, class Flow, class A, class B, class C, class D, class E,
 struct typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, Rest...>> {
   using first = typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P>>;
   using reached = typename first::after;
-  using rest = typed_sequence<Position + first::counts.slots, reached, list<Q, Rest...>>;
+  using rest = typed_sequence<Position + first::counts.layers, reached, list<Q, Rest...>>;
   using after = typename rest::after;
   static constexpr extent_counts counts = first::counts + rest::counts;
   template <class Sink>

@@ -19,7 +19,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// Every value that one slot writes and others read, and its transfer time over the device's link.
+/// Every value that one layer writes and others read, and its transfer time over the device's link.
 class value_transfers {
  public:
   constexpr value_transfers(const network& net, const plan_options& o)
@@ -62,9 +62,9 @@ constexpr bool objective_is_step(const network& net, const plan_options& o) {
 
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
-constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
+constexpr pass_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
   const bool again = o.recompute == recompute_mode::always || o.recompute == recompute_mode::except_last;
-  return schedule.trains ? slot_cost_of(c, again) : slot_cost{c.forward, 0};
+  return schedule.trains ? pass_cost_of(c, again) : pass_cost{c.forward, 0};
 }
 
 /// The time of a stage of a cut for one micro-batch, forward and backward.
@@ -73,7 +73,7 @@ constexpr std::int64_t time_in(const Schedule& schedule, const plan_options& o, 
                                const cut& cut, int stage) {
   std::int64_t sum = 0;
   for (int l = cut.first[stage]; l < cut.first[stage + 1]; ++l) {
-    const slot_cost cost = cost_in(schedule, o, costs.of(stage)[l]);
+    const pass_cost cost = cost_in(schedule, o, costs.of(stage)[l]);
     sum += cost.forward + cost.backward;
   }
   return sum;
@@ -84,13 +84,13 @@ template <scheduler Schedule, class Use>
 constexpr auto with_problem(const network& net, const plan_options& o, const Schedule& schedule,
                             const stage_costs& costs, Use&& use) {
   const int kinds = costs.kinds(o.stages);
-  const zeroed_array<slot_cost> of_slots(kinds * net.slot_count);
+  const zeroed_array<pass_cost> of_layers(kinds * net.layer_count);
   const zeroed_array<int> kind_of(o.stages);
   for (int k = 0; k < kinds; ++k)
-    for (int l = 0; l < net.slot_count; ++l)
-      of_slots[k * net.slot_count + l] = cost_in(schedule, o, costs.of(k)[l]);
+    for (int l = 0; l < net.layer_count; ++l)
+      of_layers[k * net.layer_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
-  partition_problem problem{net.slot_count, o.stages, o.micro_batches, of_slots.data(), kinds, kind_of.data()};
+  partition_problem problem{net.layer_count, o.stages, o.micro_batches, of_layers.data(), kinds, kind_of.data()};
   problem.first_again = o.recompute == recompute_mode::always;
   if (!o.cost_transfers) {
     if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
@@ -107,8 +107,8 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
 struct memory_fits {
   enum class outside : std::uint8_t {
     ignored,  ///< there is no limit
-    whole,    ///< all slots behind are one stage, so each value gets one gradient back: the minimum of memory
-    apart,    ///< every slot outside is a stage and sends its gradient: the maximum
+    whole,    ///< all layers behind are one stage, so each value gets one gradient back: the minimum of memory
+    apart,    ///< every layer outside is a stage and sends its gradient: the maximum
   };
   const network& net;
   const plan_options& options;
@@ -122,7 +122,7 @@ struct memory_fits {
     return rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
                                   : memory_of(stage_view(net, begin, end), needs[s]).total();
   }
-  /// Whether both stages need the same memory for the same slots. Nothing skips a stage if all slots behind are one
+  /// Whether both stages need the same memory for the same layers. Nothing skips a stage if all layers behind are one
   /// stage, and all before are one.
   constexpr bool same(int s, int t) const {
     memory_requirements a = needs[s];
@@ -142,21 +142,21 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 
 }  // namespace detail
 
-/// What a search for the best cut has found.
+/// The result of a search for the best cut.
 struct cut_search {
   bool fits = true;      ///< a cut that obeys the memory limit
   bool whole = true;     ///< the search came to its end; else it stopped after 32,768 partial cuts
   /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
-  std::int64_t least = 0;
+  std::int64_t min = 0;
 };
 
 /// Cuts a model by the objective of its partition problem: the step of fill-drain and forward only with free transfers,
 /// else the bottleneck. Every stage obeys the memory limit. If no cut does, `first` is the best one without a limit.
 ///
 /// If that one breaks the limit, or recomputes more because of it, the result is still exactly the best that obeys it,
-/// as long as 32,768 partial cuts suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of
-/// slots counts as fitting if its parts fit, and the gradients that return to it are taken at their minimum or maximum.
-/// Then the cut obeys the limit, but it may not be the best that does, or none may be found.
+/// as long as 32,768 partial cuts suffice to find it: with 60 layers and 8 stages they mostly do. Beyond, a range of
+/// layers counts as fitting if its parts fit, and the gradients that return to it are taken at their minimum or
+/// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found.
 template <scheduler Schedule>
 GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                            const stage_costs& costs, int* first) {
@@ -171,7 +171,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     memory_fits fits{net, o, needs.data()};
     detail::cut_within(problem, first, fits);
     cut_search found;
-    if (limited || !std::is_constant_evaluated()) found.least = detail::objective_of(problem, first);
+    if (limited || !std::is_constant_evaluated()) found.min = detail::objective_of(problem, first);
     if (!limited) return found;
 
     const auto obeys = [&](const int* cut) {
@@ -182,7 +182,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     if (!as_needed && obeys(first)) return found;
     detail::limited_search search(problem, net, needs.data(), o.memory_limit, as_needed);
     std::int64_t reached = as_needed ? search.objective_within(first) : detail::unlimited;
-    if (reached == found.least) return found;
+    if (reached == found.min) return found;
     const detail::zeroed_array<int> other(o.stages);
     const auto take_if_better = [&](std::int64_t value) {
       if (value >= reached) return;
@@ -192,7 +192,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     const detail::answer exact = search.find(other.data());
     if (exact == detail::answer::found) take_if_better(search.bound());
     found.whole = exact != detail::answer::unknown;
-    if (exact != detail::answer::none) found.least = search.bound();
+    if (exact != detail::answer::none) found.min = search.bound();
     if (!found.whole)
       for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
         fits.rest = rest;

@@ -16,9 +16,9 @@ namespace gpipe {
 
 namespace detail {
 
-/// Whether both leads have to be simulated: without transfers neither is faster, and the shortest needs less memory.
-constexpr bool simulates_lead(const plan_options& o) {
-  return o.schedule == schedule_kind::interleaved && o.lead == lead_kind::automatic && o.cost_transfers &&
+/// Whether both warm-ups have to be simulated: without transfers neither is faster, and the shortest needs less memory.
+constexpr bool simulates_warmup(const plan_options& o) {
+  return o.schedule == schedule_kind::interleaved && o.warmup == warmup_kind::automatic && o.cost_transfers &&
          o.micro_batches >= 1 && o.max_workers() > 1;
 }
 
@@ -46,32 +46,32 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
 
 /// `cut_for(options, costs)`: the cut with these options; null: none obeys the memory limit.
 template <class CutFor>
-constexpr lead_kind faster_lead(const network& net, plan_options o, const CutFor& cut_for) {
-  if (!simulates_lead(o)) return o.lead;
+constexpr warmup_kind faster_warmup(const network& net, plan_options o, const CutFor& cut_for) {
+  if (!simulates_warmup(o)) return o.warmup;
   const zeroed_array<layer_cost> each(cost_count(net, o));
   const stage_costs costs = fill_costs(net, o, each.data());
-  const auto step_with = [&](lead_kind kind) -> std::int64_t {
-    o.lead = kind;
+  const auto step_with = [&](warmup_kind kind) -> std::int64_t {
+    o.warmup = kind;
     const int* const first = cut_for(o, costs);
     return first == nullptr ? -1 : step_of_cut(net, o, costs, first);
   };
-  const std::int64_t shortest = step_with(lead_kind::shortest), longest = step_with(lead_kind::longest);
-  return longest >= 0 && (shortest < 0 || longest < shortest) ? lead_kind::longest : lead_kind::shortest;
+  const std::int64_t shortest = step_with(warmup_kind::shortest), longest = step_with(warmup_kind::longest);
+  return longest >= 0 && (shortest < 0 || longest < shortest) ? warmup_kind::longest : warmup_kind::shortest;
 }
 
 }  // namespace detail
 
-/// The lead of a plan's interleaved schedule. If it is automatic and transfers have a cost, both are simulated, each
+/// The warm-up of a plan's interleaved schedule. If it is automatic and transfers have a cost, both are simulated, each
 /// with its own cut and its own memory: the longest is chosen if its step is shorter and fits the memory limit.
-GPIPE_COLD constexpr lead_kind choose_lead(const network& net, const plan_options& o) {
+GPIPE_COLD constexpr warmup_kind choose_warmup(const network& net, const plan_options& o) {
   const detail::zeroed_array<int> first(o.stages);
-  return detail::faster_lead(net, o, [&](const plan_options& with, const stage_costs& costs) -> const int* {
+  return detail::faster_warmup(net, o, [&](const plan_options& with, const stage_costs& costs) -> const int* {
     return choose_cut(net, with, with.chosen_schedule(), costs, first.data()) ? first.data() : nullptr;
   });
 }
 /// The same for a known cut, which the two have in common.
-GPIPE_COLD constexpr lead_kind choose_lead(const network& net, const plan_options& o, const int* first) {
-  return detail::faster_lead(net, o, [first](const plan_options&, const stage_costs&) { return first; });
+GPIPE_COLD constexpr warmup_kind choose_warmup(const network& net, const plan_options& o, const int* first) {
+  return detail::faster_warmup(net, o, [first](const plan_options&, const stage_costs&) { return first; });
 }
 
 }  // namespace gpipe

@@ -12,15 +12,15 @@
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
-// What a training adds to the arrays of a plan, whether the compiler made them or the program.
+// The parts that a training adds to the arrays of a plan, whether the compiler made them or the program.
 
 namespace gpipe::detail {
 
 /// The links of each stage, the ties of parameters, and the slots that no schedule decides.
 GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
-  for (int l = 0; l < net.slot_count; ++l)
-    for (int i = 0; i < net.slots[l].tied; ++i) {
-      const tied_parameter& t = net.tied[net.slots[l].first_tied + i];
+  for (int l = 0; l < net.layer_count; ++l)
+    for (int i = 0; i < net.layers[l].tied; ++i) {
+      const tied_parameter& t = net.tied[net.layers[l].first_tied + i];
       p.ties.push_back({t.owner, {l, t.index}});
     }
   p.incoming.resize(static_cast<std::size_t>(p.stages()));
@@ -35,10 +35,10 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
   if (memory.total() > o.memory_limit)
-    throw_error(
-        {"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
-        {"give it fewer slots, or leave the cut to the partition", o.coalesce > 1 ? ", or choose coalesce 0" : ""},
-        location{.stage = stage});
+    throw_error({"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
+                {"give it fewer layers, or leave the cut to the partition",
+                 o.group_gradients > 1 ? ", or choose group_gradients 0" : ""},
+                location{.stage = stage});
 }
 
 /// The arena of every stage, from its requirements.

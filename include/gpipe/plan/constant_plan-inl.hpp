@@ -19,14 +19,14 @@ GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const prog
 GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const network& net,
                                             const plan_options& options) {
   const int S = options.stages, M = options.micro_batches;
-  if (of.cut.first[S] != net.slot_count)
-    throw_error({"the plan is of a model of ", of.cut.first[S], " slots, and the trainer's has ", net.slot_count},
+  if (of.cut.first[S] != net.layer_count)
+    throw_error({"the plan is of a model of ", of.cut.first[S], " layers, and the trainer's has ", net.layer_count},
                 {"plan the trainer's model"});
   step_plan p;
   p.options = options;
   p.schedule = of.schedule;
   p.trains = of.trains;
-  p.coalesce = of.coalesce;
+  p.group_gradients = of.group_gradients;
   p.workers_of_stages.assign(of.workers_of_stages, of.workers_of_stages + S);
   p.first.assign(of.cut.first, of.cut.first + S + 1);
   p.links.assign(of.links, of.links + of.link_count);
@@ -52,7 +52,7 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const netw
     needs.averages = needs.trains && options.average_weights;
     stage.counted = false;
   }
-  p.costs_of_slots.assign(of.costs, of.costs + of.cost_count);
+  p.costs_of_layers.assign(of.costs, of.costs + of.cost_count);
   p.shares.assign(of.shares, of.shares + S);
   connect_stages(net, p);
   lay_out_arenas(net, p);

@@ -13,7 +13,7 @@ namespace gpipe::detail {
 struct plan_constants {
   const char* schedule;
   bool trains;
-  int workers, coalesce;
+  int workers, group_gradients;
   gpipe::cut cut;
   const int* workers_of_stages;  ///< [S]
   const stage_link* links;

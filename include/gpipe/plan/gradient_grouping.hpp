@@ -21,33 +21,33 @@ namespace detail {
 GPIPE_COLD constexpr int group_size(const network& net, const plan_options& o) {
   constexpr std::size_t nearest_cache = 48 * 1024;
   constexpr std::int64_t enough_rows = 256;
-  if (!o.may_coalesce()) return 1;
-  int together = o.coalesce;
-  if (together == 0) {
+  if (!o.may_group_gradients()) return 1;
+  int group = o.group_gradients;
+  if (group == 0) {
     std::int64_t operations = 0, parameters = 0;
-    for (int l = 0; l < net.slot_count; ++l) {
-      const row& r = net.row_of(l);
+    for (int l = 0; l < net.layer_count; ++l) {
+      const layer_type& r = net.type_of(l);
       if (r.parameter_bytes() <= nearest_cache) continue;
       operations += r.cost.backward_parameters / 2;
       parameters += static_cast<std::int64_t>(r.parameter_elements());
     }
-    together = 1;
+    group = 1;
     const std::int64_t rows = parameters == 0 ? 0 : (operations + parameters / 2) / parameters * o.micro_batch_size;
     if (rows > 0)
-      while (together < max_coalesced && rows * together < enough_rows) together *= 2;
+      while (group < max_gradient_group && rows * group < enough_rows) group *= 2;
   }
-  return together < o.micro_batches ? together : o.micro_batches;
+  return group < o.micro_batches ? group : o.micro_batches;
 }
 
 }  // namespace detail
 
-/// The same for a cut. With a memory limit and coalesce 0 the number is halved until every stage has memory for it. The
-/// cut is chosen before, for groups of one, so groups never make it worse. Recompute as needed recomputes nothing if
-/// the stages have memory for the groups and for all working sets. `plan` has an element for each stage.
+/// The same for a cut. With a memory limit and group_gradients 0 the number is halved until every stage has memory for
+/// it. The cut is chosen before, for groups of one, so groups never make it worse. Recompute as needed recomputes
+/// nothing if the stages have memory for the groups and for all working sets. `plan` has an element for each stage.
 template <scheduler Schedule>
-GPIPE_COLD constexpr int group_gradients(const network& net, plan_options o, const Schedule& schedule,
+GPIPE_COLD constexpr int choose_gradient_group(const network& net, plan_options o, const Schedule& schedule,
                                          const cut& stages, stage_plan* plan) {
-  const bool open = o.coalesce == 0 && o.memory_limit != no_memory_limit;
+  const bool open = o.group_gradients == 0 && o.memory_limit != no_memory_limit;
   if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {
     for (int s = 0; s < o.stages; ++s) {
@@ -56,8 +56,8 @@ GPIPE_COLD constexpr int group_gradients(const network& net, plan_options o, con
     }
     return true;
   };
-  for (o.coalesce = detail::group_size(net, o); open && o.coalesce > 1 && !fit();) o.coalesce /= 2;
-  return o.coalesce;
+  for (o.group_gradients = detail::group_size(net, o); open && o.group_gradients > 1 && !fit();) o.group_gradients /= 2;
+  return o.group_gradients;
 }
 
 }  // namespace gpipe

@@ -7,7 +7,7 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_lead.hpp>
+#include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -37,22 +37,22 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
 
 /// A plan with its options and costs; the cut follows.
 GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
-  require_valid(options, net.slot_count);
+  require_valid(options, net.layer_count);
   require_precision(net, options);
   const auto S = static_cast<std::size_t>(options.stages);
   step_plan p;
   p.options = options;
   p.options.precision = precision_of(net);
-  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
+  p.costs_of_layers.resize(static_cast<std::size_t>(cost_count(net, options)));
   p.first.assign(S + 1, 0);
   p.stage_plans.resize(S);
-  fill_costs(net, p.options, p.costs_of_slots.data());
-  p.first.back() = net.slot_count;
+  fill_costs(net, p.options, p.costs_of_layers.data());
+  p.first.back() = net.layer_count;
   return p;
 }
 
 GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
-  p.options.lead = choose_lead(net, p.options);
+  p.options.warmup = choose_warmup(net, p.options);
   const plan_options& o = p.options;
   const schedule_choice schedule = o.chosen_schedule();
   const stage_costs costs = p.costs();
@@ -61,7 +61,7 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
   throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
                 several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, schedule, costs), " bytes",
-               o.coalesce > 1                           ? ", or coalesce 0, which may need fewer"
+               o.group_gradients > 1                           ? ", or group_gradients 0, which may need fewer"
                : o.recompute == recompute_mode::never ? ", or recompute as-needed, which may need fewer"
                                                       : ""});
 }
@@ -112,7 +112,7 @@ GPIPE_COLD inline void require_sound(const step_plan& p, const schedule_choice& 
 GPIPE_COLD inline void assign_slots(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
   const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
   const auto count = static_cast<std::size_t>(M);
-  tick_index<schedule_choice> table(chosen, S, M, p.coalesce);
+  tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
   for (const stage_link& l : p.links) {
     link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
     assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
@@ -130,7 +130,7 @@ GPIPE_COLD inline void lower_programs(step_plan& p, const schedule_choice& chose
   const auto lower_all = [&](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
     const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), choice, p.links.data(),
                                              static_cast<int>(p.links.size()), send_mode::buffered,
-                                             schedule.trains ? p.coalesce : 1);
+                                             schedule.trains ? p.group_gradients : 1);
     for (int w = 0; w < all.workers(); ++w)
       programs.emplace_back(all.views()[w].lines, all.views()[w].lines + all.views()[w].length);
   };
@@ -151,7 +151,7 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
     copies.push_back(p.requirements(to).stash.from(to - from));
     copies.push_back(p.requirements(from).returned.from(to - from));
   }
-  tick_index<schedule_choice> table(chosen, S, M, p.coalesce);
+  tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
   const zeroed_array<bool> recomputed(S * M);
   for (int s = 0; s < S; ++s) {
     worker_of.push_back(p.worker_of(s));
@@ -194,7 +194,8 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   p.schedule = chosen.name();
   p.trains = chosen.trains;
   plan_options grouped = p.options;
-  p.coalesce = grouped.coalesce = group_gradients(net, p.options, chosen, p.cut(), p.stage_plans.data());
+  p.group_gradients = grouped.group_gradients =
+      choose_gradient_group(net, p.options, chosen, p.cut(), p.stage_plans.data());
   find_links(net, p.cut(), [&p](const stage_link& l) { p.links.push_back(l); });
   connect_stages(net, p);
   require_sound(p, chosen);
@@ -228,8 +229,8 @@ GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_optio
 GPIPE_COLD GPIPE_INLINE step_plan plan_with_cut(const network& net, const plan_options& options,
                                                    std::span<const int> cut) {
   step_plan p = detail::uncut_plan(net, options);
-  detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
-  p.options.lead = choose_lead(net, p.options, p.first.data());
+  detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.layer_count, options.stages, p.first.data());
+  p.options.warmup = choose_warmup(net, p.options, p.first.data());
   detail::complete_plan(net, p);
   return p;
 }

@@ -12,7 +12,7 @@
 
 namespace gpipe {
 
-/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage
+/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first layer of every stage
 /// but the first.
 step_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
 /// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.

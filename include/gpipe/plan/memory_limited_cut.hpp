@@ -19,7 +19,7 @@ enum class answer : std::uint8_t { found, none, unknown };
 /// Finds the best cut that obeys a memory limit, or the cut whose largest stage needs the fewest bytes.
 ///
 /// The number of gradients that return to a stage depends on the cuts behind it. So partial cuts grow from the last
-/// stage on, best first (A*; Hart, Nilsson and Raphael, 1968): by a lower bound of the whole cut, in which the slots
+/// stage on, best first (A*; Hart, Nilsson and Raphael, 1968): by a lower bound of the whole cut, in which the layers
 /// before are shared out evenly. Only the first in this order is checked for memory.
 ///
 ///     0 ...       begin
@@ -47,8 +47,8 @@ class limited_search {
         path_(as_needed ? p.micro_batches : 1),
         whole_path_(path_.size()),
         moved_(p),
-        min_(p.slots + 1),
-        settled_(p.stages * (p.slots + 1)),
+        min_(p.layers + 1),
+        settled_(p.stages * (p.layers + 1)),
         shared_(net.value_count),
         first_(p.stages),
         other_(p.stages) {
@@ -64,7 +64,7 @@ class limited_search {
 
   GPIPE_COLD constexpr answer find(int* first) {
     if (as_needed_) add_path();
-    push({.stage = p_.stages, .begin = p_.slots, .checked = true, .certain = true});
+    push({.stage = p_.stages, .begin = p_.layers, .checked = true, .certain = true});
     while (queued_ > 0) {
       const int i = pop();
       follow(i, first_.data());
@@ -129,11 +129,11 @@ class limited_search {
   static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
   constexpr void sum_min() {
-    for (int l = 0; l < p_.slots; ++l) {
+    for (int l = 0; l < p_.layers; ++l) {
       load min{unlimited, unlimited, unlimited, 0};
       std::int64_t once = unlimited;
       for (int s = 0; s < (p_.kinds > 1 ? p_.stages : 1); ++s) {
-        const slot_cost& c = p_.costs_on(s)[l];
+        const pass_cost& c = p_.costs_on(s)[l];
         if (c.forward < min.forward) min.forward = c.forward;
         if (c.backward < min.backward) min.backward = c.backward;
         if (c.forward + c.backward < min.both) min.both = c.forward + c.backward;
@@ -156,7 +156,7 @@ class limited_search {
     }
     const std::int64_t periods = p_.micro_batches - 1, backward = with_mean(it.max.backward, left.backward);
     it.bound = it.turn + left.once() + periods * with_mean(it.max.forward, left.forward) +
-               (as_needed_ ? path_.least(path_of(it.path), backward_before(it)) : periods * backward);
+               (as_needed_ ? path_.shortest(path_of(it.path), backward_before(it)) : periods * backward);
   }
   /// The least of the largest backward of the stages that have no path yet.
   constexpr std::int64_t backward_before(const partial& it) const {
@@ -165,7 +165,7 @@ class limited_search {
     return it.checked ? mean : larger(mean, it.backward);
   }
 
-  /// Writes a partial cut; all slots before it are one stage.
+  /// Writes a partial cut; all layers before it are one stage.
   constexpr void follow(int i, int* first) const {
     for (int s = 0; s < all_[i].stage; ++s) first[s] = 0;
     for (; i >= 0; i = all_[i].behind) first[all_[i].stage] = all_[i].begin;
@@ -178,7 +178,7 @@ class limited_search {
     const std::int64_t bytes = bytes_of(it.stage);
     it.checked = true;
     it.certain = all_[it.behind].certain;
-    if (it.certain && it.stage > 1 && needs.stash.skip > needs.stash.next) {  // if the stage before is one slot
+    if (it.certain && it.stage > 1 && needs.stash.skip > needs.stash.next) {  // if the stage before is one layer
       first_[it.stage - 1] = it.begin - 1;
       const std::int64_t max = bytes_of(it.stage);
       first_[it.stage - 1] = 0;
@@ -199,9 +199,9 @@ class limited_search {
   constexpr std::int64_t bytes_of(int stage, const memory_requirements& needs) const {
     return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs).total();
   }
-  /// Of a stage in `first_` that fits.
+  /// The working sets of a stage in `first_` that fits.
   constexpr int working_sets(int stage) const {
-    return most_working_sets(needs_[stage],
+    return max_working_sets(needs_[stage],
                              [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limit_; });
   }
 
@@ -258,11 +258,11 @@ class limited_search {
     return false;
   }
 
-  /// Whether another partial cut from the same slot is as good in every respect, with as few gradients of the values
+  /// Whether another partial cut from the same layer is as good in every respect, with as few gradients of the values
   /// written before. If not, the one in `first_` is settled.
   GPIPE_COLD constexpr bool dominated(int i) {
     partial& it = all_[i];
-    int& head = settled_[it.stage * (p_.slots + 1) + it.begin];
+    int& head = settled_[it.stage * (p_.layers + 1) + it.begin];
     for (int j = head - 1; j >= 0; j = all_[j].before) {
       const partial& other = all_[j];
       const bool as_good = by_bytes() ? other.bytes <= it.bytes
@@ -285,7 +285,7 @@ class limited_search {
   constexpr bool has_no_more_gradients(int j, const partial& it) {
     if (shared_count_ == 0) return true;
     follow(j, other_.data());
-    // As the slot before sees them.
+    // As the layer before sees them.
     first_[it.stage - 1] = other_[it.stage - 1] = it.begin - 1;
     const stage_view mine(net_, {first_.data(), p_.stages}, it.stage - 1);
     const stage_view others(net_, {other_.data(), p_.stages}, it.stage - 1);
@@ -308,7 +308,7 @@ class limited_search {
   /// Adds every possible stage before; false: too many.
   GPIPE_COLD constexpr bool grow(int behind) {
     const int end = all_[behind].begin, stage = all_[behind].stage - 1;
-    const slot_cost* costs = p_.costs_on(stage);
+    const pass_cost* costs = p_.costs_on(stage);
     load held{};
     for (int begin = end - 1; begin >= stage; --begin) {
       held.forward += costs[begin].forward;
@@ -380,9 +380,9 @@ class limited_search {
   backward_path path_;
   zeroed_array<std::int64_t> whole_path_;
   transfer_charges moved_;
-  zeroed_array<load> min_;     // of the slots before, each on its cheapest device
+  zeroed_array<load> min_;     // of the layers before, each on its cheapest device
   zeroed_array<int> settled_;  // [stage][begin]: the last one, counted from 1
-  zeroed_array<int> shared_;   // values with readers in several slots
+  zeroed_array<int> shared_;   // values with readers in several layers
   zeroed_array<int> first_, other_;
   partial* all_ = nullptr;
   int* heap_ = nullptr;

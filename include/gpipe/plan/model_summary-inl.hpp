@@ -17,7 +17,7 @@ namespace gpipe {
 namespace detail {
 
 /// The tensors on a layer's output: 64, or 3 x 32 x 32 of bf16, or 32 + 32.
-GPIPE_COLD GPIPE_INLINE std::string outputs_of(const row& r) {
+GPIPE_COLD GPIPE_INLINE std::string outputs_of(const layer_type& r) {
   std::string text = r.outputs == 0 ? "-" : "";
   for (int o = 0; o < r.outputs; ++o) {
     if (o > 0) text += " + ";
@@ -32,11 +32,11 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const step_pl
   const schedule_choice schedule = plan == nullptr ? schedule_choice{} : plan->options.chosen_schedule();
   std::vector<double> costs;
   double all = 0;
-  for (int l = 0; l < net.slot_count; ++l) {
-    const work& w = net.row_of(l).cost;
+  for (int l = 0; l < net.layer_count; ++l) {
+    const work& w = net.type_of(l).cost;
     double cost = static_cast<double>(w.forward + w.backward_input + w.backward_parameters);
     if (plan != nullptr) {
-      const slot_cost predicted = cost_in(schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
+      const pass_cost predicted = cost_in(schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
       cost = static_cast<double>(predicted.forward + predicted.backward);
     }
     costs.push_back(cost);
@@ -46,8 +46,8 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const step_pl
   if (plan != nullptr) rows[0].emplace_back("stage");
   std::int64_t operations = 0;
   std::size_t state = 0;
-  for (int l = 0; l < net.slot_count; ++l) {
-    const row& r = net.row_of(l);
+  for (int l = 0; l < net.layer_count; ++l) {
+    const layer_type& r = net.type_of(l);
     const std::size_t own = net.own_elements(l);
     std::string count = own > 0 ? counted(own) : net.owns(l) ? "-" : "";
     if (!net.owns(l)) count += own > 0 ? " + tied" : "tied";
@@ -58,7 +58,7 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const step_pl
     for (int i = 0; i < r.state_count; ++i) state += r.state[i].extents.size();
   }
   return table(rows) +
-         concat({several(net.slot_count, "layer"), plan == nullptr ? "" : " in " + several(plan->stages(), "stage"),
+         concat({several(net.layer_count, "layer"), plan == nullptr ? "" : " in " + several(plan->stages(), "stage"),
                  ", ", counted(net.parameters()), " parameters (", sized(net.parameters() * bytes_of(net.type)), " of ",
                  name_of(net.type), ")", state == 0 ? "" : ", " + counted(state) + " numbers of state", ", ",
                  counted(static_cast<std::uint64_t>(operations)), " operations forward a sample\n"});

@@ -8,7 +8,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/choose_lead.hpp>
+#include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/constant_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
@@ -32,7 +32,7 @@ namespace gpipe {
 namespace broken {
 
 template <int Stages, int Layers, bool Holds>
-struct stages_at_most_layers {
+struct a_layer_for_each_stage {
   static_assert(Holds, "gpipe: a plan has at most as many stages as the model has layers (Stages, Layers)");
 };
 template <int MicroBatches, int MicroBatchSize, bool Holds>
@@ -47,21 +47,21 @@ template <int Workers, int MaxWorkers, bool Holds>
 struct workers_have_work {
   static_assert(Holds, "gpipe: the schedule has work for fewer workers (Workers, MaxWorkers); 0: as many as it has");
 };
-template <int Coalesce, bool Holds>
-struct coalesced_by_fill_drain {
+template <int GroupGradients, bool Holds>
+struct gradients_grouped_by_fill_drain {
   static_assert(Holds,
                 "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
-                "with schedule<fill_drain>, or leave out coalesce<G>");
+                "with schedule<fill_drain>, or leave out group_gradients<G>");
 };
-template <int Coalesce, bool Holds>
-struct coalesced_without_recompute {
+template <int GroupGradients, bool Holds>
+struct gradients_grouped_without_recompute {
   static_assert(Holds, "gpipe: parameter gradients of several micro-batches are computed together only without "
-                       "recompute: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+                       "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds, "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed, SmallestLimit): "
-                       "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out coalesce<G>; "
+                       "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out group_gradients<G>; "
                        "if SmallestLimit is 0 the model is large, and make_plan reports it");
 };
 
@@ -69,7 +69,7 @@ struct some_cut_fits_memory {
 
 namespace detail {
 
-/// The maximum of slots x stages for which a compile error names the smallest memory limit.
+/// The maximum of layers x stages for which a compile error names the smallest memory limit.
 inline constexpr int max_limit_search = 64;
 
 template <int Count>
@@ -91,22 +91,22 @@ struct link_array {
 template <class Plan>
 struct stage_tuple;
 
-/// The options with the lead that `choose_lead` finds.
+/// The options with the warm-up that `choose_warmup` finds.
 template <class Model, class... Options>
 constexpr plan_options resolved() {
   constexpr plan_options given = chosen<Options...>();
   plan_options o = given;
-  if constexpr (given.stages >= 1 && given.stages <= slots_of<Model>)
-    if (simulates_lead(given)) {
+  if constexpr (given.stages >= 1 && given.stages <= layers_of<Model>)
+    if (simulates_warmup(given)) {
       using cut = typename chosen_types<Options...>::custom_cut;
       require_in_reach(o.stages, o.micro_batches, max_simulated);
       const network& net = network_of<typename model_in<Model, given.precision>::type>;
       if constexpr (cut::count > 0) {
         const zeroed_array<int> first(o.stages);
-        take_cut(cut::between, cut::count, net.slot_count, o.stages, first.data());
-        o.lead = choose_lead(net, o, first.data());
+        take_cut(cut::between, cut::count, net.layer_count, o.stages, first.data());
+        o.warmup = choose_warmup(net, o, first.data());
       } else {
-        o.lead = choose_lead(net, o);
+        o.warmup = choose_warmup(net, o);
       }
     }
   return o;
@@ -127,12 +127,12 @@ class plan {
   static constexpr plan_options options = detail::resolved<typename as::type, Options...>();
   using model = typename detail::model_in<Model, options.precision>::type;  ///< in its precision
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
-  static constexpr int L = slots_of<typename as::type>;
+  static constexpr int L = layers_of<typename as::type>;
   static constexpr auto schedule = detail::schedule_in<Options...>(options);
 
  private:
   using planned = typename detail::model_in<typename as::type, options.precision>::type;
-  static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || S < 1 || S <= L>) > 0);
+  static_assert(sizeof(broken::a_layer_for_each_stage<S, L, as::mistaken || S < 1 || S <= L>) > 0);
   static constexpr bool counts_samples =  // what is out of range has its error above
       B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
@@ -141,10 +141,10 @@ class plan {
   static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: the error is below
   static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
                                                  max_workers == 0 || options.workers <= max_workers>) > 0);
-  static_assert(sizeof(broken::coalesced_by_fill_drain<
-                       options.coalesce, options.coalesce <= 1 || options.schedule == schedule_kind::fill_drain>) > 0);
-  static_assert(sizeof(broken::coalesced_without_recompute<
-                       options.coalesce, options.coalesce <= 1 || options.recompute == recompute_mode::never>) > 0);
+  static_assert(sizeof(broken::gradients_grouped_by_fill_drain < options.group_gradients,
+                       options.group_gradients <= 1 || options.schedule == schedule_kind::fill_drain >) > 0);
+  static_assert(sizeof(broken::gradients_grouped_without_recompute < options.group_gradients,
+                       options.group_gradients <= 1 || options.recompute == recompute_mode::never >) > 0);
   static constexpr int valid_stages = S >= 1 && S <= L ? S : 1, valid_micro_batches = M >= 1 ? M : 1;
   static constexpr profile valid_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
   static constexpr plan_options valid_options = [] {
@@ -153,7 +153,7 @@ class plan {
     o.micro_batches = valid_micro_batches;
     o.profile = valid_profile;
     if (o.device_count != o.stages) o.device_count = 0;
-    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // the error is above
+    if (o.group_gradients > 1 && !o.may_group_gradients()) o.group_gradients = 1;  // the error is above
     return o;
   }();
 
@@ -187,8 +187,8 @@ class plan {
 
   static constexpr auto grouped_ = [] {
     detail::stage_array<valid_stages> found{valid_options};
-    found.options.coalesce =
-        group_gradients(network_of<planned>, valid_options, schedule, gpipe::cut{cut_.first, valid_stages}, found.of);
+    found.options.group_gradients = choose_gradient_group(network_of<planned>, valid_options, schedule,
+                                                          gpipe::cut{cut_.first, valid_stages}, found.of);
     return found;
   }();
 
@@ -220,7 +220,8 @@ class plan {
     return found;
   }();
   struct programs : table {
-    static constexpr int coalesce = grouped_.options.coalesce, late = detail::on_the_way(options.cost_transfers);
+    static constexpr int group_gradients = grouped_.options.group_gradients,
+                         late = detail::on_the_way(options.cost_transfers);
     static constexpr schedule_choice forwards = valid_options.chosen_schedule().forwards();
     static constexpr bool ties = [] {
       for (int l = 0; l < L; ++l)
@@ -250,7 +251,7 @@ class plan {
     }();
     static constexpr auto slots_of_stages = [] {
       detail::constant_list<int, 4 * S * M> all;
-      detail::tick_index index(schedule, S, M, programs::coalesce);
+      detail::tick_index index(schedule, S, M, programs::group_gradients);
       for (int s = 0; s < S; ++s) {
         int* const its = all.of + 4 * s * M;
         detail::stash_slots(index, s, s, its);
@@ -278,7 +279,7 @@ class plan {
     static constexpr detail::plan_constants all{schedule.name(),
                                                 schedule.trains,
                                                 schedule.workers(S),
-                                                programs::coalesce,
+                                                programs::group_gradients,
                                                 {cut_.first, S},
                                                 workers_of_stages.of,
                                                 links_.links,
@@ -307,14 +308,14 @@ class plan {
 
  public:
   static constexpr gpipe::cut cut() { return {cut_.first, valid_stages}; }
-  /// The stage of a slot.
-  static constexpr int stage_of(int slot) { return cut().stage_of(slot); }
+  /// The stage of a layer.
+  static constexpr int stage_of(int layer) { return cut().stage_of(layer); }
   /// Whether a training takes the plan over as it is: the compiler has run its programs, and the training's optimizer
   /// decides nothing but the sizes of arenas.
   static constexpr bool is_constant =
       detail::runs_early<programs>() &&
-      (options.memory_limit == no_memory_limit ||
-       (options.recompute != recompute_mode::as_needed && !(options.coalesce == 0 && options.may_coalesce())));
+      (options.memory_limit == no_memory_limit || (options.recompute != recompute_mode::as_needed &&
+                                                   !(options.group_gradients == 0 && options.may_group_gradients())));
   /// The plan of a training with these options, if it is constant.
   static step_plan made_for(const network& net, const plan_options& with) {
     return detail::plan_from(constants::all, net, with);
@@ -329,7 +330,7 @@ class plan {
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// Micro-batches whose parameter gradients a stage computes together; 1: each by itself.
-  static constexpr int coalesce = grouped_.options.coalesce;
+  static constexpr int group_gradients = grouped_.options.group_gradients;
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
   /// The length of a step with the costs of the stages, by simulation. At compile time S x M is at most 1024 on clang++

@@ -16,13 +16,13 @@
 
 namespace gpipe::detail {
 
-/// What is known about the step of a cut.
-struct cut_verdict {
+/// The step of a cut, and how far it is from the shortest.
+struct cut_quality {
   std::int64_t step = 0;   ///< its simulated time, in picoseconds
-  std::int64_t least = 0;  ///< no cut that obeys the memory limit has a shorter step
+  std::int64_t min = 0;  ///< no cut that obeys the memory limit has a shorter step
   std::int64_t free = 0;   ///< the shortest step without that limit, if known; else 0
   std::int64_t cuts = 0;   ///< all cuts, if each was simulated; else 0
-  bool proven = false;     ///< a cut with the step `least` exists
+  bool proven = false;     ///< a cut with the step `min` exists
   bool whole = true;       ///< the search under the memory limit came to its end
 };
 
@@ -30,17 +30,17 @@ struct cut_verdict {
 ///
 /// For fill-drain of a chained network with free transfers the search's objective is the step, and nothing is left to
 /// do. For others all cuts are simulated if they are few: if cuts x S x M is at most `max_simulated_cells`. Else single
-/// boundaries move by one slot while that helps, within as many simulations. The cut stays if no step is shorter.
+/// boundaries move by one layer while that helps, within as many simulations. The cut stays if no step is shorter.
 void shorten_step(const network& net, const plan_options& o, const stage_costs& costs, bool searched_whole, int* first);
 
 /// Compares a cut, which may be by hand, with the best one.
-cut_verdict judge_cut(const network& net, const plan_options& o, const stage_costs& costs, const int* first);
+cut_quality quality_of_cut(const network& net, const plan_options& o, const stage_costs& costs, const int* first);
 
-/// Cells of all simulations for one plan: less than a tenth of a second if optimised.
+/// Cells of all simulations for one plan: less than a tenth of a second if optimized.
 inline constexpr std::int64_t max_simulated_cells = 1 << 16;
 
 /// No cut that obeys the limit has a shorter step.
-std::int64_t least_step(const network& net, const plan_options& o, const stage_costs& costs);
+std::int64_t min_step(const network& net, const plan_options& o, const stage_costs& costs);
 
 /// Simulates cuts of a network, with the working sets that each stage has memory for.
 class cut_simulator {
@@ -61,7 +61,7 @@ class cut_simulator {
         return o_.memory_limit == no_memory_limit || memory_of(stage, needs).total() <= o_.memory_limit;
       };
       if (!fits(needs_[s])) return unlimited;
-      kept_[s] = o_.recompute == recompute_mode::as_needed ? most_working_sets(needs_[s], fits) : 0;
+      kept_[s] = o_.recompute == recompute_mode::as_needed ? max_working_sets(needs_[s], fits) : 0;
     }
     int count = 0;
     find_links(net_, all, [&](const stage_link&) { ++count; });
@@ -77,7 +77,7 @@ class cut_simulator {
   GPIPE_COLD std::int64_t affordable_cuts() const {
     std::int64_t cuts = 1;
     for (int s = 1; s < o_.stages; ++s) {  // a product of s - 1 factors over (s - 1)!
-      cuts = cuts * (net_.slot_count - s) / s;
+      cuts = cuts * (net_.layer_count - s) / s;
       if (cuts > max_simulated_cells / cells()) return 0;
     }
     return cuts <= max_simulated_cells / cells() ? cuts : 0;
@@ -85,7 +85,7 @@ class cut_simulator {
 
   /// The shortest step of all cuts; the first cut that is shorter than `shortest` is written.
   GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
-    const int S = o_.stages, L = net_.slot_count;
+    const int S = o_.stages, L = net_.layer_count;
     const zeroed_array<int> first(S);
     for (int s = 0; s < S; ++s) first[s] = s;
     for (first[S] = L;;) {
@@ -100,7 +100,7 @@ class cut_simulator {
     }
   }
 
-  /// Moves one boundary at a time by one slot while the step gets shorter and longer than `bound`.
+  /// Moves one boundary at a time by one layer while the step gets shorter and longer than `bound`.
   GPIPE_COLD void move_boundaries(std::int64_t shortest, std::int64_t bound, int* first) const {
     std::int64_t left = max_simulated_cells / cells();
     for (bool moved = true; moved;) {

@@ -6,30 +6,30 @@
 
 namespace gpipe {
 
-/// The costs of every slot on the device of each stage, in picoseconds. The array belongs to the caller.
+/// The costs of every layer on the device of each stage, in picoseconds. The array belongs to the caller.
 struct stage_costs {
-  const layer_cost* costs = nullptr;  ///< [kind][slot]: one kind of device, or one for each stage
-  int slots = 0;
+  const layer_cost* costs = nullptr;  ///< [kind][layer]: one kind of device, or one for each stage
+  int layers = 0;
   bool each = false;
 
   constexpr int kinds(int stages) const { return each ? stages : 1; }
-  constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * slots : 0); }
+  constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * layers : 0); }
 };
 
 namespace detail {
 
 /// The number of costs that `fill_costs` writes.
 constexpr int cost_count(const network& net, const plan_options& o) {
-  return (o.device_count > 0 ? o.stages : 1) * net.slot_count;
+  return (o.device_count > 0 ? o.stages : 1) * net.layer_count;
 }
 
-/// Predicts the costs of every slot by a plan's options, analytic or measured.
+/// Predicts the costs of every layer by a plan's options, analytic or measured.
 GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
   if (o.device_count == 0) layer_costs(net, o.micro_batch_size, o.device, o.profile, into);
   else
     for (int s = 0; s < o.stages; ++s)
-      layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, into + s * net.slot_count);
-  return {into, net.slot_count, o.device_count > 0};
+      layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, into + s * net.layer_count);
+  return {into, net.layer_count, o.device_count > 0};
 }
 
 }  // namespace detail

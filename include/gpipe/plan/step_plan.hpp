@@ -32,7 +32,7 @@ struct stage_slots {
   std::vector<int> held;            ///< of gradients between backward's two parts
 };
 
-/// A parameter of a slot that uses the parameter of an earlier one.
+/// A parameter of a layer that uses the parameter of an earlier one.
 struct tie {
   named_array owner, user;
 };
@@ -46,8 +46,8 @@ struct step_plan {
   const char* schedule = "";  ///< its name
   bool trains = true;         ///< else it runs forward only
   std::vector<int> workers_of_stages;
-  int coalesce = 1;        ///< micro-batches whose parameter gradients are computed together
-  std::vector<int> first;  ///< slot of each stage, and the number of slots behind them
+  int group_gradients = 1;        ///< micro-batches whose parameter gradients are computed together
+  std::vector<int> first;  ///< layer of each stage, and the number of layers behind them
   std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
   std::vector<detail::link_slots> slots_of_links;
@@ -60,20 +60,20 @@ struct step_plan {
   std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
   std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
-  std::vector<layer_cost> costs_of_slots;  ///< [kind][slot], a micro-batch, in picoseconds
+  std::vector<layer_cost> costs_of_layers;  ///< [kind][layer], a micro-batch, in picoseconds
   std::vector<double> shares;              ///< of each stage, of the predicted time
 
-  stage_costs costs() const { return {costs_of_slots.data(), first.back(), options.device_count > 0}; }
+  stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }
   gpipe::cut cut() const { return {first.data(), options.stages}; }
   /// The options with the numbers that the plan has found for 0.
   plan_options resolved_options() const {
     plan_options resolved = options;
     resolved.workers = workers();
-    resolved.coalesce = coalesce;
+    resolved.group_gradients = group_gradients;
     return resolved;
   }
   int stages() const { return options.stages; }
-  /// What the memory of a stage depends on.
+  /// The numbers on which the memory of a stage depends.
   const memory_requirements& requirements(int stage) const { return of(stage).requirements; }
   /// Bytes of a stage, by kind.
   const stage_memory& memory(int stage) const { return of(stage).memory; }

@@ -57,7 +57,7 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
     if (o.recompute == recompute_mode::as_needed) working_sets[s] = kept(s);
   }
   for (int i = 0; o.cost_transfers && i < link_count; ++i) {
-    const slot_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.device);
+    const pass_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.device);
     transfers[i] = {time.forward, time.backward};
   }
   return simulate(schedule, {o.stages,

@@ -19,8 +19,8 @@
 //     bound                    devices  valid for
 //     schedule_lower_bound     equal    the schedule's order, if each stage has a link to the next one
 //     makespan_lower_bound     any      any schedule (partition/lower_bound.hpp)
-//     least_work               any      any links
-//     least_with_fixed_stage   any      fill-drain, if the first stage has slots before all gradients
+//     min_work               any      any links
+//     min_with_fixed_stage   any      fill-drain, if the first stage has layers before all gradients
 //
 // `lower_bound_of` chooses among the first three.
 
@@ -52,17 +52,17 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
   return found;
 }
 
-/// The bottleneck of the best cut, if slot l on stage s costs `cost_of(s, l)`.
+/// The bottleneck of the best cut, if layer l on stage s costs `cost_of(s, l)`.
 template <class Cost, class Fits = fits_always>
-constexpr std::int64_t least_bottleneck(int slots, int stages, int micro_batches, const Cost& cost_of,
+constexpr std::int64_t least_bottleneck(int layers, int stages, int micro_batches, const Cost& cost_of,
                                         const Fits& fits = {}) {
-  const zeroed_array<slot_cost> costs(stages * slots);
+  const zeroed_array<pass_cost> costs(stages * layers);
   const zeroed_array<int> kind_of(stages), first(stages);
   for (int s = 0; s < stages; ++s) {
     kind_of[s] = s;
-    for (int l = 0; l < slots; ++l) costs[s * slots + l] = cost_of(s, l);
+    for (int l = 0; l < layers; ++l) costs[s * layers + l] = cost_of(s, l);
   }
-  const partition_problem p{slots,   stages, micro_batches,        costs.data(), stages, kind_of.data(),
+  const partition_problem p{layers,   stages, micro_batches,        costs.data(), stages, kind_of.data(),
                             nullptr, 0,      objective::bottleneck};
   partition(p, first.data(), fits);
   return objective_of(p, first.data());
@@ -82,37 +82,37 @@ constexpr std::int64_t share_of(std::int64_t work, int workers) { return work / 
 ///     split backward   F + max over stages of M b + (M - k) f:         nothing has to follow a parameter part
 ///
 /// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except
-/// that of the first micro-batch whose gradient arrives, which may run before, and those of the first slots, which get
+/// that of the first micro-batch whose gradient arrives, which may run before, and those of the first layers, which get
 /// no gradient. Each maximum is the smallest of all cuts.
 template <scheduler Schedule, class Fits = detail::fits_always>
-GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
+GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int layers,
                                                        int stages, int micro_batches, recompute_mode mode,
                                                        const Fits& fits = {}) {
-  detail::require_counts(slots, stages, micro_batches);
+  detail::require_counts(layers, stages, micro_batches);
   detail::require_admitted(schedule, stages, micro_batches);
   const std::int64_t M = micro_batches;
   const bool split = detail::splits_backward(schedule, stages, micro_batches);
 
   std::int64_t forward = 0, back = 0, backward = 0;
-  for (int l = 0; l < slots; ++l) {
+  for (int l = 0; l < layers; ++l) {
     forward = detail::summed(forward, costs[l].forward);
     back = detail::summed(back, costs[l].backward_input);
     backward = detail::summed(backward, detail::summed(costs[l].backward_input, costs[l].backward_parameters));
   }
   if (!schedule.trains) back = backward = 0;
-  // The first slots without a backward: a stage of these gets no gradient, so it may recompute at any time.
+  // The first layers without a backward: a stage of these gets no gradient, so it may recompute at any time.
   int fixed = 0;
-  while (fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0) ++fixed;
+  while (fixed < layers && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0) ++fixed;
   const std::int64_t through = detail::summed(forward, split ? back : backward);
   const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
 
-  // The bottleneck of `times_forward(stage, slot)` f + `times_backward` b of the best cut.
+  // The bottleneck of `times_forward(stage, layer)` f + `times_backward` b of the best cut.
   const auto bottleneck = [&](const auto& times_forward, std::int64_t times_backward) {
     const auto weighted = [&](int s, int l) {
-      return slot_cost{detail::multiplied(costs[l].forward, times_forward(s, l)),
-                       detail::multiplied(slot_cost_of(costs[l], false).backward, times_backward)};
+      return pass_cost{detail::multiplied(costs[l].forward, times_forward(s, l)),
+                       detail::multiplied(pass_cost_of(costs[l], false).backward, times_backward)};
     };
-    return detail::least_bottleneck(slots, stages, micro_batches, weighted, fits);
+    return detail::least_bottleneck(layers, stages, micro_batches, weighted, fits);
   };
 
   const detail::zeroed_array<detail::stage_order> order(stages);
@@ -132,11 +132,11 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   }
   if (fills) {
     const bool again = order[0].recomputed > 0;
-    const detail::zeroed_array<slot_cost> whole(slots);
+    const detail::zeroed_array<pass_cost> whole(layers);
     const detail::zeroed_array<int> first(stages);
-    for (int l = 0; l < slots; ++l)
-      whole[l] = schedule.trains ? slot_cost_of(costs[l], again && l >= fixed) : slot_cost{costs[l].forward, 0};
-    partition_problem p{slots, stages, micro_batches, whole.data()};
+    for (int l = 0; l < layers; ++l)
+      whole[l] = schedule.trains ? pass_cost_of(costs[l], again && l >= fixed) : pass_cost{costs[l].forward, 0};
+    partition_problem p{layers, stages, micro_batches, whole.data()};
     p.first_again = order[0].first_again;
     partition(p, first.data(), fits);
     return detail::objective_of(p, first.data());
@@ -155,43 +155,43 @@ template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
   if (!costs.each)
-    return schedule_lower_bound(schedule, costs.costs, costs.slots, o.stages, o.micro_batches, o.recompute);
+    return schedule_lower_bound(schedule, costs.costs, costs.layers, o.stages, o.micro_batches, o.recompute);
   const bool split = splits_backward(schedule, o.stages, o.micro_batches);
-  const zeroed_array<slot_cost> none(o.stages * costs.slots);
+  const zeroed_array<pass_cost> none(o.stages * costs.layers);
   const zeroed_array<int> kind_of(o.stages), recomputed(o.stages);
   for (int s = 0; s < o.stages; ++s) {
     kind_of[s] = s;
     recomputed[s] = order_of(schedule, o.stages, o.micro_batches, s, o.recompute).recomputed;
   }
   return makespan_lower_bound(
-      partition_problem{costs.slots, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
-      [&](const partition_problem&, int stage, int slot) {
-        const layer_cost& c = costs.of(stage)[slot];
+      partition_problem{costs.layers, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
+      [&](const partition_problem&, int stage, int layer) {
+        const layer_cost& c = costs.of(stage)[layer];
         const std::int64_t back = schedule.trains ? summed(c.backward_input, c.backward_parameters) : 0;
         const std::int64_t once = multiplied(summed(c.forward, back), o.micro_batches);
-        return slot_step{c.forward, split ? 0 : back, summed(once, multiplied(c.forward, recomputed[stage]))};
+        return layer_step{c.forward, split ? 0 : back, summed(once, multiplied(c.forward, recomputed[stage]))};
       });
 }
 
 /// The work of the busiest worker, for the best cut. No link can make a step shorter.
 template <scheduler Schedule>
-GPIPE_COLD constexpr std::int64_t least_work(const plan_options& o, const Schedule& schedule,
+GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule& schedule,
                                              const stage_costs& costs) {
-  const int S = o.stages, L = costs.slots;
+  const int S = o.stages, L = costs.layers;
   const zeroed_array<std::int64_t> forwards(S);
   for (int s = 0; s < S; ++s)
     forwards[s] = o.micro_batches + order_of(schedule, S, o.micro_batches, s, o.recompute).recomputed;
   const auto work = [&](int s, int l) {
     const layer_cost& c = costs.of(s)[l];
-    return slot_cost{multiplied(c.forward, forwards[s]),
-                     schedule.trains ? multiplied(slot_cost_of(c, false).backward, o.micro_batches) : 0};
+    return pass_cost{multiplied(c.forward, forwards[s]),
+                     schedule.trains ? multiplied(pass_cost_of(c, false).backward, o.micro_batches) : 0};
   };
   std::int64_t all = 0;
   for (int l = 0; l < L; ++l) {
-    std::int64_t least = max_cost;
+    std::int64_t min = max_cost;
     for (int s = 0; s < S; ++s)
-      if (const slot_cost c = work(s, l); c.forward + c.backward < least) least = c.forward + c.backward;
-    all = summed(all, least);
+      if (const pass_cost c = work(s, l); c.forward + c.backward < min) min = c.forward + c.backward;
+    all = summed(all, min);
   }
   const std::int64_t busiest = least_bottleneck(L, S, o.micro_batches, work),
                      share = share_of(all, schedule.workers(S));
@@ -199,45 +199,45 @@ GPIPE_COLD constexpr std::int64_t least_work(const plan_options& o, const Schedu
 }
 
 /// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not count on it: no
-/// stage waits for the gradients of slots before the last such place, and without values from slot to slot it is the
+/// stage waits for the gradients of layers before the last such place, and without values from layer to layer it is the
 /// work of the busiest worker.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
   const chain_begin chained = chained_from(net);
   if (o.stages == 1 || chained.begin(schedule.trains) <= 1) return lower_bound_of(o, schedule, costs);
-  if (chained.values > 1) return least_work(o, schedule, costs);
-  const zeroed_array<layer_cost> free(costs.kinds(o.stages) * costs.slots);
+  if (chained.values > 1) return min_work(o, schedule, costs);
+  const zeroed_array<layer_cost> free(costs.kinds(o.stages) * costs.layers);
   for (int k = 0; k < costs.kinds(o.stages); ++k)
-    for (int l = 0; l < costs.slots; ++l) {
+    for (int l = 0; l < costs.layers; ++l) {
       const layer_cost& c = costs.of(k)[l];
-      free[k * costs.slots + l] = l < chained.gradients - 1 ? layer_cost{c.forward, 0, 0} : c;
+      free[k * costs.layers + l] = l < chained.gradients - 1 ? layer_cost{c.forward, 0, 0} : c;
     }
-  return lower_bound_of(o, schedule, {free.data(), costs.slots, costs.each});
+  return lower_bound_of(o, schedule, {free.data(), costs.layers, costs.each});
 }
 
-/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward
+/// The shortest step of fill-drain with a stage that no gradient reaches, from below: layers 0 ... k - 1 are forward
 /// only, and the stages behind share the others.
-GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
+GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
   const schedule_choice schedule = o.chosen_schedule();
-  const int L = costs.slots, left = L - k;
+  const int L = costs.layers, left = L - k;
   std::int64_t passed = 0;
   for (int l = 0; l < k; ++l) {
-    std::int64_t least = max_cost;
+    std::int64_t min = max_cost;
     for (int s = 0; s < costs.kinds(o.stages); ++s)
-      if (costs.of(s)[l].forward < least) least = costs.of(s)[l].forward;
-    passed = summed(passed, least);
+      if (costs.of(s)[l].forward < min) min = costs.of(s)[l].forward;
+    passed = summed(passed, min);
   }
-  const zeroed_array<slot_cost> of_slots(costs.kinds(o.stages) * left);
+  const zeroed_array<pass_cost> of_layers(costs.kinds(o.stages) * left);
   const zeroed_array<int> kind_of(o.stages), first(o.stages);
   for (int s = 0; s < costs.kinds(o.stages); ++s)
-    for (int l = k; l < L; ++l) of_slots[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
+    for (int l = k; l < L; ++l) of_layers[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.each ? s : 0;
   std::int64_t shortest = unlimited;
-  for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these slots
+  for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these layers
     if (o.stages - s > left) continue;
     partition_problem p{
-        left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
+        left, o.stages - s, o.micro_batches, of_layers.data(), costs.kinds(o.stages), kind_of.data() + s};
     p.first_again = o.recompute == recompute_mode::always;
     partition(p, first.data());
     if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;

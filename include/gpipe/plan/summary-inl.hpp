@@ -17,11 +17,11 @@ namespace gpipe {
 
 namespace detail {
 
-/// The options that are not their default, but for those that the table and its sentence name: ", coalesce 4".
-GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int coalesce) {
+/// The options that are not their default, but for those that the table and its sentence name: ", group_gradients 4".
+GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int group_gradients) {
   constexpr std::string_view in_sentence[] = {"stages",   "micro_batches", "micro_batch_size",
                                               "replicas", "schedule",      "recompute"};
-  o.coalesce = coalesce == 1 ? 0 : coalesce;
+  o.group_gradients = group_gradients == 1 ? 0 : group_gradients;
   std::string text;
   for (const option_description& option : plan_option_list) {
     const std::int64_t value = option.get(o);
@@ -32,21 +32,21 @@ GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int coalesce) 
   return text;
 }
 
-GPIPE_COLD GPIPE_INLINE std::string verdict_of(const plan_facts& plan) {
+GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
   const plan_options& o = plan.options;
-  const cut_verdict& v = plan.verdict;
-  const auto above = [](std::int64_t value, std::int64_t least) {
-    return value > least ? percent(static_cast<double>(value - least), static_cast<double>(least)) + " above "
+  const cut_quality& v = plan.quality;
+  const auto above = [](std::int64_t value, std::int64_t min) {
+    return value > min ? percent(static_cast<double>(value - min), static_cast<double>(min)) + " above "
                          : std::string();
   };
-  const std::string step = (v.step > v.least && !v.proven ? "at most " : "") + above(v.step, v.least);
+  const std::string step = (v.step > v.min && !v.proven ? "at most " : "") + above(v.step, v.min);
   std::string text = "the cut is " + step + "the optimum";
   if (!compares_steps(o))
     text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
            "the optimum; its step is " + step + "the shortest of " +
            (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
   if (o.memory_limit != no_memory_limit) text += " within the memory limit";
-  if (v.free > 0 && v.least > v.free) text += ", which is " + above(v.least, v.free) + "that without";
+  if (v.free > 0 && v.min > v.free) text += ", which is " + above(v.min, v.free) + "that without";
   if (!v.whole)
     text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");
   return text;
@@ -62,7 +62,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     times.push_back(static_cast<double>(t.forward + t.backward_input + t.backward_parameters));
     all += times.back();
   }
-  std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
+  std::vector<std::vector<std::string>> rows{{"stage", "layers", "from", "to", "share", "parameters", "memory"}};
   std::int64_t naive = 0, bytes = 0;
   for (int s = 0; s < o.stages; ++s) {
     const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
@@ -73,7 +73,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     naive += memory.naive;
     rows.push_back({std::to_string(s),
                     last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
-                    std::string(plan.net.row_of(first).name), std::string(plan.net.row_of(last - 1).name),
+                    std::string(plan.net.type_of(first).name), std::string(plan.net.type_of(last - 1).name),
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
@@ -82,10 +82,10 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
          concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                  several(o.micro_batch_size, "sample"),
                  o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
-                 name_of(o.recompute), other_options(o, plan.coalesce), ": bubble ", percent(plan.bubble, 1),
+                 name_of(o.recompute), other_options(o, plan.group_gradients), ": bubble ", percent(plan.bubble, 1),
                  "\npredicted step time: ", milliseconds(plan.makespan), o.profile.count > 0 ? " by " : " on ", costs,
                  "; lower bound for any cut: ", milliseconds(plan.bound),
-                 "\n", verdict_of(plan),
+                 "\n", quality_text(plan),
                  "\nmemory of all stages", o.replicas > 1 ? " of a replica: " : ": ",
                  sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
                  sized(static_cast<std::uint64_t>(naive)), "\n"});
@@ -102,14 +102,14 @@ GPIPE_COLD GPIPE_INLINE std::int64_t step_time(const network& net, const step_pl
 GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const step_plan& plan) {
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
-  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};
+  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.group_gradients};
   for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
   facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
   facts.makespan = step_time(net, plan);
   facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
   if (!detail::compares_steps(o))
     facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
-  facts.verdict = detail::judge_cut(net, o, plan.costs(), plan.first.data());
+  facts.quality = detail::quality_of_cut(net, o, plan.costs(), plan.first.data());
   return detail::describe(facts);
 }
 

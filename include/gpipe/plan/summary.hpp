@@ -28,11 +28,11 @@ struct plan_facts {
   const char* schedule;
   stage_costs costs;
   std::vector<stage_memory> memory;
-  int coalesce = 1;
+  int group_gradients = 1;
   double bubble = 0;
   std::int64_t makespan = 0, bound = 0;  // picoseconds
   distance from_optimum{};
-  cut_verdict verdict{};
+  cut_quality quality{};
 };
 
 /// Whether a cut is compared by its step alone, and not by its bottleneck, too.
@@ -45,7 +45,7 @@ GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
 }
 
 /// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
-std::string verdict_of(const plan_facts& plan);
+std::string quality_text(const plan_facts& plan);
 std::string describe(const plan_facts& plan);
 
 }  // namespace detail
@@ -54,19 +54,19 @@ std::string describe(const plan_facts& plan);
 /// take no time.
 std::int64_t step_time(const network& net, const step_plan& plan);
 
-/// A plan in words, before anything runs: the slots of each stage, its share of the predicted time, its parameters and
+/// A plan in words, before anything runs: the layers of each stage, its share of the predicted time, its parameters and
 /// its memory; then the options, the bubble, the step time, and how far the step is from the shortest of any cut: as a
 /// number where that is proven, else as "at most".
 ///
-///     stage  slots  from         to      share  parameters    memory
-///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
+///     stage  layers  from         to      share  parameters    memory
+///         0    0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
 std::string describe(const network& net, const step_plan& plan);
 
 /// The same for a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
 template <class Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
-  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::coalesce};
+  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::group_gradients};
   std::vector<layer_cost> costs(static_cast<std::size_t>(detail::cost_count(net, Plan::options)));
   facts.costs = detail::fill_costs(net, Plan::options, costs.data());
   for (int s = 0; s < Plan::S; ++s) facts.memory.push_back(Plan::memory(s));
@@ -74,7 +74,7 @@ GPIPE_COLD std::string describe() {
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();
   if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
-  facts.verdict = detail::judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
+  facts.quality = detail::quality_of_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
 }
 

@@ -16,7 +16,7 @@
 namespace gpipe {
 
 /// Hashes of all that a training computes. For each call: the data, what each layer wrote in forward and in both parts
-/// of backward for each micro-batch, and the parameters after the update. Kept by the layer's slot and not by the
+/// of backward for each micro-batch, and the parameters after the update. Kept by the layer's position and not by the
 /// stage: bit-equal trainings of one model have the same digest for every number of stages.
 class digest {
  public:
@@ -53,17 +53,17 @@ class digest {
     std::fill(hashes.begin(), hashes.end(), std::uint64_t{0});
     return hashes;
   }
-  /// Stores what the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
-  void put(action_kind kind, int micro_batch, int slot, std::uint64_t bits) {
-    if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
+  /// Stores what the call's action on a micro-batch (-1 for `update`) left at a layer; `idle` stands for the data.
+  void put(action_kind kind, int micro_batch, int layer, std::uint64_t bits) {
+    if (!full()) hashes_[known_.size() * per_call() + index_of(kind, micro_batch, layer)] = bits;
   }
-  /// Copies the hashes of the slots [first, last), line by line: out of the open call, and into it.
-  GPIPE_COLD std::vector<std::uint64_t> of_slots(int first, int last) {
+  /// Copies the hashes of the layers [first, last), line by line: out of the open call, and into it.
+  GPIPE_COLD std::vector<std::uint64_t> of_layers(int first, int last) {
     std::vector<std::uint64_t> found;
     each_line(first, last, [&](std::uint64_t& bits) { found.push_back(bits); });
     return found;
   }
-  GPIPE_COLD void put_slots(int first, int last, const std::vector<std::uint64_t>& from) {
+  GPIPE_COLD void put_layers(int first, int last, const std::vector<std::uint64_t>& from) {
     std::size_t next = 0;
     each_line(first, last, [&](std::uint64_t& bits) { bits = from[next++]; });
   }
@@ -71,7 +71,7 @@ class digest {
     if (!full()) known_.push_back(now);
   }
 
-  /// The first action that left different bits in `b` than in `a`, in the calls that both have: step, slot, layer,
+  /// The first action that left different bits in `b` than in `a`, in the calls that both have: step, position, layer,
   /// micro-batch (counted over accumulated calls) and action. The order: forward before backward, a micro-batch before
   /// the next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
   friend GPIPE_COLD std::optional<detail::location> first_difference(const digest& a, const digest& b) {
@@ -84,12 +84,12 @@ class digest {
   }
 
  private:
-  int slots() const { return static_cast<int>(layers_.size()); }
+  int layer_count() const { return static_cast<int>(layers_.size()); }
   // The data; forward and each part of backward of every micro-batch; the update.
   static constexpr std::size_t hashes_in_call(int layers, int micro_batches) {
     return 1 + static_cast<std::size_t>(layers) * (3 * static_cast<std::size_t>(micro_batches) + 1);
   }
-  std::size_t per_call() const { return hashes_in_call(slots(), micro_batches_); }
+  std::size_t per_call() const { return hashes_in_call(layers(), micro_batches_); }
   template <class Visit>
   void each_line(int first, int last, Visit&& visit) {
     for (int line = 0; line <= 3 * micro_batches_ && !full(); ++line)
@@ -97,24 +97,24 @@ class digest {
         visit(hashes_[known_.size() * per_call() + 1 + static_cast<std::size_t>(line) * layers_.size() +
                       static_cast<std::size_t>(l)]);
   }
-  std::size_t place_of(action_kind kind, int m, int slot) const {
+  std::size_t index_of(action_kind kind, int m, int layer) const {
     if (kind == action_kind::idle) return 0;
     const int line = kind == action_kind::forward          ? m
                      : kind == action_kind::backward_input ? micro_batches_ + m
                      : kind == action_kind::update         ? 3 * micro_batches_
                                                    : 2 * micro_batches_ + m;
-    return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(slot);
+    return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(layer);
   }
 
   GPIPE_COLD std::optional<detail::location> first_difference_in(std::size_t number, const digest& b) const {
     const call& at = known_[number];
-    const auto differs = [&](action_kind kind, int m, int slot) {
-      const std::size_t i = number * per_call() + place_of(kind, m, slot);
+    const auto differs = [&](action_kind kind, int m, int layer) {
+      const std::size_t i = number * per_call() + index_of(kind, m, layer);
       return hashes_[i] != b.hashes_[i];
     };
-    const auto found = [&](std::string_view action, int m, int slot) {
-      return detail::location{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
-                              .slot = slot,
+    const auto found = [&](std::string_view action, int m, int layer) {
+      return detail::location{.layer = layer < 0 ? std::string() : layers_[static_cast<std::size_t>(layer)],
+                              .layer_index = layer,
                               .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
                               .action = std::string(action),
                               .step = static_cast<long>(at.step)};
@@ -122,13 +122,13 @@ class digest {
     if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
     if (differs(action_kind::idle, -1, -1)) return found("data", -1, -1);
     for (int m = 0; m < micro_batches_; ++m)
-      for (int l = 0; l < slots(); ++l)
+      for (int l = 0; l < layer_count(); ++l)
         if (differs(action_kind::forward, m, l)) return found(name_of(action_kind::forward), m, l);
     for (int m = 0; m < micro_batches_; ++m)
-      for (int l = slots() - 1; l >= 0; --l)
+      for (int l = layer_count() - 1; l >= 0; --l)
         for (const action_kind kind : {action_kind::backward_input, action_kind::backward_parameters})
           if (differs(kind, m, l)) return found(name_of(kind), m, l);
-    for (int l = 0; l < slots(); ++l)
+    for (int l = 0; l < layer_count(); ++l)
       if (differs(action_kind::update, -1, l)) return found(name_of(action_kind::update), -1, l);
     return std::nullopt;
   }

@@ -30,7 +30,7 @@ namespace gpipe {
 /// Runs a plan with one worker thread for each worker of the schedule and each replica. The first worker is the thread
 /// that calls; the others live as long as the executor. In a job each process is one worker, and processes share no
 /// memory: every process makes the same calls with the same batches in the same order, also those that read, and gets
-/// the same results. Of a batch it needs the fields that its own layers read. Not thread-safe.
+/// the same results. It needs the fields of a batch that its own layers read. Not thread-safe.
 ///
 ///     run the program  |  reduce  |  barrier: all have arrived, loss and norm are finite  |  update  |  rest
 ///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
@@ -50,19 +50,19 @@ class executor {
         all_(plan_, options_.job),
         report_(net_, admitted(), options_.trace_events),
         watched_(net_, plan_, options_.digest_calls),
-        input_(net_, plan_, step_, {here_.slots_here(net_.slot_count), options_.job == nullptr ? -1 : rank()}),
+        input_(net_, plan_, step_, {here_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
         passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
                 detail::wait_limits_of(here_.count(), options_.deadline)),
         parameters_(net_, plan_, here_, replicas()) {
     passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
-    time_slots(options_.slot_times);
+    time_layers(options_.layer_times);
     if (options_.digest_calls > 0) replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
     replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_, rule_); });
     const detail::default_float_environment exact;
-    parameters_.initialise(options_.seed);
+    parameters_.initialize(options_.seed);
     if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
   }
   /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
@@ -179,47 +179,47 @@ class executor {
     watched_.drop_rows();
     passes_.run();
     watched_.keep_rows(step_, all_);
-    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
+    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_layer()), into, first);
   }
   /// Rows for the input of the loss, with this number of samples.
   GPIPE_COLD tensor_rows predictions(int samples) const {
     tensor_rows rows;
-    const int slot = net_.loss_slot();
-    const detail::row& loss = net_.row_of(slot);
+    const int layer = net_.loss_layer();
+    const detail::layer_type& loss = net_.type_of(layer);
     if (loss.predicted >= 0) {
       rows.add({loss.extras[loss.predicted].size, loss.extras[loss.predicted].type}, samples);
     } else {
-      for (int i = 0; i < loss.inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
+      for (int i = 0; i < loss.inputs; ++i) rows.add(net_.values[net_.reads_value(layer, i)].part, samples);
     }
     rows.resize(samples);
     return rows;
   }
 
-  /// A frozen slot's parameters and their moments do not change from the next call on, nor in other slots that are tied
-  /// to them. Their gradient is zero, and no norm counts it.
-  GPIPE_COLD void freeze(int slot, bool frozen) {
-    calls().agree_to_freeze(slot, frozen);
+  /// A frozen layer's parameters and their moments do not change from the next call on, nor in other layers that are
+  /// tied to them. Their gradient is zero, and no norm counts it.
+  GPIPE_COLD void freeze(int layer, bool frozen) {
+    calls().agree_to_freeze(layer, frozen);
     ++step_.changes;
-    for (int mine = 0; mine < net_.row_of(slot).parameter_count; ++mine)
-      for (int l = 0; l < net_.slot_count; ++l)
-        for (int p = 0; p < net_.row_of(l).parameter_count; ++p)
-          if (net_.owner(l, p) == net_.owner(slot, mine))
+    for (int mine = 0; mine < net_.type_of(layer).parameter_count; ++mine)
+      for (int l = 0; l < net_.layer_count; ++l)
+        for (int p = 0; p < net_.type_of(l).parameter_count; ++p)
+          if (net_.owner(l, p) == net_.owner(layer, mine))
             replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
   }
 
-  /// Copies a slot's outputs, and their gradients if there are any, out of every call from now on, or ends that.
-  GPIPE_COLD void watch(int slot, bool watched) {
-    calls().agree_to_watch(slot, watched);
+  /// Copies a layer's outputs, and their gradients if there are any, out of every call from now on, or ends that.
+  GPIPE_COLD void watch(int layer, bool watched) {
+    calls().agree_to_watch(layer, watched);
     ++step_.changes;
-    detail::watched_rows* const rows = watched_.watch(slot, watched);
-    replicas().each_copy_of(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
+    detail::watched_rows* const rows = watched_.watch(layer, watched);
+    replicas().each_copy_of(stage_of(layer), [&](auto& stage) { stage.watch(layer, rows); });
   }
-  /// The rows of the last call, without samples if it failed. Null if the slot is not watched.
-  const detail::watched_rows* watched(int slot) const { return usable(), watched_.watched(slot); }
+  /// The rows of the last call, without samples if it failed. Null if the layer is not watched.
+  const detail::watched_rows* watched(int layer) const { return usable(), watched_.watched(layer); }
 
   const gpipe::digest& digest() const { return usable(), watched_.digest(); }
 
-  /// Times every slot in this number of steps over the batch. The steps are not applied: only the gradients change.
+  /// Times every layer in this number of steps over the batch. The steps are not applied: only the gradients change.
   GPIPE_COLD measured_profile profile_layers(const batch& data, int steps) {
     usable();
     input_.require_training();
@@ -229,8 +229,8 @@ class executor {
     if (steps < 1) detail::throw_error({"steps is ", steps}, {"choose at least 1"});
     struct timing {
       executor& timed;
-      explicit timing(executor& run) : timed(run) { timed.time_slots(true); }
-      ~timing() { timed.time_slots(timed.options_.slot_times); }
+      explicit timing(executor& run) : timed(run) { timed.time_layers(true); }
+      ~timing() { timed.time_layers(timed.options_.layer_times); }
     } const scope(*this);
     for (int i = 0; i < steps; ++i) {
       calls().together([&] { input_.begin(detail::pass_kind::measure, data); });
@@ -239,7 +239,7 @@ class executor {
     return layer_profile();
   }
 
-  /// The time of each slot for a full micro-batch: medians of the newest times.
+  /// The time of each layer for a full micro-batch: medians of the newest times.
   GPIPE_COLD measured_profile layer_profile() const {
     usable();
     measured_profile found{{}, plan_.options.micro_batch_size};
@@ -279,7 +279,7 @@ class executor {
       parameters_.write(into.in(memory_kind::averages), from);
     parameters_.refresh();
   }
-  /// The same for all parameters and the state of all slots, in the order of `each_value`.
+  /// The same for all parameters and the state of all layers, in the order of `each_value`.
   GPIPE_COLD void write_values(const std::byte* from) {
     detail::each_value(net_, [&](const array_location& value) {
       calls().agree_to_write(value, from);
@@ -289,8 +289,8 @@ class executor {
     parameters_.refresh();
   }
 
-  /// Whether this process has a slot's memory, in any replica.
-  bool has_here(int slot) const { return parameters_.is_here(slot); }
+  /// Whether this process has a layer's memory, in any replica.
+  bool has_here(int layer) const { return parameters_.is_here(layer); }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
   /// derived from parameters follow in `restore`.
   GPIPE_COLD void read_here(const array_location& from, void* into) const {
@@ -314,17 +314,17 @@ class executor {
   }
   std::uint64_t seed() const { return step_.seed; }
   const training_options& options() const { return options_; }
-  /// Of this process in its job.
+  /// The rank of this process in its job.
   int rank() const { return options_.job != nullptr ? options_.job->rank() : 0; }
   /// The calls that all processes of the job make together.
   const detail::collective_calls& together() const { return calls(); }
 
-  /// Addresses in the memory of the slot's stage, or of that which owns the slot's first parameter. The host may read
+  /// Addresses in the memory of the layer's stage, or of that which owns the layer's first parameter. The host may read
   /// there only if the memory is the host's.
-  std::byte* parameters(int slot) const { return of_parameters(memory_kind::parameters, slot, 0); }
-  std::byte* gradients(int slot) const { return of_parameters(memory_kind::gradients, slot, 0); }
-  std::byte* moments(int slot, int i) const { return of_parameters(memory_kind::moments, slot, i); }
-  std::byte* state(int slot) const { return usable(), parameters_.address({memory_kind::state, slot}, 0); }
+  std::byte* parameters(int layer) const { return of_parameters(memory_kind::parameters, layer, 0); }
+  std::byte* gradients(int layer) const { return of_parameters(memory_kind::gradients, layer, 0); }
+  std::byte* moments(int layer, int i) const { return of_parameters(memory_kind::moments, layer, i); }
+  std::byte* state(int layer) const { return usable(), parameters_.address({memory_kind::state, layer}, 0); }
 
   /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
   /// the plan only runs forward, every evaluation is a step.
@@ -354,15 +354,16 @@ class executor {
   }
   const detail::replica_list<Device>& replicas() const { return usable().replicas(); }
   const detail::collective_calls& calls() const { return usable().calls(); }
-  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+  int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
 
-  std::byte* of_parameters(memory_kind kind, int slot, int i) const {
-    const detail::named_array first = net_.owner(slot, 0);
-    return usable(), parameters_.address({kind, first.slot, i, net_.own_bytes(first.slot, first.index)}, 0);
+  std::byte* of_parameters(memory_kind kind, int layer, int i) const {
+    const detail::named_array first = net_.owner(layer, 0);
+    return usable(),
+           parameters_.address({kind, first.layer_index, i, net_.own_bytes(first.layer_index, first.index)}, 0);
   }
 
-  void time_slots(bool on) {
-    replicas().each_stage([on](auto& stage) { stage.time_slots(on); });
+  void time_layers(bool on) {
+    replicas().each_stage([on](auto& stage) { stage.time_layers(on); });
   }
 
   // Runs the part of train and accumulate that may fail after the batch was checked.

@@ -25,11 +25,11 @@ class parameter_access {
     return stage_with(of.layer_index, replica).map().find(of.kind, of.layer_index, -1, {}, of.index).base + of.at;
   }
 
-  /// Whether this process has a slot's memory, in this replica or in any.
-  bool is_here(int slot, int replica) const { return here_.has_stage(replica, stage_of(slot)); }
-  bool is_here(int slot) const {
+  /// Whether this process has a layer's memory, in this replica or in any.
+  bool is_here(int layer, int replica) const { return here_.has_stage(replica, stage_of(layer)); }
+  bool is_here(int layer) const {
     for (int r = 0; r < plan_.replicas(); ++r)
-      if (is_here(slot, r)) return true;
+      if (is_here(layer, r)) return true;
     return false;
   }
   /// Copies an array that is here.
@@ -63,23 +63,23 @@ class parameter_access {
   }
 
   /// Sets the first values of all parameters and state that are here.
-  GPIPE_COLD void initialise(std::uint64_t seed) const {
+  GPIPE_COLD void initialize(std::uint64_t seed) const {
     for_each_array(net_, [&](const named_array& which) {
-      if (net_.owner(which) != which || !is_here(which.slot)) return;
-      const row& r = net_.row_of(which.slot);
+      if (net_.owner(which) != which || !is_here(which.layer_index)) return;
+      const layer_type& r = net_.type_of(which.layer_index);
       const int number = which.kind == array_kind::parameter ? which.index : r.parameter_count + which.index;
       const array_location all = locate(net_, which);
       first_values(
-          r.type, description_of(net_, which), seed, which.slot, number,
+          r.type, description_of(net_, which), seed, which.layer_index, number,
           [&](std::size_t at, std::size_t bytes, const std::byte* values) { write(all.part(at, bytes), values); });
     });
     refresh();
   }
 
  private:
-  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
-  const bound_stage<Device>& stage_with(int slot, int replica) const {
-    return replicas_.at(replica).stage(stage_of(slot));
+  int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
+  const bound_stage<Device>& stage_with(int layer, int replica) const {
+    return replicas_.at(replica).stage(stage_of(layer));
   }
 
   const network& net_;

@@ -37,8 +37,8 @@ GPIPE_COLD inline void require_graph(const step_plan& plan, const training_optio
   if (const int all = plan.workers() * plan.replicas(); all != 1)
     throw_error({"graph is true, but the plan has ", all, " workers"},
            {"choose .workers = 1, so that one device has all stages"});
-  if (options.before || options.slot_times)
-    throw_error({"graph is true, but a graph calls no .before and has no .slot_times"}, {"choose .graph = false"});
+  if (options.before || options.layer_times)
+    throw_error({"graph is true, but a graph calls no .before and has no .layer_times"}, {"choose .graph = false"});
 }
 
 /// Checks that `left` bytes are enough for the stages that are here. A machine that runs out of memory later ends the
@@ -104,11 +104,12 @@ GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule
   require_records("trace_events", options.trace_events,
                   sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);
   require_records("digest_calls", options.digest_calls,
-                  digest::call_bytes(net.slot_count, plan.all_micro_batches()), left);
-  for (const loss_place& loss : places_of_losses(net, 1))
+                  digest::call_bytes(net.layer_count, plan.all_micro_batches()), left);
+  for (const loss_location& loss : locations_of_losses(net, 1))
     if (loss.layer->partial_elements() > max_metrics)
       throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},
-                  {"choose at most ", max_metrics}, {.layer = std::string(loss.layer->name), .slot = loss.slot});
+                  {"choose at most ", max_metrics},
+                  {.layer = std::string(loss.layer->name), .layer_index = loss.layer_index});
 }
 
 }  // namespace gpipe::detail

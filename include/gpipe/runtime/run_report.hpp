@@ -66,19 +66,20 @@ class run_report {
   std::vector<recorder> workers_;
 };
 
-/// Appends the median times of each slot of a stage for a full micro-batch; -1 for a slot that was not timed.
+/// Appends the median times of each layer of a stage for a full micro-batch; -1 for a layer that was not timed.
 template <class Stage>
 GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measured_profile& into) {
-  for (const auto& b : stage.slots()) {
+  for (const auto& b : stage.layers()) {
     const auto median = [&](timed part) {
-      return stage.timer() == nullptr ? -1 : stage.timer()->median(b.slot - stage.slots().front().slot, part);
+      return stage.timer() == nullptr ? -1
+                                      : stage.timer()->median(b.layer_index - stage.layers().front().layer_index, part);
     };
     const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
-    measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
+    measured_layer line{b.layer_index, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
                         known(median(timed::backward_parameters))};
     if (const std::int64_t both = median(timed::backward); both >= 0) {
       // The time of both parts is split in proportion to their costs.
-      const layer_cost& costs = plan.costs().of(stage.stage())[b.slot];
+      const layer_cost& costs = plan.costs().of(stage.stage())[b.layer_index];
       const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
       const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
       line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
@@ -95,16 +96,16 @@ GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan,
     measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
     std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
     all.from_stage(0, stage, ns, sizeof ns);
-    line = {l, net.row_of(l).name, ns[0], ns[1], ns[2]};
+    line = {l, net.type_of(l).name, ns[0], ns[1], ns[2]};
   }
 }
 
-/// Throws `error` if a slot was not timed.
+/// Throws `error` if a layer was not timed.
 GPIPE_COLD inline void require_measured(const step_plan& plan, const measured_profile& found) {
   for (const measured_layer& line : found.layers)
     if (line.forward_ns < 0)
       throw_error({"no full micro-batch was timed"},
-             {"run steps of ", plan.max_batch(), " samples with slot_times"}, {.slot = line.position});
+             {"run steps of ", plan.max_batch(), " samples with layer_times"}, {.layer_index = line.position});
 }
 
 }  // namespace gpipe::detail

@@ -29,35 +29,35 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const step_plan& plan, c
   }
 }
 
-/// The records of passes: rows of watched slots, and of every train and accumulate pass hashes for a digest.
+/// The records of passes: rows of watched layers, and of every train and accumulate pass hashes for a digest.
 class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is no digest.
   GPIPE_COLD watched_activations(const network& net, const step_plan& plan, std::size_t calls)
-      : net_(net), plan_(plan), watched_(index(net.slot_count)) {
+      : net_(net), plan_(plan), watched_(index(net.layer_count)) {
     if (calls == 0) return;
     std::vector<std::string> layers;
-    for (int l = 0; l < net.slot_count; ++l) layers.emplace_back(net.row_of(l).name);
+    for (int l = 0; l < net.layer_count; ++l) layers.emplace_back(net.type_of(l).name);
     digest_ = {std::move(layers), plan.all_micro_batches(), calls};
   }
 
   gpipe::digest& digest() { return digest_; }
   const gpipe::digest& digest() const { return digest_; }
 
-  /// Returns the rows that the slot's outputs are copied to from now on; null if it is no longer watched.
-  GPIPE_COLD watched_rows* watch(int slot, bool watched) {
-    auto& rows = watched_[index(slot)];
+  /// Returns the rows that the layer's outputs are copied to from now on; null if it is no longer watched.
+  GPIPE_COLD watched_rows* watch(int layer, bool watched) {
+    auto& rows = watched_[index(layer)];
     rows.reset();
     if (!watched) return nullptr;
     rows = std::make_unique<watched_rows>();
-    for (int o = 0; o < net_.slots[slot].writes; ++o) {
-      const value& of = net_.values[net_.writes_value(slot, o)];
+    for (int o = 0; o < net_.layers[layer].writes; ++o) {
+      const value& of = net_.values[net_.writes_value(layer, o)];
       rows->outputs.add(of.part, plan_.max_batch());
       rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.max_batch());
     }
     return rows.get();
   }
-  const watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
+  const watched_rows* watched(int layer) const { return watched_[index(layer)].get(); }
 
   /// A call that trains begins with its batch. If it fails, the next call begins instead of it.
   void open(const step_context& step) {
@@ -77,7 +77,7 @@ class watched_activations {
       if (rows) rows->outputs.resize(0), rows->gradients.resize(0);
   }
   void keep_rows(const step_context& step, const broadcast& all) {
-    const int ran = step.predicts() ? net_.loss_slot() : net_.slot_count;
+    const int ran = step.predicts() ? net_.loss_layer() : net_.layer_count;
     for (int l = 0; l < ran; ++l) {
       watched_rows* const rows = watched_[index(l)].get();
       if (rows == nullptr) continue;
@@ -104,14 +104,14 @@ class watched_activations {
   GPIPE_COLD void share_digest(const broadcast& all) {
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      all.merge(s, [&] { return digest_.of_slots(first, last); },
-                [&](const std::vector<std::uint64_t>& hashes) { digest_.put_slots(first, last, hashes); });
+      all.merge(s, [&] { return digest_.of_layers(first, last); },
+                [&](const std::vector<std::uint64_t>& hashes) { digest_.put_layers(first, last, hashes); });
     }
   }
 
   const network& net_;
   const step_plan& plan_;
-  std::vector<std::unique_ptr<watched_rows>> watched_;  // [slot]
+  std::vector<std::unique_ptr<watched_rows>> watched_;  // [layer]
   gpipe::digest digest_;
 };
 

@@ -58,7 +58,7 @@ class emulated_link final : public link_delay {
   int receiver_;
   double bytes_per_second_;
   clock::time_point free_{};  // the sender's: when the link has carried all that was sent
-  std::vector<clock::time_point> arrivals_;  // [micro-batch]; the channel's slot protects it
+  std::vector<clock::time_point> arrivals_;  // [micro-batch]; the channel's layer protects it
 };
 
 template <class>

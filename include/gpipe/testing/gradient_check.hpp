@@ -58,7 +58,7 @@ class gradient_check {
   gradient_check(const gradient_check_options& options, host::layer_buffers& fixture, const fixture_kernels& kernels)
       : options_(options), fixture_(fixture), kernels_(kernels) {
     fixture_.call().training = options.training;
-    fixture_.randomise(options.seed, options.integers_below);
+    fixture_.randomize(options.seed, options.integers_below);
     for (auto* list : {&fixture_.in, &fixture_.out_gradient})  // a kernel that reads beyond the micro-batch finds NaN
       for (auto& b : *list)
         if (is_floating(b.type()))
@@ -114,7 +114,7 @@ class gradient_check {
     return differentiable || declared_.partials.empty() ? sum : fixture_.partials[0].get(0);
   }
 
-  // What forward does not write keeps its zero, in place of the poison before the first forward.
+  // An element that forward does not write keeps its zero, in place of the poison before the first forward.
   void forward_over_zeros(std::vector<host::guarded_buffer>& written) {
     for (auto& b : written)
       std::fill_n(b.data(), &written == &fixture_.out ? used(b) * bytes_of(b.type()) : b.bytes(), std::byte{});

@@ -138,7 +138,7 @@ class layer_buffers {
     call_.samples = samples;
     call_.capacity = capacity;
     call_.training = true;
-    call_.random = {.seed = 1, .step = 2, .slot = 3, .first_sample = 4};
+    call_.random = {.seed = 1, .step = 2, .layer_index = 3, .first_sample = 4};
     const auto max_samples = static_cast<std::size_t>(capacity);
     add_edge("input", declared.in, max_samples, in, in_gradient);
     add_edge("output", declared.out, max_samples, out, out_gradient);
@@ -179,12 +179,12 @@ class layer_buffers {
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) for its inputs and its outputs' gradients, below
   /// `integers_below` for integers, within their limits for labels (some ignored) and weights, around the initial
   /// values for parameters and state.
-  void randomise(std::uint64_t seed, int integers_below = 2) {
+  void randomize(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
     const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
       ++stream;
       for (std::size_t i = 0; i < count; ++i) {
-        const auto words = draw({.seed = seed, .slot = stream}, 0, static_cast<std::uint32_t>(i));
+        const auto words = draw({.seed = seed, .layer_index = stream}, 0, static_cast<std::uint32_t>(i));
         const double unit = static_cast<double>(words.word[0]) * 0x1p-32 + static_cast<double>(words.word[1]) * 0x1p-64;
         into.set(first + i, gpipe::detail::is_floating(into.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
       }
@@ -200,7 +200,7 @@ class layer_buffers {
         for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
     }
     const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
-      fill(block, first, of.extents.size(), of.first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);
+      fill(block, first, of.extents.size(), of.first.drawn == initializer::kind::ones ? 1 : 0, 0.5);
     };
     for (auto* block : {&parameters[0], &state[0]}) block->clear();
     for (std::size_t i = 0; i < declared_.parameters.size(); ++i)
@@ -270,9 +270,11 @@ class layer_fixture : public layer_buffers {
     if constexpr (requires(const operands<view>& a) { own::refresh(Context{}, a); })
       own::refresh(Context{}, operands<view>(call()));
   }
-  void absorb() {
-    if constexpr (requires(const operands<view, gpipe::detail::pass::absorb>& a) { own::absorb(Context{}, a); })
-      own::absorb(Context{}, operands<view, gpipe::detail::pass::absorb>(call()));
+  void update_state() {
+    if constexpr (requires(const operands<view, gpipe::detail::pass::update_state>& a) {
+                    own::update_state(Context{}, a);
+                  })
+      own::update_state(Context{}, operands<view, gpipe::detail::pass::update_state>(call()));
   }
   void forward() {
     if constexpr (!bound::view) own::forward(Context{}, operands<view>(call()));

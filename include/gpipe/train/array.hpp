@@ -8,32 +8,32 @@
 
 namespace gpipe::detail {
 
-/// The slot, if the network has it; else throws `error`.
-GPIPE_COLD inline int known_slot(const network& net, int slot) {
-  if (slot < 0 || slot >= net.slot_count)
-    throw_error({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
-  return slot;
+/// The layer, if the network has it; else throws `error`.
+GPIPE_COLD inline int known_layer(const network& net, int layer) {
+  if (layer < 0 || layer >= net.layer_count)
+    throw_error({"the model has no layer ", layer}, {"layers are 0 to ", net.layer_count - 1}, {.layer_index = layer});
+  return layer;
 }
-/// Where something is wrong with it.
-GPIPE_COLD inline location place_of(const network& net, int slot) {
-  return {.layer = std::string(net.row_of(slot).name), .slot = slot};
+/// The location of an error in a layer.
+GPIPE_COLD inline location location_of(const network& net, int layer) {
+  return {.layer = std::string(net.type_of(layer).name), .layer_index = layer};
 }
 
 constexpr const char* name_of(array_kind kind) { return kind == array_kind::parameter ? "parameter" : "state"; }
 
 /// The array of a layer that has this name. Throws `error`, with the names that there are.
-GPIPE_COLD inline named_array find_array(const row& r, int slot, std::string_view name, array_kind kind) {
+GPIPE_COLD inline named_array find_array(const layer_type& r, int layer, std::string_view name, array_kind kind) {
   const bool trained = kind == array_kind::parameter;
   const parameter* const list = trained ? r.parameters : r.state;
   const int count = trained ? r.parameter_count : r.state_count;
   std::string known;
   for (int i = 0; i < count; ++i) {
-    if (list[i].name == name) return {slot, i, kind};
+    if (list[i].name == name) return {layer, i, kind};
     known.append(known.empty() ? "" : ", ").append(list[i].name);
   }
   throw_error({"the layer has no ", name_of(kind), " \"", name, "\""},
               {trained ? "its parameters: " : "its state: ", known.empty() ? "none" : known},
-              {.layer = std::string(r.name), .slot = slot});
+              {.layer = std::string(r.name), .layer_index = layer});
 }
 
 }  // namespace gpipe::detail

@@ -59,9 +59,10 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
 }
 
 template <class Device>
-GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) {
-  if (const auto* rows = of.watched(known_slot(of.net(), slot))) return *rows;
-  throw_error({"the slot is not watched"}, {"call watch(", slot, ") before the step"}, place_of(of.net(), slot));
+GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int layer_index) {
+  if (const auto* rows = of.watched(known_layer(of.net(), layer_index))) return *rows;
+  throw_error({"the layer is not watched"}, {"call watch(", layer_index, ") before the step"},
+              location_of(of.net(), layer_index));
 }
 
 }  // namespace detail
@@ -74,13 +75,13 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
-      frozen_(detail::index(net.slot_count)),
+      frozen_(detail::index(net.layer_count)),
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
       executor_(new gpipe::executor<Device>(
           net, kernels, detail::plan_of(net, plan, update.moments(), update.memory(), how), update, how)) {
-  for (int l = 0; l < net.slot_count; ++l)
-    frozen_[detail::index(l)].resize(detail::index(net.row_of(l).parameter_count));
+  for (int l = 0; l < net.layer_count; ++l)
+    frozen_[detail::index(l)].resize(detail::index(net.type_of(l).parameter_count));
 }
 
 template <class Device>
@@ -129,14 +130,14 @@ template <class Device>
 GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool frozen) {
   const network& net = executor_->net();
   if (last < first)
-    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"},
+    detail::throw_error({"the layers [", first, ", ", last, ") end before they begin"},
                         {"give the first before the last"});
-  if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
+  if (last > first) detail::known_layer(net, first), detail::known_layer(net, last - 1);
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
-    for (int p = 0; p < net.row_of(l).parameter_count; ++p) {
+    for (int p = 0; p < net.type_of(l).parameter_count; ++p) {
       const detail::named_array owner = net.owner(l, p);
-      frozen_[detail::index(owner.slot)][detail::index(owner.index)] = frozen;
+      frozen_[detail::index(owner.layer_index)][detail::index(owner.index)] = frozen;
     }
   }
 }
@@ -185,16 +186,16 @@ GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, w
 }
 
 template <class Device>
-void basic_trainer<Device>::set_watched(int slot, bool watched) {
-  executor_->watch(detail::known_slot(executor_->net(), slot), watched);
+void basic_trainer<Device>::set_watched(int layer_index, bool watched) {
+  executor_->watch(detail::known_layer(executor_->net(), layer_index), watched);
 }
 template <class Device>
-const tensor_rows& basic_trainer<Device>::activation(int slot) const {
-  return detail::watched_in(*executor_, slot).outputs;
+const tensor_rows& basic_trainer<Device>::activation(int layer_index) const {
+  return detail::watched_in(*executor_, layer_index).outputs;
 }
 template <class Device>
-const tensor_rows& basic_trainer<Device>::activation_gradient(int slot) const {
-  return detail::watched_in(*executor_, slot).gradients;
+const tensor_rows& basic_trainer<Device>::activation_gradient(int layer_index) const {
+  return detail::watched_in(*executor_, layer_index).gradients;
 }
 
 template <class Device>
@@ -207,8 +208,8 @@ GPIPE_COLD auto basic_trainer<Device>::handle(const detail::named_array& which) 
   const detail::named_array owner = net().owner(which);
   model_array<Device> found(*executor_, which);
   found.frozen =
-      found.kind == array_kind::parameter && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
-                                              executor_->groups().frozen(which.slot, which.index));
+      found.kind == array_kind::parameter && (frozen_[detail::index(owner.layer_index)][detail::index(owner.index)] ||
+                                              executor_->groups().frozen(which.layer_index, which.index));
   return found;
 }
 template <class Device>
@@ -216,9 +217,9 @@ GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view pa
   return handle(detail::find_path(net(), path, kind));
 }
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, int slot, std::string_view name) const
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, int layer_index, std::string_view name) const
     -> model_array<Device> {
-  return handle(detail::find_array(net().row_of(detail::known_slot(net(), slot)), slot, name, kind));
+  return handle(detail::find_array(net().type_of(detail::known_layer(net(), layer_index)), layer_index, name, kind));
 }
 template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
@@ -233,8 +234,8 @@ GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
   const std::vector<parameter_group>& groups = executor_->groups().all();
   std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
   detail::for_each_array(net, [&](const detail::named_array& which) {
-    if (which.kind != array_kind::parameter || !net.owns(which.slot, which.index)) return;
-    const std::size_t g = detail::index(executor_->groups().of(which.slot, which.index));
+    if (which.kind != array_kind::parameter || !net.owns(which.layer_index, which.index)) return;
+    const std::size_t g = detail::index(executor_->groups().of(which.layer_index, which.index));
     elements[g] += detail::description_of(net, which).extents.size();
     ++arrays[g];
   });

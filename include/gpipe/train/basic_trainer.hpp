@@ -35,14 +35,14 @@ namespace gpipe {
 
 namespace detail {
 
-/// What a trainer keeps between saves.
+/// The memory and the thread that a trainer keeps between saves.
 struct saving;
 
 /// Saves and loads. Only <gpipe/checkpoint.hpp> completes it.
 template <class Device>
 struct trainer_checkpoints;
 
-/// Where a trainer's plan comes from.
+/// The source of a trainer's plan.
 struct plan_source {
   plan_options options;
   /// A plan made at run time, with the cut and the job of the training; else null.
@@ -93,17 +93,17 @@ class basic_trainer {
   /// Times of each layer for one micro-batch, for `plan_options{.profile = costs.view()}`: medians over `steps` steps
   /// that change nothing but the gradients. The batch fills a micro-batch: it has more than R x M x (B - 1) samples.
   measured_profile profile_layers(const batch& data, int steps = 10);
-  /// The same from the steps taken, the newest first, if the training has `slot_times`.
+  /// The same from the steps taken, the newest first, if the training has `layer_times`.
   measured_profile layer_profile() const;
 
   /// The learning rate of the next step.
   double rate() const;
 
-  /// Freezes a slot, or the slots [first, last), from the next call on: their parameters and moments do not change.
+  /// Freezes a layer, or the layers [first, last), from the next call on: their parameters and moments do not change.
   /// Their gradients are zero, cost nothing, and do not count in the norm.
-  void freeze(int slot) { freeze(slot, slot + 1); }
+  void freeze(int layer) { freeze(layer, layer + 1); }
   void freeze(int first, int last) { set_frozen(first, last, true); }
-  void unfreeze(int slot) { unfreeze(slot, slot + 1); }
+  void unfreeze(int layer) { unfreeze(layer, layer + 1); }
   void unfreeze(int first, int last) { set_frozen(first, last, false); }
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
@@ -116,25 +116,25 @@ class basic_trainer {
   tensor_rows predict(const batch& data, weights which = weights::current);
   tensor_rows predict(const data_source& data, weights which = weights::current);
 
-  /// Copies the outputs of a slot, and their gradients, out of every call from now on. `activation` has the rows of the
-  /// last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if that
-  /// call failed or, as `predict`, ended before the slot. `activation_gradient` has rows if there was a backward. A
-  /// gradient is that of the sum over samples. This call allocates the memory, for M x B samples.
-  void watch(int slot) { set_watched(slot, true); }
-  void unwatch(int slot) { set_watched(slot, false); }
-  const tensor_rows& activation(int slot) const;
-  const tensor_rows& activation_gradient(int slot) const;
+  /// Copies the outputs of a layer, and their gradients, out of every call from now on. `activation` has the rows of
+  /// the last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if
+  /// that call failed or, as `predict`, ended before the layer. `activation_gradient` has rows if there was a backward.
+  /// A gradient is that of the sum over samples. This call allocates the memory, for M x B samples.
+  void watch(int layer) { set_watched(layer, true); }
+  void unwatch(int layer) { set_watched(layer, false); }
+  const tensor_rows& activation(int layer) const;
+  const tensor_rows& activation_gradient(int layer) const;
 
   /// Hashes of all results of the first `digest_calls` calls: see `first_difference`.
   const gpipe::digest& digest() const;
 
   /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
-  /// path, such as "h.0.ln_1.weight", or by the layer's slot and its name for it, such as "weight". Throws `error` if
+  /// path, such as "h.0.ln_1.weight", or by the layer's layer and its name for it, such as "weight". Throws `error` if
   /// the model has none; for a path with the nearest one.
   model_array<Device> array(std::string_view path) { return find(array_kind::parameter, path); }
-  model_array<Device> array(int slot, std::string_view name) { return find(array_kind::parameter, slot, name); }
+  model_array<Device> array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
   model_array<Device> state_array(std::string_view path) { return find(array_kind::state, path); }
-  model_array<Device> state_array(int slot, std::string_view name) { return find(array_kind::state, slot, name); }
+  model_array<Device> state_array(int layer, std::string_view name) { return find(array_kind::state, layer, name); }
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
   template <detail::element T = float, class... Which>
   std::vector<T> parameter(const Which&... which) const {
@@ -154,8 +154,8 @@ class basic_trainer {
     array(path).set(values);
   }
   template <class Values>
-  void set_parameter(int slot, std::string_view name, const Values& values) {
-    array(slot, name).set(values);
+  void set_parameter(int layer, std::string_view name, const Values& values) {
+    array(layer, name).set(values);
   }
   /// Every parameter and every part of a layer's state, in model order.
   std::vector<model_array<Device>> parameters();
@@ -228,9 +228,9 @@ class basic_trainer {
  private:
   model_array<Device> handle(const detail::named_array& which) const;
   model_array<Device> find(array_kind kind, std::string_view path) const;
-  model_array<Device> find(array_kind kind, int slot, std::string_view name) const;
+  model_array<Device> find(array_kind kind, int layer, std::string_view name) const;
   void set_frozen(int first, int last, bool frozen);
-  void set_watched(int slot, bool watched);
+  void set_watched(int layer, bool watched);
 
   friend detail::trainer_checkpoints<Device>;
   template <class On, class Call>
@@ -243,7 +243,7 @@ class basic_trainer {
 
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
-  std::vector<std::vector<bool>> frozen_;          // [slot][its own parameter]
+  std::vector<std::vector<bool>> frozen_;          // [layer][its own parameter]
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
   std::string optimizer_name_;
   double optimizer_trial_;

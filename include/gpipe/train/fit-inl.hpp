@@ -41,7 +41,7 @@ GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_sou
 
 /// The accuracy, if the loss counts the samples that the model got right.
 GPIPE_COLD GPIPE_INLINE double accuracy_of(step_result found) {
-  const row* const loss = result_source::of(found);
+  const layer_type* const loss = result_source::of(found);
   return loss != nullptr && loss->correct >= 0 ? found.accuracy() : std::numeric_limits<double>::quiet_NaN();
 }
 

@@ -17,8 +17,8 @@ namespace gpipe {
 struct fit_options {
   int epochs = 1;
   int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
-  /// Of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no checkpoint has
-  /// it.
+  /// The seed of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no
+  /// checkpoint has it.
   std::uint64_t seed = 0;
   int accumulate = 1;      ///< mini-batches whose gradients are summed for one step
   int patience = 0;        ///< stop after this number of epochs without a lower held-out loss; 0: never

@@ -33,12 +33,12 @@ class model_array {
  public:
   std::string path;            ///< "h.0.ln_1.weight"
   array_kind kind{};           ///< whether it is trained, or state
-  int slot = 0;                ///< the layer's position in the model
-  int owner = 0;               ///< the slot that owns the values: another one if the layer is tied to an earlier one
+  int layer_index = 0;         ///< the layer's position in the model
+  int owner = 0;               ///< the layer that owns the values: another one if the layer is tied to an earlier one
   std::string_view name;       ///< the layer's name for it: "weight"
   std::vector<int> extents{};  ///< of the tensor
   dtype type{};                ///< of its elements
-  int stage = 0;               ///< that holds the owner's slot
+  int stage = 0;               ///< that holds the owner's layer
   bool frozen = false;         ///< it did not change from `freeze` on, when this was made, or its group is frozen
   int group = 0;               ///< of a parameter: its position in `training_options::groups`; their number: in none
 

@@ -64,7 +64,7 @@ class trainer : public basic_trainer<Device> {
   using context = typename Device::context;
   using model = typename detail::unwrapped<Model>::model;
   static_assert(sizeof(broken::model_ends_in_a_loss<model, detail::mistaken_model<model> ||
-                                                            network_of<model>.loss_slot() >= 0>) > 0);
+                                                            network_of<model>.loss_layer() >= 0>) > 0);
 
  public:
   /// The plan is made at run time: include <gpipe/make_plan.hpp>.

@@ -11,7 +11,7 @@ namespace gpipe::detail {
 
 struct checkpoint_facts;
 
-/// What `save`, `wait_for_save` and `load` of a trainer call.
+/// The functions that `save`, `wait_for_save` and `load` of a trainer call.
 template <class Device>
 struct trainer_checkpoints {
   static void save(basic_trainer<Device>& training, const std::string& path, const save_options& how);

@@ -11,7 +11,7 @@ struct scale {
   struct on<gpipe::tensor<T, N>> {
     using output = gpipe::tensor<T, N>;
     using number = gpipe::compute_type<T>;
-    static constexpr gpipe::parameter parameters[] = {{"gain", {N}, gpipe::initialiser::ones()}};
+    static constexpr gpipe::parameter parameters[] = {{"gain", {N}, gpipe::initializer::ones()}};
     static constexpr gpipe::keep keeps{.input = true};
     static constexpr gpipe::work cost{
         .forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};

@@ -50,5 +50,5 @@ TEST_CASE("no type of a layer holds a floating-point number") {
   CHECK(!holds_floating_point<rms_norm_with<root_mean_square{.epsilon = 3 * 1e-6}>>());
   CHECK(!holds_floating_point<softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1 + 0.2, .clip = 0.3}>>());
   CHECK(!holds_floating_point<attention<attention_options{.heads = 2, .rotary = 100.1}>>());
-  CHECK(!holds_floating_point<initialised<linear<4>, initialiser::deviation(0.02)>>());
+  CHECK(!holds_floating_point<initialized<linear<4>, initializer::deviation(0.02)>>());
 }

@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/core/numbers/multiply_add.hpp>
 

@@ -28,8 +28,8 @@ static_assert(equal(philox({{ones, ones, ones, ones}}, ones, ones),
 static_assert(uniform(0) == 0 && uniform(0x80000000) == 0.5F && uniform(ones) == 1 - 0x1p-24F);
 
 // The numbers depend on a sample's position in the mini-batch, not on how the mini-batch is cut.
-static_assert(equal(draw({.seed = 9, .step = 3, .slot = 5, .first_sample = 32}, 1, 7),
-                    draw({.seed = 9, .step = 3, .slot = 5, .first_sample = 0}, 33, 7)));
+static_assert(equal(draw({.seed = 9, .step = 3, .layer_index = 5, .first_sample = 32}, 1, 7),
+                    draw({.seed = 9, .step = 3, .layer_index = 5, .first_sample = 0}, 33, 7)));
 
 TEST_CASE("every part of the key changes the numbers") {
   std::set<std::uint32_t> seen;
@@ -41,8 +41,8 @@ TEST_CASE("every part of the key changes the numbers") {
   see({.seed = std::uint64_t{1} << 32}, 0, 0);
   see({.step = 1}, 0, 0);
   see({.step = std::uint64_t{2} << 32}, 0, 0);
-  see({.step = random_key::initialising}, 0, 0);
-  see({.slot = 1}, 0, 0);
+  see({.step = random_key::initializing}, 0, 0);
+  see({.layer_index = 1}, 0, 0);
   see({}, 1, 0);
   see({}, 0, 1);
 }

@@ -51,12 +51,12 @@ void computes_as_elements() {
 
 template <class T>
 void all_widths() {
-  constexpr int most = vector_bytes / static_cast<int>(sizeof(compute_type<T>));
-  computes_as_elements<T, most>();
+  constexpr int max = vector_bytes / static_cast<int>(sizeof(compute_type<T>));
+  computes_as_elements<T, max>();
   computes_as_elements<T, 1>();
-  if constexpr (most >= 4) computes_as_elements<T, 3>();
-  if constexpr (most > 4) computes_as_elements<T, 4>();
-  if constexpr (most > 8) computes_as_elements<T, 8>();
+  if constexpr (max >= 4) computes_as_elements<T, 3>();
+  if constexpr (max > 4) computes_as_elements<T, 4>();
+  if constexpr (max > 8) computes_as_elements<T, 8>();
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ template <class T>
 std::vector<T> numbers(std::size_t size, std::uint32_t stream = 0) {
   std::vector<T> found(size);
   for (std::size_t i = 0; i < size; ++i)
-    found[i] = static_cast<T>(uniform(draw({.slot = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
+    found[i] = static_cast<T>(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
   return found;
 }
 
@@ -370,15 +370,15 @@ TEST_CASE("operations enqueued after await run after those enqueued before mark"
 
 TEST_CASE("finish throws a failure, with its call and its operation, and the context then works again") {
   const gpipe::cuda::context there;
-  there.set_operation({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
+  there.set_operation({.layer = "linear<512>", .layer_index = 3, .stage = 1, .micro_batch = 2});
   there.copy(10, static_cast<const float*>(nullptr), static_cast<float*>(nullptr));
-  there.set_operation({.layer = "gelu", .slot = 4});
+  there.set_operation({.layer = "gelu", .layer_index = 4});
   std::string message;
   try {
     there.finish();
   } catch (const error& failure) {
     message = failure.what();
-    CHECK(failure.where().slot == 3);
+    CHECK(failure.where().layer_index == 3);
   }
   CHECK(message.find("layer 3 linear<512>, stage 1, micro-batch 2: cudaMemcpyAsync: ") == 0);
   there.finish();

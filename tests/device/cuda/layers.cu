@@ -111,7 +111,7 @@ void agrees(double tolerance, const std::vector<int>& all_samples, field_values 
     CAPTURE(samples);
     layer_fixture want(samples, 16), got(samples, 16);
     for (auto* fixture : {&want, &got}) {
-      fixture->randomise(5);
+      fixture->randomize(5);
       if (fields == field_values::zero)
         for (auto& field : fixture->fields) field.clear();
     }
@@ -119,11 +119,11 @@ void agrees(double tolerance, const std::vector<int>& all_samples, field_values 
     moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
     const typename gpipe::detail::kernel_row<gpipe::cuda::context>::kernel kernels[] = {
-        row.refresh, row.forward, row.backward_input, row.backward_parameters, row.absorb};
+        row.refresh, row.forward, row.backward_input, row.backward_parameters, row.update_state};
     for (const auto kernel : kernels)
       if (kernel != nullptr) kernel(there, there_.call());
     there_.back();
-    want.refresh(), want.forward(), want.backward(), want.absorb();
+    want.refresh(), want.forward(), want.backward(), want.update_state();
     CHECK(worst(got.out, want.out) < tolerance);
     CHECK(worst(got.in_gradient, want.in_gradient) < tolerance);
     CHECK(worst(got.gradients, want.gradients) < tolerance);

@@ -22,7 +22,7 @@ def modules(program):
         yield data[m.start():data.index(b'\0', m.start())]
 
 
-def row_of(name):
+def type_of(name):
     """'void gpipe::cuda::detail::attend<float>(...)' is in row 'attend<float>'."""
     text = re.sub(r'\b(gpipe|cub|cuda|detail|for_each|CUB_\w+)::', '', name).removeprefix('void ')
     m = re.match(r'(\w+)(?:<(\w+)(?:<(float|double|bf16)>)?(?=\s*[,>]))?', text)
@@ -49,7 +49,7 @@ def measured(ptxas, architecture, programs):
         pattern = (r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
                    r".*?Used (\d+) registers")
         for m in re.finditer(pattern, text, re.S):
-            name, registers, row = readable[m[1]][:150], int(m[4]), row_of(readable[m[1]])
+            name, registers, row = readable[m[1]][:150], int(m[4]), type_of(readable[m[1]])
             if m[2] != '0' or m[3] != '0':
                 wrong.append(f'{architecture}: spills {m[2]} and loads {m[3]} bytes: {name}')
             if (registers + 7) // 8 * 8 * bounds[m[1]] > REGISTERS:

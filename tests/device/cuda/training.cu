@@ -25,7 +25,7 @@ using namespace gpipe;
 
 namespace {
 
-/// 26 slots, with every layer for networks without tokens.
+/// 26 layers, with every layer for networks without tokens.
 struct net : model<input<float, 64>, dropout<10>, linear<64>, batch_norm<>, relu, reshape<4, 16>, batch_norm<>,
                    reshape<64>, tied<"w", linear<64>>, repeat<2, residual<layer_norm, linear<96>, gelu, linear<64>>>,
                    tied<"w", linear<64>>, layer_norm, linear<7>, softmax_cross_entropy> {};

@@ -22,7 +22,7 @@ namespace {
 
 /// Says which operation of `brittle` throws when the device runs it.
 struct {
-  std::atomic<int> slot{-1}, first_sample{0};
+  std::atomic<int> layer_index{-1}, first_sample{0};
   std::atomic<bool> backward{false};
   std::atomic<bool> anywhere{false};
 } trap;
@@ -34,7 +34,7 @@ struct brittle {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(1)}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::uniform(1)}};
     static constexpr keep keeps{.input = true};
 
     struct product {
@@ -55,8 +55,8 @@ struct brittle {
       }
     };
     static bool blows(const auto& a, bool backward) {
-      return trap.slot >= 0 && trap.slot == static_cast<int>(a.random().slot) && trap.backward == backward &&
-             trap.first_sample == static_cast<int>(a.random().first_sample);
+      return trap.layer_index >= 0 && trap.layer_index == static_cast<int>(a.random().layer_index) &&
+             trap.backward == backward && trap.first_sample == static_cast<int>(a.random().first_sample);
     }
     static void forward(const auto& c, const auto& a) {
       c.each(a.samples() * N, product{a.in(), a.template parameter<0>(), a.out(), blows(a, false)});
@@ -92,7 +92,7 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
       trainer<fragile, adam> twin(options, adam{});
       int first = 0;
       const auto recovers = [&] {
-        trap.slot = -1, disturbance = {};
+        trap.layer_index = -1, disturbance = {};
         const batch next = data.take(first++, 11);
         CHECK(training.step(next).loss == twin.step(next).loss);
         CHECK(state_of(training) == state_of(twin));
@@ -109,16 +109,16 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
         return found;
       };
       recovers();
-      for (const int slot : {1, 3})
+      for (const int layer : {1, 3})
         for (const bool backward : {false, true}) {
-          CAPTURE(slot);
+          CAPTURE(layer);
           CAPTURE(backward);
-          trap.slot = slot, trap.backward = backward, trap.first_sample = 3;
+          trap.layer_index = layer, trap.backward = backward, trap.first_sample = 3;
           const error found = failure(data.take(0, 11));
           CHECK(found.wrong() == "blown");
-          CHECK(found.where().slot == slot);
+          CHECK(found.where().layer_index == layer);
           CHECK(found.where().layer == gpipe::detail::type_name<brittle>);
-          CHECK(found.where().stage == training.plan().cut().stage_of(slot));
+          CHECK(found.where().stage == training.plan().cut().stage_of(layer));
           CHECK(found.where().micro_batch == 1);
           CHECK(found.where().step == first);
           recovers();
@@ -159,7 +159,7 @@ TEST_CASE("processes carry the host's memory and reject another device") {
 TEST_CASE("a failure in a captured step fails the step, and its graph is not launched again") {
   const samples<float> data(40, 12, 1);
   queued::lazy = 2;
-  trap.slot = -1;
+  trap.layer_index = -1;
   const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3, .workers = 1};
   training_options how;
   how.graph = true;
@@ -183,16 +183,16 @@ TEST_CASE("a failure in a captured step fails the step, and its graph is not lau
   CHECK_FALSE(steps_alike(3));
   // A step that is captured, and fails by one of its operations.
   training.freeze(4), twin.freeze(4);
-  trap.slot = 1, trap.backward = false, trap.first_sample = 3;
+  trap.layer_index = 1, trap.backward = false, trap.first_sample = 3;
   CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)),
                        doctest::Contains("brittle, stage 0, micro-batch 1, reduce, step 4: blown"), error);
-  trap.slot = -1;
+  trap.layer_index = -1;
   CHECK(steps_alike(4));
   // A later evaluation that succeeds does not report the failure.
   training.freeze(1), twin.freeze(1);
-  trap.slot = 1;
+  trap.layer_index = 1;
   CHECK_THROWS_AS(training.step(data.take(0, 11)), error);
-  trap.slot = -1;
+  trap.layer_index = -1;
   CHECK(training.evaluate(data.take(0, 11)).loss == twin.evaluate(data.take(0, 11)).loss);
   CHECK(steps_alike(5));
 }

@@ -40,13 +40,13 @@ void add(bits& to, const tensor_rows& rows, precision in) {
   }
 }
 
-/// 14 slots: a value that three slots read, two of them far away, a weight that three slots share, two of them with its
-/// bias, and averages.
+/// 14 layers: a value that three layers read, two of them far away, a weight that three layers share, two of them with
+/// its bias, and averages.
 struct net : model<input<float, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                    pop<"x">, gpipe::add, tied<"w", linear<16>>, residual<tied<"w", linear<16>, "weight">, relu>,
                    pop<"x">, gpipe::add, layer_norm, linear<7>, softmax_cross_entropy> {};
 
-/// Trains two steps in a row, accumulates calls, evaluates and predicts, with a frozen slot and a watched slot.
+/// Trains two steps in a row, accumulates calls, evaluates and predicts, with a frozen layer and a watched layer.
 template <class Device>
 std::pair<bits, digest> train(const plan_options& options, bool hashed, bool graph = false) {
   const samples<float> data(19, 12, 1);
@@ -84,7 +84,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   return {all, training.digest()};
 }
 
-/// The parameters of a training without watched slots: then a kernel may take several micro-batches at once.
+/// The parameters of a training without watched layers: then a kernel may take several micro-batches at once.
 template <class Device>
 std::uint64_t learned(const plan_options& options, bool graph = false) {
   const samples<float> data(19, 12, 1);
@@ -101,7 +101,7 @@ TEST_CASE("a queued device computes parameter gradients of several micro-batches
   plan_options options{.micro_batches = 4, .micro_batch_size = 4};
   const auto expected = learned<host_device>(options);
   options.recompute = recompute_mode::never;
-  options.coalesce = 3;
+  options.group_gradients = 3;
   for (const int stages : {1, 3})
     for (const unsigned lazy : {0u, 5u, ~0u}) {
       options.stages = stages;

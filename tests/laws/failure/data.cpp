@@ -24,7 +24,7 @@ TEST_CASE("an evaluation that is not finite names only a layer that has partials
     fresh.evaluate(bad.take(0, batch_size));
     CHECK(false);
   } catch (const error& found) {
-    CHECK(found.where().slot == 4);
+    CHECK(found.where().layer_index == 4);
   }
 }
 
@@ -39,7 +39,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
       bad.inputs[12 * 7 + 5] = value;  // sample 7 is in micro-batch 2
       const error found = both.failure(bad.take(0, batch_size));
       CHECK(has(found, "the field \"inputs\" of the data is not finite"));
-      CHECK(found.where().slot == 0);
+      CHECK(found.where().layer_index == 0);
       CHECK(found.where().layer == gpipe::detail::type_name<fuse<0>>);
       CHECK(found.where().stage == 0);
       CHECK(found.where().micro_batch == 2);
@@ -52,7 +52,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
     const error at_loss = both.failure(bad.take(0, batch_size));
     CHECK(has(at_loss, "the field \"weights\" of the data is not finite in sample 10, column 0"));
     CHECK(has(at_loss, "; correct the data; parameters are as before the step"));
-    CHECK(at_loss.where().slot == 7);
+    CHECK(at_loss.where().layer_index == 7);
     CHECK(at_loss.where().stage == last);
     CHECK(at_loss.where().micro_batch == 3);
     both.recovers();
@@ -68,7 +68,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
       large.disturbed.array(6, "weight").set(std::vector<float>(12, 1 / in));
       const error back = large.failure(bad.take(0, batch_size));
       CHECK(has(back, of_parameters ? "the gradient of its parameters" : "the gradient of its input is not finite"));
-      CHECK(back.where().slot == 6);
+      CHECK(back.where().layer_index == 6);
       CHECK(back.where().micro_batch == 0);
       CHECK(back.where().action.find("backward") == 0);
     }
@@ -78,7 +78,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
     both.disturbed.array(4, "weight").set(std::vector<float>(12, 1e30F));
     const error overflow = both.failure();
     CHECK(has(overflow, "its output is not finite"));
-    CHECK(overflow.where().slot == 4);
+    CHECK(overflow.where().layer_index == 4);
     CHECK(overflow.where().stage == both.disturbed.plan().cut().stage_of(4));
   }
 }

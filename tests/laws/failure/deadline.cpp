@@ -27,7 +27,7 @@ struct slow_net : model<input<float, 12>, slow, gelu, linear<7>, softmax_cross_e
 TEST_CASE("parameter gradients of several micro-batches that take longer than the deadline do not end the step") {
   training_options how;
   how.deadline = 250ms;
-  const plan_options plan{.stages = 2, .micro_batches = 8, .recompute = recompute_mode::never, .coalesce = 8};
+  const plan_options plan{.stages = 2, .micro_batches = 8, .recompute = recompute_mode::never, .group_gradients = 8};
   trainer<slow_net, sgd> training(plan, sgd{}, how);
   CHECK_NOTHROW(training.step(data.take(0, 8)));
 }

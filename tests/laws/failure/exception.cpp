@@ -52,7 +52,7 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
         CHECK(found.where().micro_batch == at.micro_batch);
         CHECK(found.where().action == name_of(at.kind));
         CHECK(found.where().step == both.steps);
-        CHECK(found.where().slot == -1);  // no layer ran
+        CHECK(found.where().layer_index == -1);  // no layer ran
         both.recovers();
       }
     }
@@ -163,7 +163,7 @@ TEST_CASE("a throw in a layer's kernel names the layer") {
                      {0, action_kind::backward_parameters, 0, {"backward", "backward"}},
                      {2, action_kind::backward_parameters, 0, {"backward", "backward parameters"}},
                      {3, action_kind::backward_parameters, 0, {"backward", "backward parameters"}}};
-  constexpr int slot_of[] = {0, 2, 4, 6};
+  constexpr int layer_of[] = {0, 2, 4, 6};
   const std::string layers[] = {
       std::string(gpipe::detail::type_name<fuse<0>>), std::string(gpipe::detail::type_name<fuse<1>>),
       std::string(gpipe::detail::type_name<fuse<2>>), std::string(gpipe::detail::type_name<fuse<3>>)};
@@ -182,8 +182,8 @@ TEST_CASE("a throw in a layer's kernel names the layer") {
         const error found = both.failure();
         CHECK(found.wrong() == "blown");
         CHECK(found.where().layer == layers[c.id]);
-        CHECK(found.where().slot == slot_of[c.id]);
-        CHECK(found.where().stage == both.disturbed.plan().cut().stage_of(slot_of[c.id]));
+        CHECK(found.where().layer_index == layer_of[c.id]);
+        CHECK(found.where().stage == both.disturbed.plan().cut().stage_of(layer_of[c.id]));
         CHECK(found.where().micro_batch == m);
         CHECK(found.where().action == c.action[form]);
         CHECK(found.where().step == both.steps);
@@ -194,7 +194,7 @@ TEST_CASE("a throw in a layer's kernel names the layer") {
 
 namespace {
 
-// What a user's kernel may throw. It has causes of its own, which stay with it.
+// An exception that a user's kernel may throw. It has causes of its own, which stay with it.
 struct own_failure : std::out_of_range, std::nested_exception {
   using std::out_of_range::out_of_range;
 };

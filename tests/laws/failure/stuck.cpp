@@ -200,7 +200,7 @@ TEST_CASE("a kernel that does not return fails the step within a deadline and a 
   } catch (const error& e) {
     first = e.what();
     CHECK(e.where().layer.find("gate") != std::string::npos);
-    CHECK(e.where().slot == 2);
+    CHECK(e.where().layer_index == 2);
     CHECK(e.where().stage == 1);
     CHECK(e.where().micro_batch == 3);  // the first of a fill-drain forward
     CHECK(e.where().action == "forward");

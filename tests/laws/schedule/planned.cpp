@@ -1,5 +1,5 @@
 // sanitizers: none
-// optimise: yes
+// optimize: yes
 
 // Law 3, third part: the programs that run, with buffered sends, in the slots that a plan assigns: for every shipped
 // schedule, S <= 8 and M <= 16, on fewer workers, with skips, recompute and combined parameter parts.
@@ -42,9 +42,10 @@ struct net_of {
 struct plan_slots {
   std::vector<int> stash, returned, copies;
 
-  plan_slots(schedule_choice schedule, int S, int M, const net_of& net, int coalesce, bool transfers) {
-    const plan_options options{.stages = S, .micro_batches = M, .coalesce = coalesce, .cost_transfers = transfers};
-    gpipe::detail::tick_index<schedule_choice> table(schedule, S, M, coalesce);
+  plan_slots(schedule_choice schedule, int S, int M, const net_of& net, int group_gradients, bool transfers) {
+    const plan_options options{
+        .stages = S, .micro_batches = M, .group_gradients = group_gradients, .cost_transfers = transfers};
+    gpipe::detail::tick_index<schedule_choice> table(schedule, S, M, group_gradients);
     const auto count = static_cast<std::size_t>(net.count() * M);
     stash.resize(count);
     returned.resize(count);
@@ -59,10 +60,10 @@ struct plan_slots {
   link_slot_table view() const { return {stash.data(), returned.data(), copies.data()}; }
 };
 
-std::string run(schedule_choice schedule, int S, int M, recompute_mode mode, const net_of& net, int coalesce,
+std::string run(schedule_choice schedule, int S, int M, recompute_mode mode, const net_of& net, int group_gradients,
                 const plan_slots& slots, bool ties = true) {
-  return describe(
-      gpipe::detail::check_planned(schedule, S, M, mode, net.links.data(), net.count(), coalesce, slots.view(), ties));
+  return describe(gpipe::detail::check_planned(schedule, S, M, mode, net.links.data(), net.count(), group_gradients,
+                                               slots.view(), ties));
 }
 
 }  // namespace
@@ -93,14 +94,14 @@ TEST_CASE("the programs that run end in the plan's slots, those of forward-only 
 TEST_CASE("the same with the parameter parts of several micro-batches together") {
   for (int S = 1; S <= 8; ++S)
     for (int M = 1; M <= 12; ++M)
-      for (const int coalesce : {2, 4, 8}) {
+      for (const int group_gradients : {2, 4, 8}) {
         CAPTURE(S);
         CAPTURE(M);
-        CAPTURE(coalesce);
+        CAPTURE(group_gradients);
         const schedule_choice schedule(schedule_kind::fill_drain);
         const net_of net(S);
-        const plan_slots slots(schedule, S, M, net, coalesce, false);
-        REQUIRE(run(schedule, S, M, recompute_mode::never, net, coalesce, slots) == "no fault");
+        const plan_slots slots(schedule, S, M, net, group_gradients, false);
+        REQUIRE(run(schedule, S, M, recompute_mode::never, net, group_gradients, slots) == "no fault");
         REQUIRE(run(schedule.forwards(), S, M, recompute_mode::never, net, 1, slots, false) == "no fault");
       }
 }

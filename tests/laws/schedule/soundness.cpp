@@ -39,19 +39,19 @@ template <int Stages, int MicroBatches, int... I>
 constexpr bool all_pass(std::integer_sequence<int, I...>) {
   return (sound<I, Stages, MicroBatches> && ...);
 }
-constexpr bool passes_together(int stages, int micro_batches, int coalesce) {
+constexpr bool passes_in_groups(int stages, int micro_batches, int group_gradients) {
   const linked_stages net(stages, true);
   for (const int slots : {rendezvous, 1})
     for (const send_mode sends : {send_mode::synchronous, send_mode::buffered})
       if ((sends == send_mode::synchronous || slots != rendezvous) &&
           !check_schedule(fill_drain{}, stages, micro_batches, recompute_mode::never, net.links, net.count,
-                          sends == send_mode::buffered ? micro_batches : slots, sends, coalesce)
+                          sends == send_mode::buffered ? micro_batches : slots, sends, group_gradients)
                .ok())
         return false;
   return true;
 }
-static_assert(passes_together(1, 1, 2) && passes_together(4, 6, 2) && passes_together(4, 6, 4) &&
-              passes_together(3, 5, 8) && passes_together(8, 4, 3));
+static_assert(passes_in_groups(1, 1, 2) && passes_in_groups(4, 6, 2) && passes_in_groups(4, 6, 4) &&
+              passes_in_groups(3, 5, 8) && passes_in_groups(8, 4, 3));
 
 static_assert(all_pass<1, 1>(std::make_integer_sequence<int, choice_count>{}));
 static_assert(all_pass<4, 6>(std::make_integer_sequence<int, choice_count>{}));

@@ -84,14 +84,14 @@ TEST_CASE("workers with unequal numbers of stages that are no neighbours, and st
     const custom_schedule custom = custom_schedule_from(table);
     const int S = table.stages(), M = table.micro_batches();
     const auto expected = train({}, M);
-    std::int64_t least = 0;
+    std::int64_t min = 0;
     for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never})
       for (const int workers : {0, 1}) {
         CHECK(train({.S = S, .recompute = mode, .custom = &custom, .workers = workers}, M) == expected);
         for (const stage_plan& stage : make_plan(network_of<net>, options({S, mode, &custom}, M)).stage_plans)
-          if (mode == recompute_mode::always) least = std::max(least, stage.memory.total());
+          if (mode == recompute_mode::always) min = std::max(min, stage.memory.total());
       }
-    CHECK(train({.S = S, .recompute = recompute_mode::as_needed, .custom = &custom, .memory_limit = least}, M) ==
+    CHECK(train({.S = S, .recompute = recompute_mode::as_needed, .custom = &custom, .memory_limit = min}, M) ==
           expected);
   }
 }

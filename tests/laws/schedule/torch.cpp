@@ -89,7 +89,7 @@ std::uint64_t fnv(const std::string& text, std::uint64_t hash) {
 TEST_CASE("the tables are those of PyTorch") {
   for (const hashed& torch : torch_tables) {
     const bool interleaves = torch.kind == schedule_kind::interleaved;
-    const schedule_choice schedule = interleaves ? schedule_choice(interleaved{torch.chunks, lead_kind::longest})
+    const schedule_choice schedule = interleaves ? schedule_choice(interleaved{torch.chunks, warmup_kind::longest})
                                                  : schedule_choice(torch.kind, torch.chunks);
     const int S = torch.workers * torch.chunks;
     CAPTURE(schedule.name());

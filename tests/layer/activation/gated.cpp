@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/activation/gated.hpp>
 
@@ -37,7 +37,7 @@ struct logistic : pointwise<logistic> {
 
 TEST_CASE("the first half, after the function, is the factor of the second half") {
   host::layer_fixture<gated<relu>, tensor<float, 2, 6>> t(2, 3);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   for (std::size_t row = 0; row < 4; ++row)

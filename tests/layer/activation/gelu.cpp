@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/activation/gelu.hpp>
 
@@ -52,11 +52,11 @@ TEST_CASE_TEMPLATE("far from 0 gelu is x or 0, and never NaN", T, float, double)
 
 TEST_CASE("the kernels store the derivative and use it") {
   host::layer_fixture<gelu, tensor<float, 5, 7>> t(3, 4);
-  t.randomise(2);
+  t.randomize(2);
   t.forward();
   for (auto& b : t.in) b.poison();
   t.backward_input();
-  t.randomise(2);
+  t.randomize(2);
   for (std::size_t i = 0; i < 3 * 35; ++i) {
     const auto both = gelu::both(static_cast<float>(t.in[0].get(i)));
     CHECK(t.out[0].get(i) == doctest::Approx(double{both.value}).epsilon(1e-6));

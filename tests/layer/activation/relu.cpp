@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/activation/relu.hpp>
 
@@ -45,7 +45,7 @@ TEST_CASE("relu accepts any shape") {
   using grid = bound<relu, tensor<double, 2, 3, 4>>;
   static_assert(std::is_same_v<grid::output, tensor<double, 2, 3, 4>>);
   host::layer_fixture<relu, tensor<double, 2, 3, 4>> t(3, 3);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   for (std::size_t i = 0; i < 72; ++i) CHECK(t.out[0].get(i) == std::fmax(t.in[0].get(i), 0.0));
 }

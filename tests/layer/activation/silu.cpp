@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/activation/silu.hpp>
 

@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/layer/attention/attention.hpp>
 
@@ -43,10 +43,10 @@ static_assert(without_bias::fields[0].below == 6 && !without_bias::fields[0].opt
 
 // Initial values: a fan_in of 0 is the number of inputs.
 using drawn =
-    bound<gpipe::attention<attention_options{.heads = 2, .head_width = 8, .out_proj = initialiser::normal(1, 0.02)}>,
+    bound<gpipe::attention<attention_options{.heads = 2, .head_width = 8, .out_proj = initializer::normal(1, 0.02)}>,
           tensor<float, 5, 8>>;
 static_assert(drawn::parameters[0].first.fan_in == 8 && drawn::parameters[0].first.scale == 1);
-static_assert(drawn::parameters[2].first.drawn == initialiser::kind::normal && drawn::parameters[2].first.fan_in == 1);
+static_assert(drawn::parameters[2].first.drawn == initializer::kind::normal && drawn::parameters[2].first.fan_in == 1);
 
 /// The numbers [first, first + count).
 numbers part(const host::guarded_buffer& from, std::size_t first, std::size_t count) {
@@ -69,7 +69,7 @@ void follows_the_formula() {
   using on = typename layer_fixture::on;
   constexpr std::size_t tokens = Tokens, width = Width, Q = on::Q, K = on::K, N = on::N;
   layer_fixture t(5, 6);
-  t.randomise(4);
+  t.randomize(4);
   if (Options.padded)
     for (std::size_t n = 0; n < 5; ++n) t.fields[0].set(n, static_cast<double>((std::min)(n, tokens)));
   t.refresh();
@@ -114,7 +114,7 @@ TEST_CASE_TEMPLATE("forward follows the formula", T, double, float, bf16) {
 
 TEST_CASE("tokens that do not count change nothing, and with a length of 0 only the bias is left") {
   host::layer_fixture<gpipe::attention<attention_options{.heads = 2, .padded = true}>, tensor<double, 4, 6>> t(2, 2);
-  t.randomise(3);
+  t.randomize(3);
   t.fields[0].set(0, 2), t.fields[0].set(1, 0);
   t.refresh();
   t.forward();
@@ -133,7 +133,7 @@ TEST_CASE("tokens that do not count change nothing, and with a length of 0 only 
 TEST_CASE_TEMPLATE("rotary positions: with the same token everywhere, a weight depends on the distance alone", T,
                    double, float) {
   host::layer_fixture<gpipe::attention<attention_options{.heads = 2, .rotary = 100}>, tensor<T, 6, 8>> t(1, 1);
-  t.randomise(9);
+  t.randomize(9);
   for (std::size_t i = 8; i < 6 * 8; ++i) t.in[0].set(i, t.in[0].get(i % 8));
   t.refresh();
   t.forward();
@@ -154,7 +154,7 @@ TEST_CASE_TEMPLATE("rotary positions: with the same token everywhere, a weight d
 
 TEST_CASE("the parameter part does the work of the input part if no gradient of the input is needed") {
   host::layer_fixture<gpipe::attention<grouped>, tensor<float, 5, 7>> t(3, 4);
-  t.randomise(5);
+  t.randomize(5);
   t.refresh();
   t.forward();
   t.backward();
@@ -173,7 +173,7 @@ TEST_CASE("what forward and backward touch of the extras is what the layer decla
   std::vector<std::byte> bits[2];
   for (int round = 0; round < 2; ++round) {
     layer_fixture t(4, 4);
-    t.randomise(5);
+    t.randomize(5);
     if (round == 0) t.extras[0].clear();
     t.refresh();
     t.forward();

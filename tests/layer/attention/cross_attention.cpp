@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/attention/cross_attention.hpp>
 
@@ -54,7 +54,7 @@ void follows_the_formula() {
   using on = typename layer_fixture::on;
   constexpr std::size_t Q = on::Q, K = on::K, samples = 4;
   layer_fixture t(samples, 5);
-  t.randomise(4);
+  t.randomize(4);
   if (Options.padded)
     for (std::size_t n = 0; n < samples; ++n) t.fields[0].set(n, static_cast<double>(n));
   t.refresh();
@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE("forward follows the formula", T, double, float, bf16) {
 
 TEST_CASE("without a gradient of one input, or of both, the parameters have the same gradients") {
   host::layer_fixture<cross_attention<padded>, other_widths<float>> t(3, 4);
-  t.randomise(5);
+  t.randomize(5);
   t.refresh();
   t.forward();
   t.backward();

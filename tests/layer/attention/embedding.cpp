@@ -1,5 +1,5 @@
 // sanitizers: address
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/attention/embedding.hpp>
 
@@ -109,7 +109,7 @@ TEST_CASE("an embedding's name contains the extents of its weight") { CHECK(of_w
 
 TEST_CASE("a row that several tokens read gets the sum of their gradients, in the order of the tokens") {
   host::layer_fixture<embedding<3, 1>, tensor<std::int32_t, 4>> t(2, 3);
-  t.randomise(1);
+  t.randomize(1);
   const int tokens[] = {1, 0, 1, 1, 2, 1, 1, 0};
   // The small numbers vanish one by one, but not their sum: another order of additions has other bits.
   const float gradient[] = {1, 5, 0x1p-24F, 0x1p-24F, 7, 0x1p-24F, 0x1p-24F, 6};
@@ -127,7 +127,7 @@ TEST_CASE("a row that several tokens read gets the sum of their gradients, in th
 
 TEST_CASE("a scaled embedding in bf16 rounds its rows once") {
   host::layer_fixture<embedding<3, 10, bf16, times_root_of_width>, tensor<std::int32_t, 2>> t(1, 1);
-  t.randomise(1, 3);
+  t.randomize(1, 3);
   t.forward();
   const auto row = static_cast<std::size_t>(t.in[0].get(1));
   for (std::size_t i = 0; i < 10; ++i) {
@@ -156,11 +156,11 @@ TEST_CASE_TEMPLATE("no cut, schedule or recompute changes a bit", Model, gpt<flo
     for (const schedule_kind schedule : {schedule_kind::one_f_one_b, schedule_kind::zb_h1})
       CHECK(trained<Model>({.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .schedule = schedule}) ==
             alone);
-    plan_options together{.stages = stages, .micro_batches = 4, .micro_batch_size = 1};
-    together.schedule = schedule_kind::fill_drain;
-    together.recompute = recompute_mode::never;
-    together.coalesce = 3;
-    CHECK(trained<Model>(together) == alone);
+    plan_options grouped{.stages = stages, .micro_batches = 4, .micro_batch_size = 1};
+    grouped.schedule = schedule_kind::fill_drain;
+    grouped.recompute = recompute_mode::never;
+    grouped.group_gradients = 3;
+    CHECK(trained<Model>(grouped) == alone);
   }
 }
 

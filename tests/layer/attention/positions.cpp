@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/attention/positions.hpp>
 
@@ -25,7 +25,7 @@ static_assert(drawn::parameters.empty() && drawn::derived[0].size == 24 && drawn
 
 TEST_CASE("a position's row is added, and gets the sum of all samples' gradients") {
   host::layer_fixture<learned_positions<3>, tensor<double, 2, 2>> t(3, 4);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_parameters();
   for (std::size_t i = 0; i < 4; ++i) {

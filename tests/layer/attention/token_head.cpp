@@ -1,5 +1,5 @@
 // sanitizers: address
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/attention/token_head.hpp>
 
@@ -175,7 +175,7 @@ TEST_CASE_TEMPLATE("three steps of a GPT with a token head are those of PyTorch"
 
 TEST_CASE("a head that is tied to the embedding has the bits of linear and the loss") {
   const std::vector<double> expected = trained<tied_linear, float>({.micro_batches = 3, .micro_batch_size = 2}, false);
-  for (int stages = 1; stages <= slots_of<tied_ends>; ++stages)
+  for (int stages = 1; stages <= layers_of<tied_ends>; ++stages)
     for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1}) {
       plan_options options = three;
       options.stages = stages, options.schedule = schedule;

@@ -20,16 +20,16 @@ void covers(channel_strips<SideBySide> channels, int samples) {
   const host::team team;
   for (std::ptrdiff_t strip = 0; strip < channels.strips(); ++strip) {
     const std::ptrdiff_t first = strip * channels.max_lanes, width = channels.width(first);
-    channels.each(team, samples, first, width, [&](std::ptrdiff_t place, std::ptrdiff_t lane) {
-      ++seen[static_cast<std::size_t>(place)];
-      CHECK(place / channels.inner % channels.count == first + lane);
+    channels.each(team, samples, first, width, [&](std::ptrdiff_t position, std::ptrdiff_t lane) {
+      ++seen[static_cast<std::size_t>(position)];
+      CHECK(position / channels.inner % channels.count == first + lane);
     });
     double sum[max_lanes], one[max_lanes], two[max_lanes];
-    channels.sum(team, samples, first, width, sum, [](std::ptrdiff_t place, std::ptrdiff_t) { return place; });
+    channels.sum(team, samples, first, width, sum, [](std::ptrdiff_t position, std::ptrdiff_t) { return position; });
     if (SideBySide)
       channels.two_sums(team, samples, first, width, one, two,
-                        [](double& a, double& b, std::ptrdiff_t place, std::ptrdiff_t lane) {
-                          a += static_cast<double>(place);
+                        [](double& a, double& b, std::ptrdiff_t position, std::ptrdiff_t lane) {
+                          a += static_cast<double>(position);
                           b += static_cast<double>(lane);
                         });
     for (std::ptrdiff_t lane = 0; lane < width; ++lane) {

@@ -1,4 +1,4 @@
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 
 #include <doctest/doctest.h>
 
@@ -13,13 +13,13 @@
 
 using namespace gpipe;
 using namespace gpipe::detail;
-using enum initialiser::kind;
+using enum initializer::kind;
 
 namespace {
 
 // A Transformer's feed-forward layer as GPT-2 begins it, with 12 blocks.
-constexpr initialiser narrow = initialiser::deviation(0.02);
-using wide = bound<initialised<feed_forward<32>, narrow, narrow.over_root(24)>, tensor<float, 3, 8>>;
+constexpr initializer narrow = initializer::deviation(0.02);
+using wide = bound<initialized<feed_forward<32>, narrow, narrow.over_root(24)>, tensor<float, 3, 8>>;
 using plain = bound<feed_forward<32>, tensor<float, 3, 8>>;
 static_assert(wide::name == plain::name && wide::parameters.size() == 4);
 static_assert(wide::parameters[0].first.scale == 0.02 && wide::parameters[0].first.divisor == 1);
@@ -28,35 +28,35 @@ static_assert(wide::parameters[1].first.drawn == zeros && wide::parameters[3].fi
 static_assert(wide::extras[0].size == plain::extras[0].size && wide::cost.forward == plain::cost.forward);
 
 // The last rule serves for further matrices; ones stay ones.
-using three = bound<initialised<gated_feed_forward<4>, initialiser::zeros(), narrow>, tensor<float, 8>>;
+using three = bound<initialized<gated_feed_forward<4>, initializer::zeros(), narrow>, tensor<float, 8>>;
 static_assert(three::parameters[0].first.drawn == zeros && three::parameters[2].first.drawn == normal);
-using norm = bound<initialised<layer_norm, narrow>, tensor<float, 8>>;
+using norm = bound<initialized<layer_norm, narrow>, tensor<float, 8>>;
 static_assert(norm::parameters[0].first.drawn == ones && norm::parameters[1].first.drawn == zeros);
 
 template <class Layer, class In>
 concept takes = requires {
   sizeof(typename Layer::template on<In>);
 };
-static_assert(!takes<initialised<linear<8>, narrow>, tensor<std::int32_t, 8>>);
-static_assert(!takes<initialised<relu, narrow>, tensor<float, 8>>);
+static_assert(!takes<initialized<linear<8>, narrow>, tensor<std::int32_t, 8>>);
+static_assert(!takes<initialized<relu, narrow>, tensor<float, 8>>);
 
 // Xavier: inputs and outputs of {out, in, window...}.
-static_assert(initialiser::xavier().of({6, 10}).fan_in == 16 &&
-              initialiser::xavier().of({6, 10}).drawn == initialiser::kind::uniform);
-static_assert(initialiser::xavier().of({6, 10, 3, 3}).fan_in == 16 * 9);
-static_assert(initialiser::uniform(0).of({6, 10, 3}).fan_in == 30 && initialiser::uniform(7).of({6, 10}).fan_in == 7);
+static_assert(initializer::xavier().of({6, 10}).fan_in == 16 &&
+              initializer::xavier().of({6, 10}).drawn == initializer::kind::uniform);
+static_assert(initializer::xavier().of({6, 10, 3, 3}).fan_in == 16 * 9);
+static_assert(initializer::uniform(0).of({6, 10, 3}).fan_in == 30 && initializer::uniform(7).of({6, 10}).fan_in == 7);
 
 // A convolution's weight is {window..., in, out}; ResNet's rule draws it by its outputs.
 using convolution = conv2d<10, 3>::on<feature_map<float, 6, 8, 8>>;
-using by_outputs = initialised<conv2d<10, 3>, initialiser::kaiming()>::on<feature_map<float, 6, 8, 8>>;
+using by_outputs = initialized<conv2d<10, 3>, initializer::kaiming()>::on<feature_map<float, 6, 8, 8>>;
 static_assert(convolution::parameters[0].extents == gpipe::detail::shape{3, 3, 6, 10});
 static_assert(convolution::parameters[0].first.of({3, 3, 6, 10}).fan_in == 54);
 static_assert(by_outputs::parameters[0].first.of({3, 3, 6, 10}).fan_in == 90);
-static_assert(initialiser::xavier().with_outputs_last().of({3, 3, 6, 10}).fan_in == 16 * 9);
+static_assert(initializer::xavier().with_outputs_last().of({3, 3, 6, 10}).fan_in == 16 * 9);
 
-struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialised<embedding<16, 8>, narrow>>>,
+struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialized<embedding<16, 8>, narrow>>>,
                    repeat<2, residual<named<"norm", rms_norm>,
-                                      named<"fc", initialised<linear<8>, initialiser::xavier().over_root(2)>>>>,
+                                      named<"fc", initialized<linear<8>, initializer::xavier().over_root(2)>>>>,
                    named<"head", linear<16, no_bias>>, softmax_cross_entropy> {};
 
 std::vector<float> values(int stages, const char* path) {

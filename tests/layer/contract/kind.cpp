@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/testing/gradient_check.hpp>
@@ -68,7 +68,7 @@ struct scaled {
   struct on<tensor<T, N>> : of_kind<on<tensor<T, N>>, scaling<T>> {
     using output = tensor<T, N>;
     static constexpr typename scaling<T>::numbers sizes{N};
-    static constexpr parameter parameters[] = {{"unused", {3 * N}}, {"factor", {N}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"unused", {3 * N}}, {"factor", {N}, initializer::ones()}};
     static constexpr buffer extras[] = {{"other", 2 * N, dtype::uint8}, {"input", N, dtype_of<T>}};
   };
 };
@@ -85,16 +85,16 @@ struct derived {
 };
 
 template <class Layer, int N>
-constexpr auto row_of = entry_points<bound<Layer, tensor<float, N>>, host::context>::row();
+constexpr auto type_of = entry_points<bound<Layer, tensor<float, N>>, host::context>::row();
 
 }  // namespace
 
-static_assert(row_of<scaled, 4>.forward == row_of<scaled, 70>.forward);
-static_assert(row_of<scaled, 4>.backward_parameters == row_of<scaled, 70>.backward_parameters);
-static_assert(row_of<initialised<scaled, initialiser::zeros()>, 4>.forward == row_of<scaled, 4>.forward);
-static_assert(row_of<derived, 4>.forward != row_of<scaled, 4>.forward);
-static_assert(row_of<initialised<derived, initialiser::zeros()>, 4>.forward != row_of<scaled, 4>.forward);
-static_assert(row_of<linear<3>, 4>.prepare == row_of<linear<5, no_bias>, 9>.prepare);
+static_assert(type_of<scaled, 4>.forward == type_of<scaled, 70>.forward);
+static_assert(type_of<scaled, 4>.backward_parameters == type_of<scaled, 70>.backward_parameters);
+static_assert(type_of<initialized<scaled, initializer::zeros()>, 4>.forward == type_of<scaled, 4>.forward);
+static_assert(type_of<derived, 4>.forward != type_of<scaled, 4>.forward);
+static_assert(type_of<initialized<derived, initializer::zeros()>, 4>.forward != type_of<scaled, 4>.forward);
+static_assert(type_of<linear<3>, 4>.prepare == type_of<linear<5, no_bias>, 9>.prepare);
 
 TEST_CASE("layers of a kind find their buffers at run time") {
   CHECK(check_gradient<scaled, tensor<double, 5>>().passes());
@@ -103,7 +103,7 @@ TEST_CASE("layers of a kind find their buffers at run time") {
 
 TEST_CASE("a layer that is derived from one of a kind has its own kernels, with its base's sizes") {
   host::layer_fixture<derived, tensor<float, 5>> t(2, 3);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   CHECK(t.out[0].get(0) == 7);
   CHECK(t.out[0].get(6) == doctest::Approx(t.in[0].get(6) * t.parameters[0].get(t.first_of(1) + 1)));

@@ -76,7 +76,7 @@ TEST_CASE("a recompute reads the recorded partials and writes none") {
   CHECK(forward.recorded_partials() == partials);
   c.partial_stride = 2;
   c.micro_batches = 2;
-  CHECK(operands<layer, pass::absorb>(c).all_partials()[1][1] == 4);
+  CHECK(operands<layer, pass::update_state>(c).all_partials()[1][1] == 4);
 }
 
 TEST_CASE("several operands have the samples of all micro-batches") {

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/contract/pointwise.hpp>
 
@@ -60,7 +60,7 @@ TEST_CASE("a function without a derivative is differentiated") {
 
 TEST_CASE_TEMPLATE("the derivative is taken in the type of the element, in float for bf16", T, float, bf16) {
   host::layer_fixture<cube, tensor<T, 40>> t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   const double digits = std::is_same_v<T, float> ? 1e-6 : 0x1.01p-8;
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("the derivative is taken in the type of the element, in float
 
 TEST_CASE("a pointwise layer applies its function to each element") {
   host::layer_fixture<softplus, tensor<float, 4>> t(1, 1);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(t.out[0].get(i) == doctest::Approx(std::log1p(std::exp(t.in[0].get(i)))).epsilon(1e-6));

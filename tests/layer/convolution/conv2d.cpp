@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/layer/convolution/conv2d.hpp>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 
 #include "support/like_torch.hpp"
 
@@ -47,7 +47,7 @@ static_assert(grouped::keeps.input && !grouped::keeps.output && grouped::extras.
 static_assert(grouped::cost.backward_input == 2 * 3 * 3 * 2 * 6 * 30 && grouped::cost.forward == 2 * 3240 + 6 * 30);
 
 // As ResNet begins: fan out is the outputs that a value goes to.
-using drawn = bound<initialised<conv2d<6, 3, conv_options{.bias = false}>, initialiser::kaiming()>, map>;
+using drawn = bound<initialized<conv2d<6, 3, conv_options{.bias = false}>, initializer::kaiming()>, map>;
 static_assert(drawn::parameters[0].first.of(drawn::parameters[0].extents).fan_in == 3 * 3 * 6);
 
 }  // namespace
@@ -72,12 +72,12 @@ TEST_CASE("an output pixel is the sum over its window, in the order of the weigh
   for (std::size_t i = 0; i < 4; ++i) CHECK(t.out[0].get(i) == want[i]);
 }
 
-TEST_CASE("padding that keeps the picture has the bits of the same number of pixels") {
+TEST_CASE("padding that keeps the image has the bits of the same number of pixels") {
   using number = conv2d<6, height_width{3, 5}, conv_options{.padding = {2, 2}, .dilation = {2, 1}, .groups = 2}>;
   using same = conv2d<6, height_width{3, 5}, conv_options{.padding = same_padding, .dilation = {2, 1}, .groups = 2}>;
   host::layer_fixture<number, map> one(2, 2);
   host::layer_fixture<same, map> other(2, 2);
-  one.randomise(3), other.randomise(3);
+  one.randomize(3), other.randomize(3);
   one.refresh(), other.refresh();
   one.forward(), other.forward();
   one.backward(), other.backward();
@@ -92,7 +92,7 @@ TEST_CASE("several calls have the bits of one, whatever the number of samples in
   using layer = conv2d<19, 3, conv_options{.stride = 2, .padding = 1}>;
   using fixture = host::layer_fixture<layer, feature_map<float, 5, 7, 6>>;
   fixture whole(5, 5), parts(5, 5);
-  for (fixture* t : {&whole, &parts}) t->randomise(3), t->refresh();
+  for (fixture* t : {&whole, &parts}) t->randomize(3), t->refresh();
   whole.forward();
   whole.backward();
   const gpipe::detail::call all = parts.call();

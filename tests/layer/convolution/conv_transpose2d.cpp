@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/convolution/conv_transpose2d.hpp>
 

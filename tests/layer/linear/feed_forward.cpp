@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/linear/feed_forward.hpp>
 
@@ -59,7 +59,7 @@ std::vector<T> numbers(int stream, std::size_t count) {
   return found;
 }
 
-/// All parameters after three steps, from numbers that do not depend on the layers' slots.
+/// All parameters after three steps, from numbers that do not depend on the layers' positions.
 template <class Model, class T>
 std::vector<T> trained(const plan_options& options) {
   trainer<Model, sgd> training(options, sgd{.learning_rate = 0.5});
@@ -111,20 +111,20 @@ TEST_CASE("no cut, schedule or recompute changes a bit of a feed_forward") {
 
 // The parameter parts of several micro-batches at once; in the first layer they begin with what the input part skipped.
 TEST_CASE("several micro-batches in one product give the same bits") {
-  for (const int together : {2, 3}) {
+  for (const int group : {2, 3}) {
     plan_options options = four;
     options.schedule = schedule_kind::fill_drain;
     options.recompute = recompute_mode::never;
-    options.coalesce = 1;
+    options.group_gradients = 1;
     const std::vector<float> alone = trained<one_layer<float>, float>(options);
-    options.coalesce = together;
+    options.group_gradients = group;
     CHECK(trained<one_layer<float>, float>(options) == alone);
   }
 }
 
 TEST_CASE("a recompute computes again what backward has overwritten") {
   host::layer_fixture<feed_forward<5>, tensor<float, 2, 3>> t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.refresh();
   t.forward();
   t.backward_input();

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 
@@ -21,7 +21,7 @@ static_assert(wide::parameters[0].path_name() == std::string_view("gate_proj.wei
 TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
   constexpr std::size_t width = 5, hidden = 34, rows = 2;
   host::layer_fixture<gated_feed_forward<hidden>, tensor<T, rows, width>> t(3, 4);
-  t.randomise(4);
+  t.randomize(4);
   t.refresh();
   t.forward();
   const auto weight = [&](std::size_t which, std::size_t i) { return t.parameters[0].get(t.first_of(which) + i); };

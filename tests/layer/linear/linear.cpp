@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/layer/linear/linear.hpp>
 
@@ -32,7 +32,7 @@ template <class T, int K, int N>
 void agrees_with_plain_loops(int samples) {
   constexpr int rows = 3;
   host::layer_fixture<linear<N>, tensor<T, rows, K>> t(samples, samples + 1);
-  t.randomise(7);
+  t.randomize(7);
   t.refresh();
   t.forward();
   t.backward_input();
@@ -133,8 +133,8 @@ TEST_CASE("prepare prepares every product that the kernels compute") {
 TEST_CASE_TEMPLATE("without a bias all else has the bits of a linear layer with a bias of 0", T, float, double, bf16) {
   host::layer_fixture<linear<34>, tensor<T, 2, 9>> with(3, 4);
   host::layer_fixture<linear<34, no_bias>, tensor<T, 2, 9>> without_bias(3, 4);
-  with.randomise(7);
-  without_bias.randomise(7);
+  with.randomize(7);
+  without_bias.randomize(7);
   for (std::size_t i = 0; i < 34; ++i) with.parameters[0].set(with.first_of(1) + i, 0);
   const auto run = [](auto& t) { t.refresh(), t.forward(), t.backward_input(), t.backward_parameters(); };
   run(with);

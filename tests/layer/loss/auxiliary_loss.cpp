@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/loss/auxiliary_loss.hpp>
 
@@ -25,7 +25,7 @@ static_assert(loss::on<tensor<float, 5>>::loss_name == "early" && loss::on<tenso
 TEST_CASE_TEMPLATE("the gradient has the factor, the partials do not", T, float, double, bf16) {
   host::layer_fixture<loss, tensor<T, 5>> scaled(3, 3);
   host::layer_fixture<softmax_cross_entropy, tensor<T, 5>> plain(3, 3);
-  scaled.randomise(1), plain.randomise(1);
+  scaled.randomize(1), plain.randomize(1);
   scaled.forward(), plain.forward();
   scaled.backward_input(), plain.backward_input();
   CHECK(scaled.partials[0].bits() == plain.partials[0].bits());

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
@@ -45,7 +45,7 @@ TEST_CASE("in bf16 the gradient of a probability near 1 is not rounded away") {
 TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weights included", T, float, double) {
   constexpr std::size_t C = 17, rows = 3;
   host::layer_fixture<softmax_cross_entropy, tensor<T, rows, C>> t(4, 5);
-  t.randomise(8);
+  t.randomize(8);
   t.forward();
   t.backward_input();
   const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weigh
 
 TEST_CASE("without weights each row counts 1, and a recompute does not write the partials") {
   classifier<float, 4> t(3);
-  t.randomise(2);
+  t.randomize(2);
   t.call().fields[1] = nullptr;
   t.forward();
   t.backward_input();
@@ -200,7 +200,7 @@ TEST_CASE("Lingvo's smoothing is this one with C / (C - 1) of it") {
 TEST_CASE("without settings it has the bits of softmax_cross_entropy") {
   host::layer_fixture<softmax_cross_entropy, tensor<float, 3, 17>> plain(4, 4);
   host::layer_fixture<softmax_cross_entropy_with<>, tensor<float, 3, 17>> with(4, 4);
-  plain.randomise(5), with.randomise(5);
+  plain.randomize(5), with.randomize(5);
   plain.forward(), plain.backward_input(), with.forward(), with.backward_input();
   CHECK(plain.partials[0].bits() == with.partials[0].bits());
   CHECK(plain.in_gradient[0].bits() == with.in_gradient[0].bits());

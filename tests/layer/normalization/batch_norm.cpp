@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/normalization/batch_norm.hpp>
 
@@ -48,7 +48,7 @@ struct channels : Trial {
   double average(std::size_t which, std::size_t channel) {
     return this->state[0].get(this->first_of_state(which) + channel);
   }
-  void is_normalised_by(std::size_t channel, double middle, double variance, double tolerance) {
+  void is_normalized_by(std::size_t channel, double middle, double variance, double tolerance) {
     each(channel, [&](std::size_t i) {
       const double h = (this->in[0].get(i) - middle) / std::sqrt(variance + 1e-5);
       const double want = this->parameters[0].get(channel) * h + this->parameters[0].get(this->first_of(1) + channel);
@@ -60,14 +60,14 @@ struct channels : Trial {
 template <class Trial>
 void agrees(double tolerance) {
   channels<Trial> t(5, 7);
-  t.randomise(3);
+  t.randomize(3);
   for (const double far : {0.0, 1000.0}) {
     for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, t.in[0].get(i) + far);
     t.call().training = true;
     t.forward();
     for (std::size_t c = 0; c < t.C; ++c) {
       const double mean = t.mean(c), squares = t.squares(c, mean);
-      t.is_normalised_by(c, mean, squares / static_cast<double>(5 * t.inner), tolerance);
+      t.is_normalized_by(c, mean, squares / static_cast<double>(5 * t.inner), tolerance);
       CHECK(t.partials[0].get(c) == doctest::Approx(mean));
       CHECK(t.partials[0].get(t.C + c) == doctest::Approx(squares));
     }
@@ -77,7 +77,7 @@ void agrees(double tolerance) {
     for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, t.in[0].get(i) + 1);  // of other statistics
     t.forward();
     for (std::size_t c = 0; c < t.C; ++c)
-      t.is_normalised_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
+      t.is_normalized_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
     CHECK(t.partials[0].bits() == recorded);
     // Averages do not depend on the input: its gradient is that of a scale.
     t.backward_input();
@@ -101,7 +101,7 @@ TEST_CASE("training uses the statistics of the micro-batch, evaluation the avera
 
 TEST_CASE("gradients of the parameters add to those of earlier micro-batches") {
   host::layer_fixture<batch_norm<>, feature_map<double, 3, 2, 2>> t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_parameters();
   const std::size_t count = t.gradients[0].count();
@@ -114,7 +114,7 @@ TEST_CASE("gradients of the parameters add to those of earlier micro-batches") {
 
 TEST_CASE("one sample gives the bias, not NaN") {
   host::layer_fixture<batch_norm<>, tensor<float, 8>> t(1, 1);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward();
   for (std::size_t i = 0; i < 8; ++i) CHECK(t.out[0].get(i) == t.parameters[0].get(t.first_of(1) + i));
@@ -124,7 +124,7 @@ TEST_CASE("one sample gives the bias, not NaN") {
 TEST_CASE("averages move by the statistics of the whole mini-batch for any cut into micro-batches") {
   using layer_fixture = channels<host::layer_fixture<batch_norm<250>, tensor<double, 3, 4>>>;
   layer_fixture whole(7, 7);
-  whole.randomise(5);
+  whole.randomize(5);
   for (std::size_t i = 0; i < whole.in[0].count(); ++i) whole.in[0].set(i, 1e4 + whole.in[0].get(i));  // far from 0
   constexpr std::ptrdiff_t stride = 16;
   for (const int size : {1, 2, 3, 7}) {
@@ -132,7 +132,7 @@ TEST_CASE("averages move by the statistics of the whole mini-batch for any cut i
     alignas(alignment) double partials[8 * stride];
     for (double& x : partials) x = std::nan("");  // partials of micro-batches without samples must not be read
     layer_fixture t(size, size);
-    t.randomise(5);
+    t.randomize(5);
     int M = 0;
     for (int first = 0; first < 7; first += size, ++M) {
       t.call().samples = (std::min)(size, 7 - first);
@@ -147,7 +147,7 @@ TEST_CASE("averages move by the statistics of the whole mini-batch for any cut i
     t.call().micro_batches = M;
     double before[2][3];
     for (std::size_t c = 0; c < 3; ++c) before[0][c] = t.average(0, c), before[1][c] = t.average(1, c);
-    t.absorb();
+    t.update_state();
     for (std::size_t c = 0; c < 3; ++c) {
       const double mean = whole.mean(c), variance = whole.squares(c, mean) / (7 * 4 - 1);
       CHECK(std::fabs(t.average(0, c) - (before[0][c] + 0.25 * (mean - before[0][c]))) < 1e-9);
@@ -159,15 +159,15 @@ TEST_CASE("averages move by the statistics of the whole mini-batch for any cut i
 
 TEST_CASE("a channel with one element does not move the variance") {
   channels<host::layer_fixture<batch_norm<500>, tensor<float, 2>>> t(1, 1);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   const double mean = t.average(0, 1), variance = t.average(1, 1);
-  t.absorb();
+  t.update_state();
   CHECK(t.average(0, 1) == doctest::Approx((mean + t.in[0].get(1)) / 2));
   CHECK(t.average(1, 1) == variance);
 }
 
-TEST_CASE("channels of feature maps are normalised as by torch.nn.BatchNorm2d") {
+TEST_CASE("channels of feature maps are normalized as by torch.nn.BatchNorm2d") {
   laws::are_like_torch<feature_map<float, 3, 3, 4>, batch_norm<>, batch_norm<100, 250'000>>(
       reference::feature_maps::batch_norm);
 }
@@ -182,7 +182,7 @@ TEST_CASE("averages are those of PyTorch, or with the biased variance those of t
     for (const double factor : {1.0, 2.0}) {
       for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, factor * laws::torch_number(1, i));
       t.forward();
-      t.absorb();
+      t.update_state();
     }
     for (std::size_t c = 0; c < 3; ++c) {
       CHECK(std::fabs(t.state[0].get(c) - want[c]) < 1e-14);

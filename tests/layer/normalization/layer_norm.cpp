@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/normalization/layer_norm.hpp>
 
@@ -17,7 +17,7 @@ static_assert(bound<layer_norm, tensor<float, 4, 9>>::extras[0].size == 4);
 TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
   constexpr std::size_t N = 37, rows = 2;
   host::layer_fixture<layer_norm, tensor<T, rows, N>> t(3, 3);
-  t.randomise(4);
+  t.randomize(4);
   SUBCASE("around 0") {}
   SUBCASE("far from 0, where a variance from a difference of squares loses all digits") {
     for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, 1000 + t.in[0].get(i));
@@ -39,7 +39,7 @@ TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
 
 TEST_CASE("equal elements give the bias, not NaN") {
   host::layer_fixture<layer_norm, tensor<float, 8>> t(1, 1);
-  t.randomise(1);
+  t.randomize(1);
   for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, 2);
   t.forward();
   for (std::size_t i = 0; i < 8; ++i) CHECK(t.out[0].get(i) == t.parameters[0].get(t.first_of(1) + i));

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/normalization/rms_norm.hpp>
 
@@ -18,7 +18,7 @@ static_assert(norm::extras[0].size == 4 && norm::name == "rms_norm");
 TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
   constexpr std::size_t N = 37, rows = 2;
   host::layer_fixture<rms_norm_with<root_mean_square{.epsilon = 0.5}>, tensor<T, rows, N>> t(3, 3);
-  t.randomise(4);
+  t.randomize(4);
   t.forward();
   for (std::size_t row = 0; row < 3 * rows; ++row) {
     double mean = 0;
@@ -33,7 +33,7 @@ TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
 
 TEST_CASE("zeros give zeros, not NaN") {
   host::layer_fixture<rms_norm, tensor<float, 8>> t(1, 1);
-  t.randomise(1);
+  t.randomize(1);
   for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, 0);
   t.forward();
   t.backward_input();

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/pooling/average_pool.hpp>
 
@@ -32,7 +32,7 @@ TEST_CASE("means, with the padding counted or not, are those of torch.nn.AvgPool
 
 TEST_CASE("pixels that no window sees have no gradient") {
   host::layer_fixture<average_pool<2, pool_options{.stride = 3}>, feature_map<float, 33, 5, 5>> t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   for (std::size_t i = 0; i < t.in_gradient[0].count(); ++i) {

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/pooling/global_average_pool.hpp>
 
@@ -21,7 +21,7 @@ TEST_CASE("the mean of all pixels is that of torch.nn.AdaptiveAvgPool2d(1)") {
 
 TEST_CASE("more channels than a team has lanes") {
   host::layer_fixture<global_average_pool, feature_map<float, 70, 2, 1>> t(2, 3);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   for (std::size_t sample = 0; sample < 2; ++sample)
     for (std::size_t c = 0; c < 70; ++c)

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/pooling/max_pool.hpp>
 
@@ -45,7 +45,7 @@ TEST_CASE("of equal maxima the first has the gradient, and padding is no maximum
 TEST_CASE("pixels that no window sees have no gradient") {
   const auto holds = []<class Layer>(Layer, auto is_seen) {
     host::layer_fixture<Layer, feature_map<float, 33, 5, 5>> t(2, 2);
-    t.randomise(1);
+    t.randomize(1);
     t.forward();
     t.backward_input();
     for (std::size_t i = 0; i < t.in_gradient[0].count(); ++i)

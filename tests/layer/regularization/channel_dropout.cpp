@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/regularization/channel_dropout.hpp>
 
@@ -17,7 +17,7 @@ using fixture = host::layer_fixture<channel_dropout<40>, feature_map<double, 70,
 
 TEST_CASE("a channel of a sample is dropped as a whole or scaled, and its gradient with it") {
   fixture t(20, 20);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   int dropped = 0;
@@ -37,8 +37,8 @@ TEST_CASE("a channel of a sample is dropped as a whole or scaled, and its gradie
 
 TEST_CASE("a sample's channels depend on its position in the mini-batch and on the step, not on the micro-batch") {
   fixture whole(4, 4), late(2, 4);
-  whole.randomise(1);
-  late.randomise(1);
+  whole.randomize(1);
+  late.randomize(1);
   whole.forward();
   late.call().in[0] = whole.in[0].data() + 2 * 420 * sizeof(double);
   late.call().random.first_sample += 2;
@@ -53,7 +53,7 @@ TEST_CASE("a sample's channels depend on its position in the mini-batch and on t
 
 TEST_CASE("evaluation changes nothing") {
   fixture t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.call().training = false;
   t.forward();
   CHECK(t.out[0].bits() == t.in[0].bits());

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/regularization/dropout.hpp>
 
@@ -69,14 +69,14 @@ TEST_CASE("evaluation and a probability of 0 change nothing") {
   }
 }
 
-TEST_CASE("the mask depends on slot, step and position in the mini-batch, not on the cut into micro-batches") {
+TEST_CASE("the mask depends on layer, step and position in the mini-batch, not on the cut into micro-batches") {
   using layer_fixture = host::layer_fixture<dropout<50>, tensor<float, 64>>;
-  layer_fixture a(4, 4), slot(4, 4), step(4, 4), moved(2, 2);
-  slot.call().random.slot += 1;
+  layer_fixture a(4, 4), layer(4, 4), step(4, 4), moved(2, 2);
+  layer.call().random.layer_index += 1;
   step.call().random.step += 1;
   moved.call().random.first_sample += 2;
-  for (layer_fixture* t : {&a, &slot, &step, &moved}) run_on_ones(*t);
-  CHECK_FALSE(same_output(a, slot));
+  for (layer_fixture* t : {&a, &layer, &step, &moved}) run_on_ones(*t);
+  CHECK_FALSE(same_output(a, layer));
   CHECK_FALSE(same_output(a, step));
   CHECK(std::memcmp(a.out[0].data() + 2 * 64 * sizeof(float), moved.out[0].data(), 2 * 64 * sizeof(float)) == 0);
 }

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/shape/add.hpp>
 
@@ -14,7 +14,7 @@ static_assert(std::is_same_v<bound<add, pair_of>::output, tensor<float, 3, 4>>);
 
 TEST_CASE("add adds, and passes its gradient to both inputs") {
   host::layer_fixture<add, pair_of> t(2, 2);
-  t.randomise(3);
+  t.randomize(3);
   t.forward();
   t.backward_input();
   for (std::size_t i = 0; i < 24; ++i) {
@@ -26,7 +26,7 @@ TEST_CASE("add adds, and passes its gradient to both inputs") {
 
 TEST_CASE("an input's gradient that is the output's gradient already is not copied") {
   host::layer_fixture<add, pair_of> t(2, 2);
-  t.randomise(3);
+  t.randomize(3);
   t.call().in_gradient[0] = t.out_gradient[0].data();
   const auto before = t.out_gradient[0].bits();
   t.backward_input();

@@ -16,20 +16,20 @@ using namespace gpipe;
 
 namespace {
 
-using picture = feature_map<float, 3, 4, 5>;
-static_assert(std::is_same_v<as_feature_map<3, 4, 5>::on<tensor<float, 60>>::output, picture>);
-static_assert(std::is_same_v<as_pixels::on<picture>::output, tensor<float, 20, 3>>);
-static_assert(std::is_same_v<flatten::on<picture>::output, tensor<float, 60>>);
-static_assert(std::is_same_v<reshape<4, 15>::on<picture>::output, tensor<float, 4, 15>>);
+using image = feature_map<float, 3, 4, 5>;
+static_assert(std::is_same_v<as_feature_map<3, 4, 5>::on<tensor<float, 60>>::output, image>);
+static_assert(std::is_same_v<as_pixels::on<image>::output, tensor<float, 20, 3>>);
+static_assert(std::is_same_v<flatten::on<image>::output, tensor<float, 60>>);
+static_assert(std::is_same_v<reshape<4, 15>::on<image>::output, tensor<float, 4, 15>>);
 
 // The same number of layers in each, because first values depend on a layer's position.
 template <class Input, class First, class Last>
 using net = model<Input, First, residual<relu, dropout<0>>, stash<"x">, gelu, pop<"x">, multiply, Last, flatten,
                   linear<6>, softmax_cross_entropy>;
 using from_row = net<input<float, 60>, reshape<60>, reshape<60>>;
-using from_picture = net<input_image<float, 3, 4, 5>, as_feature_map<3, 4, 5>, reshape<60>>;
+using from_image = net<input_image<float, 3, 4, 5>, as_feature_map<3, 4, 5>, reshape<60>>;
 using there_and_back = net<input<float, 60>, as_feature_map<3, 4, 5>, as_pixels>;
-static_assert(std::is_same_v<in_bf16<from_picture>::entering, feature_map<bf16, 3, 4, 5>>);
+static_assert(std::is_same_v<in_bf16<from_image>::entering, feature_map<bf16, 3, 4, 5>>);
 
 template <class Model, int Stages>
 std::vector<double> losses_of() {
@@ -48,13 +48,13 @@ std::vector<double> losses_of() {
 TEST_CASE("functions of elements see no difference between a feature map and a row") {
   const auto row = losses_of<from_row, 1>();
   CHECK(row.back() < row.front());
-  CHECK(losses_of<from_picture, 1>() == row);
-  CHECK(losses_of<from_picture, 3>() == row);
+  CHECK(losses_of<from_image, 1>() == row);
+  CHECK(losses_of<from_image, 3>() == row);
   CHECK(losses_of<there_and_back, 2>() == row);
 }
 
 TEST_CASE("in_bf16 rounds a feature map") {
-  const auto rounded = losses_of<in_bf16<from_picture>, 2>(), exact = losses_of<from_picture, 2>();
+  const auto rounded = losses_of<in_bf16<from_image>, 2>(), exact = losses_of<from_image, 2>();
   CHECK(rounded != exact);
   CHECK(rounded.back() == doctest::Approx(exact.back()).epsilon(0.05));
 }

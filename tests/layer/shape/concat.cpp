@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/shape/concat.hpp>
 
@@ -24,7 +24,7 @@ static_assert(bound<gpipe::concat<>, wide>::cost.bytes == 2 * 12 * 4);
 
 TEST_CASE("concat places the rows of its inputs side by side, and returns each its part of the gradient") {
   host::layer_fixture<gpipe::concat<>, wide> t(3, 4);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   constexpr std::size_t widths[] = {3, 1, 2};
@@ -39,7 +39,7 @@ TEST_CASE("concat places the rows of its inputs side by side, and returns each i
 
 TEST_CASE("concat<0> appends channels") {
   host::layer_fixture<gpipe::concat<0>, bundle<tensor<float, 2, 3>, tensor<float, 1, 3>>> t(2, 2);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   CHECK(t.out[0].get(0) == t.in[0].get(0));
   CHECK(t.out[0].get(6) == t.in[1].get(0));

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/shape/multiply.hpp>
 
@@ -15,7 +15,7 @@ static_assert(bound<multiply, pair_of>::keeps.input && bound<multiply, pair_of>:
 
 TEST_CASE("multiply multiplies, and each input's gradient is scaled by the other input") {
   host::layer_fixture<multiply, pair_of> t(2, 2);
-  t.randomise(3);
+  t.randomize(3);
   t.forward();
   t.backward_input();
   for (std::size_t i = 0; i < 24; ++i) {

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/layer/shape/split.hpp>
 
@@ -22,7 +22,7 @@ static_assert(!takes<parts_of, tensor<float, 7>> && !takes<parts_of, tensor<floa
 
 TEST_CASE("split cuts each row, and joins the gradients of its parts") {
   host::layer_fixture<parts_of, tensor<float, 4, 6>> t(2, 3);
-  t.randomise(1);
+  t.randomize(1);
   t.forward();
   t.backward_input();
   constexpr std::size_t widths[] = {2, 1, 3};

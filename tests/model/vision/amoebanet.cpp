@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 // check: whole
 
 #include <gpipe/model/vision/amoebanet.hpp>
@@ -29,10 +29,10 @@ constexpr amoebanet_options small{.classes = 5, .side = 32, .channels = 1};
 using net = amoebanet_d<3, 16, small>;
 using averaged =
     amoebanet_d<3, 16, amoebanet_options{.classes = 5, .side = 32, .channels = 1, .average_as_maximum = true}>;
-static_assert(slots_of<net> == slots_of<averaged>);
-static_assert(network_of<net>.paths->slots == slots_of<net>);  // every layer has a name of its own
+static_assert(layers_of<net> == layers_of<averaged>);
+static_assert(network_of<net>.paths->layers == layers_of<net>);  // every layer has a name of its own
 
-constexpr laws::trained_pictures data{32 * 32, 5};
+constexpr laws::trained_images data{32 * 32, 5};
 
 }  // namespace
 
@@ -54,7 +54,7 @@ TEST_CASE("AmoebaNet-D trains with the same bits in every plan") {
 
 TEST_CASE("a cut may go through a cell, at any layer") {
   const auto whole = data.run<net>({.stages = 1, .micro_batches = 2, .micro_batch_size = 3}, {}, 1);
-  for (int at = 1; at < slots_of<net>; at += 7) {
+  for (int at = 1; at < layers_of<net>; at += 7) {
     CAPTURE(at);
     CHECK(data.run<net>({.stages = 2, .micro_batches = 2, .micro_batch_size = 3}, {.cut = {at}}, 1) == whole);
   }
@@ -64,17 +64,17 @@ TEST_CASE("a cut may go through a cell, at any layer") {
 // 0.960, 0.939 and 0.862.
 TEST_CASE("a cut through cells balances stages better than cuts between cells") {
   const network& net = network_of<amoebanet_d<18, 256>>;
-  std::vector<slot_cost> costs;
+  std::vector<pass_cost> costs;
   std::int64_t all = 0;
-  for (int l = 0; l < net.slot_count; ++l) {
-    costs.push_back({net.row_of(l).derived_count > 0 ? net.row_of(l).cost.forward / 2 : 0, 0});
+  for (int l = 0; l < net.layer_count; ++l) {
+    costs.push_back({net.type_of(l).derived_count > 0 ? net.type_of(l).cost.forward / 2 : 0, 0});
     all += costs.back().forward;
   }
   CHECK(all == doctest::Approx(15.170e9).epsilon(0.0001));
   for (const auto& [parts, between] : {std::pair{2, 0.960}, {4, 0.939}, {8, 0.862}}) {
     const int stages = parts;
     CAPTURE(stages);
-    partition_problem p{net.slot_count, stages, 1, costs.data()};
+    partition_problem p{net.layer_count, stages, 1, costs.data()};
     p.goal = objective::bottleneck;
     std::vector<int> first(static_cast<std::size_t>(stages) + 1);
     partition(p, first.data());

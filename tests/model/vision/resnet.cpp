@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 // check: whole
 
 #include <gpipe/model/vision/resnet.hpp>
@@ -22,7 +22,7 @@ static_assert(network_of<resnet<152>>.parameters() == 60'192'808);
 
 namespace {
 
-constexpr laws::trained_pictures data{3 * 32 * 32, 5};
+constexpr laws::trained_images data{3 * 32 * 32, 5};
 
 }  // namespace
 

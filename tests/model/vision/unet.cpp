@@ -1,4 +1,4 @@
-// optimise: yes
+// optimize: yes
 // check: whole
 
 #include <gpipe/model/vision/unet.hpp>
@@ -19,7 +19,7 @@ static_assert(network_of<unet<48, 160>>.parameters() == 15'822'206'000);
 
 TEST_CASE("U-Net trains with the same bits in every plan, also with odd sides") {
   using net = unet<2, 4, 36, 1>;  // 36, 18, 9, 4, 2, 1: one side is odd
-  constexpr laws::trained_pictures data{36 * 36, 2, 36 * 36};
+  constexpr laws::trained_images data{36 * 36, 2, 36 * 36};
   const auto whole = data.run<net>({.stages = 1, .micro_batches = 3, .micro_batch_size = 2});
   CHECK(whole[2] < whole[0]);
   for (const int stages : {2, 3, 7}) {

@@ -12,13 +12,13 @@ using namespace gpipe::detail;
 namespace {
 
 constexpr parameter weight{"weight", {2}};
-constexpr row free_row = [] {
-  row r;
+constexpr layer_type free_row = [] {
+  layer_type r;
   r.cost = {.forward = 120, .backward_input = 240, .backward_parameters = 600, .bytes = 40};
   return r;
 }();
-constexpr row trained_row = [] {
-  row r = free_row;
+constexpr layer_type trained_row = [] {
+  layer_type r = free_row;
   r.parameters = &weight;
   r.parameter_count = 1;
   return r;
@@ -38,7 +38,7 @@ static_assert(cost_of(trained_row, 10, false, plain).backward == 360'000);
 static_assert(cost_of(trained_row, 10, true, plain).backward == 360'000 + 140'000);
 static_assert(cost_of(trained_row, 10, true, plain).forward == 140'000);
 
-constexpr row nothing{};
+constexpr layer_type nothing{};
 static_assert(cost_of(nothing, 1000, false, plain).forward == 100'000);
 
 // Exact, rounded down, and without a product beyond 64 bits: 3 x 10^16 operations at 9 x 10^14 per second.
@@ -55,14 +55,14 @@ TEST_CASE("a cost grows with the samples") {
   CHECK(cost_of(trained_row, 64, true).forward > cost_of(trained_row, 8, true).forward);
 }
 
-TEST_CASE("all slots that repeat a row have its cost") {
+TEST_CASE("all layers that repeat a layer type have its cost") {
   layer_cost costs[5];
   layer_costs(n, 3, this_cpu, costs);
-  for (int l = 0; l < 5; ++l) CHECK(costs[l] == layer_cost_of(n.row_of(l), 3, this_cpu));
+  for (int l = 0; l < 5; ++l) CHECK(costs[l] == layer_cost_of(n.type_of(l), 3, this_cpu));
 }
 
 TEST_CASE("costs that are negative or beyond 64 bits are rejected") {
-  row huge;
+  layer_type huge;
   huge.cost.forward = INT64_MAX / 2;
   CHECK_THROWS_AS(cost_of(huge, 3, false), error);
   CHECK_THROWS_AS(cost_of(huge, 1, true, device_spec{.name = "slow", .float32 = 1, .memory_bytes_per_second = 1}),
@@ -72,13 +72,13 @@ TEST_CASE("costs that are negative or beyond 64 bits are rejected") {
 }
 
 TEST_CASE("the error of a device without a needed rate names the device") {
-  row doubles = free_row;
+  layer_type doubles = free_row;
   doubles.computes = dtype::float64;
   CHECK_THROWS_WITH_AS(cost_of(doubles, 1, false, tpu_v3_core), doctest::Contains("TPU v3 core"), error);
 }
 
 TEST_CASE("layers in bf16 use the rate of matrix units") {
-  row fast = free_row;
+  layer_type fast = free_row;
   const auto takes = [&](std::int64_t operations) {
     fast.cost.forward = operations;
     return cost_of(fast, 1, false, h100).forward;

@@ -14,7 +14,7 @@ namespace {
 constexpr device_spec plain{.name = "plain", .link_bytes_per_second = 10'000'000'000, .link_latency_ns = 7};
 static_assert(transfer_time(0, plain) == 0 && transfer_time(1000, plain) == 7'000 + 100'000);
 
-//   slot    0 linear  1 relu  2 linear  3 add  4 linear
+//   layer   0 linear  1 relu  2 linear  3 add  4 linear
 //   value   1         2       3         4      5            (0 enters)
 struct net : model<input<float, 4>, linear<8>, residual<relu, linear<8>>, linear<2>> {};
 constexpr const network& n = network_of<net>;
@@ -48,7 +48,7 @@ static_assert(traffic_of(network_of<late_net>, {two, 2}, {0, 1, false}, 1).backw
 }  // namespace
 
 TEST_CASE("a link's time is that of its bytes in each direction") {
-  const slot_cost time = link_cost_of({1000, 0}, plain);
+  const pass_cost time = link_cost_of({1000, 0}, plain);
   CHECK(time.forward == transfer_time(1000, plain));
   CHECK(time.backward == 0);
 }

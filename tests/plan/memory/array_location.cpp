@@ -26,7 +26,7 @@ constexpr std::size_t weight = aligned(49 * 4), row_of_7 = aligned(7 * 4);
 static_assert(locate(k, {0, 0}) == array_location{memory_kind::parameters, 0, 0, 0, 196});
 static_assert(locate(k, {0, 1}) == array_location{memory_kind::parameters, 0, 0, weight, 28});
 static_assert(locate(k, {1, 1, state}) == array_location{memory_kind::state, 1, 0, row_of_7, 28});
-// A tied parameter lies at its owner; the slot's own bias begins its own block.
+// A tied parameter lies at its owner; the layer's own bias begins its own block.
 static_assert(locate(k, {2, 0}) == locate(k, {0, 0}));
 static_assert(locate(k, {2, 1}) == array_location{memory_kind::parameters, 2, 0, 0, 28});
 

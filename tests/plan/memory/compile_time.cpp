@@ -10,17 +10,17 @@ using namespace gpipe;
 
 namespace {
 
-/// `Blocks` blocks of 12 slots on `Stages` stages, as even as whole slots allow.
+/// `Blocks` blocks of 12 layers on `Stages` stages, as even as whole layers allow.
 template <int Blocks, int Stages>
 struct even {
   static constexpr int stages = Stages;
   static constexpr const network& net = network_of<laws::transformer<Blocks, 8, 16, 32>>;
-  struct places {
+  struct boundaries {
     int first[Stages + 1]{};
   };
-  static constexpr places at = [] {
-    places p;
-    for (int s = 0; s <= Stages; ++s) p.first[s] = s * net.slot_count / Stages;
+  static constexpr boundaries at = [] {
+    boundaries p;
+    for (int s = 0; s <= Stages; ++s) p.first[s] = s * net.layer_count / Stages;
     return p;
   }();
   static constexpr stage_view view(int s) { return {net, cut{at.first, Stages}, s}; }
@@ -51,17 +51,17 @@ void equals_the_count_at_run_time() {
 struct halves {
   static constexpr int stages = 2;
   static constexpr const network& net = network_of<laws::transformer<2, 8, 16, 32>>;
-  static constexpr int first[] = {0, net.slot_count / 2, net.slot_count};
+  static constexpr int first[] = {0, net.layer_count / 2, net.layer_count};
   static constexpr stage_view view(int s) { return {net, cut{first, stages}, s}; }
   static constexpr memory_requirements requirements(int) { return {8, 2, 4, 1, 2}; }
 };
-constexpr std::int64_t most = [] {
+constexpr std::int64_t max = [] {
   const auto a = detail::memory_table<halves>.of[0].total(), b = detail::memory_table<halves>.of[1].total();
   return a > b ? a : b;
 }();
 
 // A stage that does not fit does not compile: tests/compile_fail/plan_memory.cpp.
-static_assert(detail::each_stage_fits<halves, most>(std::make_integer_sequence<int, 2>{}));
+static_assert(detail::each_stage_fits<halves, max>(std::make_integer_sequence<int, 2>{}));
 
 }  // namespace
 
@@ -76,5 +76,5 @@ TEST_CASE("stages are equal only with equal requirements") {
 }
 
 TEST_CASE("a stage fits a limit of its bytes or more") {
-  CHECK(detail::each_stage_fits<halves, most + 1>(std::make_integer_sequence<int, 2>{}));
+  CHECK(detail::each_stage_fits<halves, max + 1>(std::make_integer_sequence<int, 2>{}));
 }

@@ -45,7 +45,7 @@ static_assert(requirements_of(forward_only{}, with(recompute_mode::always), 0).m
 static_assert(requirements_of(schedule_choice(schedule_kind::zb_h1), with(recompute_mode::always), 2) ==
               requirements_of(zb_h1{}, with(recompute_mode::always), 2));
 
-TEST_CASE("a range of slots needs the same memory as in a cut") {
+TEST_CASE("a range of layers needs the same memory as in a cut") {
   const memory_requirements terms = requirements_of(fill_drain{}, with(recompute_mode::always), 0);
   const int first[] = {0, 5, 8, 12};
   for (int s = 0; s < 3; ++s)

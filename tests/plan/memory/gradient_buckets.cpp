@@ -32,7 +32,7 @@ struct lends : model<input<float, 512>, tied<"w", linear<512>>, gelu, linear<512
 
 }  // namespace
 
-TEST_CASE("buckets hold whole slots, the last ones first, and every slot once") {
+TEST_CASE("buckets hold whole layers, the last ones first, and every layer once") {
   const std::size_t first = sizeof(float) * 512 * 17, head = sizeof(float) * 16 * 513;
   CHECK(buckets<net>(0, 7) == std::vector<bucket>{{4, 7, first + wide, wide + head, true},
                                                   {2, 4, first, wide, true},
@@ -43,10 +43,10 @@ TEST_CASE("buckets hold whole slots, the last ones first, and every slot once") 
 }
 
 TEST_CASE("buckets are few, and only the last may be small") {
-  const std::vector<bucket> all = buckets<deep>(0, network_of<deep>.slot_count);
+  const std::vector<bucket> all = buckets<deep>(0, network_of<deep>.layer_count);
   CHECK(all.size() == max_buckets);
   std::size_t end = 64 * wide;
-  int last = network_of<deep>.slot_count;
+  int last = network_of<deep>.layer_count;
   for (const bucket& b : all) {
     CHECK(b.begin + b.bytes == end);
     CHECK(b.last == last);
@@ -54,10 +54,10 @@ TEST_CASE("buckets are few, and only the last may be small") {
     end = b.begin, last = b.first;
   }
   CHECK(end == 0);
-  CHECK(buckets<steep>(0, network_of<steep>.slot_count).size() == 1);
+  CHECK(buckets<steep>(0, network_of<steep>.layer_count).size() == 1);
 }
 
-TEST_CASE("a slot that gets gradients from tied slots is not summed early") {
+TEST_CASE("a layer that gets gradients from tied layers is not summed early") {
   CHECK(buckets<lends>(0, 5) == std::vector<bucket>{{2, 5, wide, wide, true}, {0, 2, 0, wide, false}});
   CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false}});
   CHECK(buckets<lends>(3, 5).empty());
@@ -78,7 +78,7 @@ TEST_CASE("slices are adjacent, and the landing memory holds those of all bucket
       return sum;
     };
     for (const auto& all : {buckets<net>(0, 7), buckets<net>(5, 7), buckets<net>(6, 7), buckets<deep>(0, 40),
-                            buckets<deep>(0, network_of<deep>.slot_count)}) {
+                            buckets<deep>(0, network_of<deep>.layer_count)}) {
       std::size_t bytes = 0;
       const std::size_t needs = needed(all, bytes), planned = landing_of_buckets(bytes, R - 1);
       CHECK(planned >= needs);

@@ -21,7 +21,7 @@ using namespace laws;
 
 namespace {
 
-//   slot    0 halve  1 cross  2 join  3 relu  4 add   5 softmax_cross_entropy
+//   layer   0 halve  1 cross  2 join  3 relu  4 add   5 softmax_cross_entropy
 //   writes  1 2      3 4      5       6       7
 struct net : model<input<float, 64>, halve, cross, join, stash<"x">, relu, pop<"x">, add, softmax_cross_entropy> {};
 constexpr const network& n = network_of<net>;
@@ -61,12 +61,12 @@ template <int N>
 struct deep : model<input<float, 16>, linear<16>, repeat<N, residual<gpipe::bias>>, softmax_cross_entropy> {};
 template <int N>
 constexpr std::int64_t passing() {
-  const int one_stage[] = {0, network_of<deep<N>>.slot_count};
+  const int one_stage[] = {0, network_of<deep<N>>.layer_count};
   return memory_of(stage_view(network_of<deep<N>>, {one_stage, 1}, 0), {1, 1, 1, 1, 1}).of(memory_kind::transient);
 }
 static_assert(passing<2>() == passing<10>());
 
-// Without sharing: what cross and join write, the gradients of four slots' outputs, relu's share.
+// Without sharing: what cross and join write, the gradients of four layers' outputs, relu's share.
 static_assert(m.naive == m.total() - m.of(memory_kind::transient) + (2 + 4 + 1) * 256 * B);
 // Only the bytes of the loss's summary are free at that time.
 static_assert(m.lower_bound == m.total() - 64);
@@ -164,7 +164,7 @@ TEST_CASE("blocks are aligned, each within its kind and the arena, and the highe
   }
 }
 
-TEST_CASE("every slot has a block of parameters, gradients and moments, even an empty one") {
+TEST_CASE("every layer has a block of parameters, gradients and moments, even an empty one") {
   int parameters = 0, moments = 0;
   for (const memory_block& b : blocks(whole)) {
     parameters += b.kind == memory_kind::parameters;

@@ -17,7 +17,7 @@ using namespace laws;
 
 namespace {
 
-//   slot    0 halve  1 cross  2 join  3 relu  4 add  5 softmax_cross_entropy
+//   layer   0 halve  1 cross  2 join  3 relu  4 add  5 softmax_cross_entropy
 //   reads   0        1 2      3 4     5       6 5    7
 //   writes  1 2      3 4      5       6       7
 struct net : model<input<float, 64>, halve, cross, join, stash<"x">, relu, pop<"x">, add, softmax_cross_entropy> {};
@@ -46,7 +46,7 @@ TEST_CASE("a kept value lives until its last reader in backward") {
   CHECK(values(whole, [&](int l, auto f) { fused.held(l, f); }) == "| 1 2 | | 6 | | 7 | ");
 }
 
-TEST_CASE("a value that only the next stage's first slot keeps has no holder") {
+TEST_CASE("a value that only the next stage's first layer keeps has no holder") {
   constexpr int behind_halve[] = {0, 1, 6};
   const stage_view stage(n, {behind_halve, 2}, 0);
   CHECK(lifetimes(stage, false).holder(1) == -1);

@@ -63,7 +63,8 @@ TEST_CASE("a description reads and writes its member") {
 
 TEST_CASE("an error names the option, its value and the range") {
   CHECK(refusal(option_named("replicas"), 0) == "replicas is 0; choose at least 1");
-  CHECK(refusal(option_named("coalesce"), 9) == "coalesce is 9; choose 1 to 8, or 0 for as many as pay off");
+  CHECK(refusal(option_named("group_gradients"), 9) ==
+        "group_gradients is 9; choose 1 to 8, or 0 for as many as pay off");
   CHECK(refusal(option_named("optimizer_moments"), 5) == "optimizer_moments is 5; choose 0 to 4");
   CHECK(refusal(option_named("workers"), -1) ==
         "workers is -1; choose at least 1, or 0 for as many as the schedule has");

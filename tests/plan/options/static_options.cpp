@@ -21,7 +21,7 @@ static_assert(detail::chosen<stages<2>, stages<3>>().stages == 3);
 static_assert(detail::chosen<cut_at<3, 7>>().stages == 3);
 static_assert(detail::chosen<stages<2>, cut_at<3, 7>>().stages == 2);  // the plan rejects it, in either order
 static_assert(detail::chosen<cut_at<3, 7>, stages<2>>().stages == 2);
-static_assert(detail::chosen<coalesce<4>>().coalesce == 4 && detail::chosen<>().coalesce == 0);
+static_assert(detail::chosen<group_gradients<4>>().group_gradients == 4 && detail::chosen<>().group_gradients == 0);
 static_assert(detail::chosen<>().memory_limit == no_memory_limit && !detail::chosen<>().cost_transfers);
 
 struct own : one_f_one_b {

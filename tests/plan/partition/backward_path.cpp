@@ -24,7 +24,7 @@ constexpr std::int64_t path_of_two() {
 static_assert(path_of_two() == 3 * 5);
 
 constexpr std::int64_t none[4] = {};
-static_assert(backward_path(4).size() == 4 && backward_path(4).least(none, 7) == 21);
+static_assert(backward_path(4).size() == 4 && backward_path(4).shortest(none, 7) == 21);
 
 }  // namespace
 

@@ -11,7 +11,7 @@ using detail::unlimited;
 namespace {
 
 // Two devices, the second twice as fast. The sum is smallest with all work on it; the M - 1 periods need an even share.
-constexpr slot_cost costs[] = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4},
+constexpr pass_cost costs[] = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4},
                                {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}};
 constexpr int kinds[] = {0, 1};
 
@@ -21,7 +21,7 @@ struct search_result {
 };
 
 constexpr search_result search(int micro_batches) {
-  const partition_problem p{.slots = 6, .stages = 2, .micro_batches = micro_batches, .costs = costs, .kinds = 2,
+  const partition_problem p{.layers = 6, .stages = 2, .micro_batches = micro_batches, .costs = costs, .kinds = 2,
                             .kind_of = kinds};
   const detail::range_sums all(p, fits_always{});
   detail::dynamic_program programs(all);
@@ -39,7 +39,7 @@ static_assert(search(5).makespan == 16 + 16 + 4 * 16 && search(5).both == 16);
 }  // namespace
 
 TEST_CASE("the search finds nothing if there is no better cut") {
-  const partition_problem p{.slots = 6, .stages = 2, .micro_batches = 5, .costs = costs, .kinds = 2, .kind_of = kinds};
+  const partition_problem p{.layers = 6, .stages = 2, .micro_batches = 5, .costs = costs, .kinds = 2, .kind_of = kinds};
   const detail::range_sums all(p, fits_always{});
   detail::dynamic_program programs(all);
   programs.run({}, detail::smallest::both);

@@ -12,10 +12,10 @@ using detail::unlimited;
 
 namespace {
 
-// Four slots; the second device is slow with the second slot and fast with the others.
-constexpr slot_cost costs[] = {{1, 2}, {1, 2}, {4, 1}, {1, 2}, {1, 1}, {9, 9}, {1, 1}, {1, 1}};
+// Four layers; the second device is slow with the second layer and fast with the others.
+constexpr pass_cost costs[] = {{1, 2}, {1, 2}, {4, 1}, {1, 2}, {1, 1}, {9, 9}, {1, 1}, {1, 1}};
 constexpr int kinds[] = {0, 1};
-constexpr partition_problem problem{.slots = 4, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
+constexpr partition_problem problem{.layers = 4, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
 
 // The best value under the limits with its cut: 10 times the value, plus the begin of the second stage.
 constexpr std::int64_t best(const limits& within, smallest what) {

@@ -60,20 +60,20 @@ std::int64_t random_step(const std::vector<times>& stages, int M, bool early, st
 
 /// Calls `visit(first)` for every cut.
 template <class Visit>
-void each_cut(int slots, int stages, const Visit& visit) {
-  for (unsigned mask = 0; mask < 1u << (slots - 1); ++mask) {
+void each_cut(int layers, int stages, const Visit& visit) {
+  for (unsigned mask = 0; mask < 1u << (layers - 1); ++mask) {
     std::vector<int> first{0};
-    for (int l = 0; l + 1 < slots; ++l)
+    for (int l = 0; l + 1 < layers; ++l)
       if (mask >> l & 1u) first.push_back(l + 1);
-    first.push_back(slots);
+    first.push_back(layers);
     if (static_cast<int>(first.size()) == stages + 1) visit(first);
   }
 }
 
-constexpr slot_cost equal[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
-constexpr partition_problem four{.slots = 4, .stages = 4, .micro_batches = 8, .costs = equal};
+constexpr pass_cost equal[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
+constexpr partition_problem four{.layers = 4, .stages = 4, .micro_batches = 8, .costs = equal};
 static_assert(makespan_lower_bound(four) == 33);  // no schedule beats fill-drain's 3 (M + S - 1) for this problem
-constexpr partition_problem one{.slots = 4, .stages = 1, .micro_batches = 8, .costs = equal};
+constexpr partition_problem one{.layers = 4, .stages = 1, .micro_batches = 8, .costs = equal};
 static_assert(makespan_lower_bound(one) == 96);
 
 }  // namespace
@@ -83,15 +83,15 @@ TEST_CASE("on equal devices the bound is the larger of its two terms at the best
   for (int i = 0; i < 400; ++i) {
     const int L = 1 + static_cast<int>(random() % 8), S = 1 + static_cast<int>(random() % unsigned(L));
     const int M = 1 + static_cast<int>(random() % 9);
-    std::vector<slot_cost> costs;
+    std::vector<pass_cost> costs;
     for (int l = 0; l < L; ++l) costs.push_back({draw(random, 20), draw(random, 30)});
-    const partition_problem p{.slots = L, .stages = S, .micro_batches = M, .costs = costs.data()};
-    std::int64_t least = detail::unlimited, makespan = detail::unlimited;
+    const partition_problem p{.layers = L, .stages = S, .micro_batches = M, .costs = costs.data()};
+    std::int64_t min = detail::unlimited, makespan = detail::unlimited;
     each_cut(L, S, [&](const std::vector<int>& first) {
       std::int64_t all = 0, before = 0, bound = 0;
-      for (const slot_cost& cost : costs) all += cost.forward + cost.backward;
+      for (const pass_cost& cost : costs) all += cost.forward + cost.backward;
       for (int s = 0; s < S; ++s) {
-        slot_cost held;
+        pass_cost held;
         for (int l = first[std::size_t(s)]; l < first[std::size_t(s) + 1]; ++l) {
           held.forward += costs[std::size_t(l)].forward;
           held.backward += costs[std::size_t(l)].backward;
@@ -100,11 +100,11 @@ TEST_CASE("on equal devices the bound is the larger of its two terms at the best
                             all + (M - 1) * (std::max)(held.forward, held.backward)});
         before += held.forward + held.backward;
       }
-      least = (std::min)(least, bound);
+      min = (std::min)(min, bound);
       makespan = (std::min)(makespan, objective_of(p, first.data()));
     });
-    CHECK(makespan_lower_bound(p) == least);
-    CHECK(least <= makespan);
+    CHECK(makespan_lower_bound(p) == min);
+    CHECK(min <= makespan);
   }
 }
 
@@ -114,26 +114,26 @@ TEST_CASE("no step of any cut in any order beats the bound, with unequal devices
     const int L = 2 + static_cast<int>(random() % 5), S = 1 + static_cast<int>(random() % unsigned(L));
     const int M = 1 + static_cast<int>(random() % 4), kinds = 1 + static_cast<int>(random() % 2);
     const bool early = i % 3 == 1, split = i % 3 == 2;
-    std::vector<times> slots;
-    std::vector<slot_cost> costs;
+    std::vector<times> layers;
+    std::vector<pass_cost> costs;
     std::vector<int> kind_of;
     for (int l = 0; l < kinds * L; ++l) {
-      slots.push_back({draw(random, 9), draw(random, 9), early || split ? draw(random, 9) : 0});
-      costs.push_back({slots.back().forward, slots.back().chain + slots.back().later});
+      layers.push_back({draw(random, 9), draw(random, 9), early || split ? draw(random, 9) : 0});
+      costs.push_back({layers.back().forward, layers.back().chain + layers.back().later});
     }
     for (int s = 0; s < S; ++s) kind_of.push_back(static_cast<int>(random() % unsigned(kinds)));
-    const partition_problem p{.slots = L, .stages = S, .micro_batches = M, .costs = costs.data(), .kinds = kinds,
+    const partition_problem p{.layers = L, .stages = S, .micro_batches = M, .costs = costs.data(), .kinds = kinds,
                               .kind_of = kind_of.data()};
-    const std::int64_t bound = makespan_lower_bound(p, [&](const partition_problem&, int kind, int slot) {
-      const times& t = slots[static_cast<std::size_t>(kind * L + slot)];
-      return slot_step{t.forward, split ? 0 : t.chain, M * (t.forward + t.chain + t.later)};
+    const std::int64_t bound = makespan_lower_bound(p, [&](const partition_problem&, int kind, int layer) {
+      const times& t = layers[static_cast<std::size_t>(kind * L + layer)];
+      return layer_step{t.forward, split ? 0 : t.chain, M * (t.forward + t.chain + t.later)};
     });
     if (!early && !split) CHECK(bound == makespan_lower_bound(p));
     each_cut(L, S, [&](const std::vector<int>& first) {
       std::vector<times> stages(static_cast<std::size_t>(S));
       for (int s = 0; s < S; ++s)
         for (int l = first[std::size_t(s)]; l < first[std::size_t(s) + 1]; ++l) {
-          const times& t = slots[static_cast<std::size_t>(kind_of[std::size_t(s)] * L + l)];
+          const times& t = layers[static_cast<std::size_t>(kind_of[std::size_t(s)] * L + l)];
           times& held = stages[std::size_t(s)];
           held = {held.forward + t.forward, held.chain + t.chain, held.later + t.later};
         }
@@ -143,13 +143,13 @@ TEST_CASE("no step of any cut in any order beats the bound, with unequal devices
 }
 
 TEST_CASE("impossible steps are rejected") {
-  const auto half = [](const partition_problem& p, int kind, int slot) {
-    return slot_step{p.costs[kind * p.slots + slot].forward, 2, 2};
+  const auto half = [](const partition_problem& p, int kind, int layer) {
+    return layer_step{p.costs[kind * p.layers + layer].forward, 2, 2};
   };
   CHECK_THROWS_WITH_AS(makespan_lower_bound(four, half), doctest::Contains("work in a step is 2"), error);
-  const slot_cost negative[] = {{1, -2}};
-  CHECK_THROWS_WITH_AS(makespan_lower_bound({.slots = 1, .costs = negative}), doctest::Contains("negative"), error);
-  const slot_cost huge[] = {{detail::unlimited / 4, detail::unlimited / 4}};
-  CHECK_THROWS_WITH_AS(makespan_lower_bound({.slots = 1, .micro_batches = 3, .costs = huge}),
+  const pass_cost negative[] = {{1, -2}};
+  CHECK_THROWS_WITH_AS(makespan_lower_bound({.layers = 1, .costs = negative}), doctest::Contains("negative"), error);
+  const pass_cost huge[] = {{detail::unlimited / 4, detail::unlimited / 4}};
+  CHECK_THROWS_WITH_AS(makespan_lower_bound({.layers = 1, .micro_batches = 3, .costs = huge}),
                        doctest::Contains("exceed 64 bits"), error);
 }

@@ -9,14 +9,14 @@ using namespace gpipe::detail;
 
 namespace {
 
-// Slots 0 ... 4 with forward 1 and backward 2; kind 1 takes ten times as long. Slots 2 and 4 read slot 0's value.
-constexpr slot_cost costs[] = {{1, 2},   {1, 2},   {1, 2},   {1, 2},   {1, 2},
+// Layers 0 ... 4 with forward 1 and backward 2; kind 1 takes ten times as long. Layers 2 and 4 read layer 0's value.
+constexpr pass_cost costs[] = {{1, 2},   {1, 2},   {1, 2},   {1, 2},   {1, 2},
                                {10, 20}, {10, 20}, {10, 20}, {10, 20}, {10, 20}};
 constexpr int readers[] = {2, 4}, slow_second[] = {0, 1, 0};
 constexpr transfer skip{.writer = 0, .readers = readers, .reader_count = 2, .time = 100};
 
 constexpr std::int64_t bottleneck(const int* first, const transfer* t) {
-  return objective_of({.slots = 5,
+  return objective_of({.layers = 5,
                        .stages = 3,
                        .costs = costs,
                        .transfers = t,
@@ -39,10 +39,10 @@ static_assert(bottleneck(thirds, &chained) == 9 + 14);
 
 // Both forwards run again. The gradient waits for the stage at which this ends last: 4 + 2 + 4, and not 4 + 2 + 1 + 2
 // + 1.
-constexpr slot_cost rerun[] = {{4, 6, 4}, {1, 3, 1}};
+constexpr pass_cost rerun[] = {{4, 6, 4}, {1, 3, 1}};
 constexpr int both_ends[] = {0, 1, 2};
 constexpr std::int64_t with_rerun(int micro_batches, bool first_again) {
-  return objective_of({.slots = 2, .stages = 2, .micro_batches = micro_batches, .costs = rerun,
+  return objective_of({.layers = 2, .stages = 2, .micro_batches = micro_batches, .costs = rerun,
                        .first_again = first_again}, both_ends);
 }
 static_assert(with_rerun(1, false) == 4 + 2 + 1 + 2);
@@ -50,7 +50,7 @@ static_assert(with_rerun(1, true) == 4 + 2 + 4);
 static_assert(with_rerun(3, false) == 9 + 2 * (4 + 6) && with_rerun(3, true) == 10 + 2 * (4 + 6));
 
 constexpr partition_problem uneven{
-    .slots = 5, .stages = 3, .micro_batches = 4, .costs = costs, .kinds = 2, .kind_of = slow_second};
+    .layers = 5, .stages = 3, .micro_batches = 4, .costs = costs, .kinds = 2, .kind_of = slow_second};
 static_assert(objective_of(uneven, passing) == 6 + 60 + 3 + 3 * (20 + 40));
 static_assert(fill_drain_makespan(costs, 5, passing, 3, 4) == 15 + 3 * (2 + 4));
 
@@ -62,10 +62,10 @@ TEST_CASE("the error of an invalid cut names its stage") {
 }
 
 TEST_CASE("an objective beyond 64 bits is rejected") {
-  constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
-  const slot_cost huge[] = {{most / 4, most / 4}};
+  constexpr std::int64_t max = (std::numeric_limits<std::int64_t>::max)();
+  const pass_cost huge[] = {{max / 4, max / 4}};
   const int first[] = {0, 1};
-  CHECK(objective_of({.slots = 1, .micro_batches = 1, .costs = huge}, first) == most / 4 * 2);
-  CHECK_THROWS_WITH_AS(objective_of({.slots = 1, .micro_batches = 3, .costs = huge}, first),
+  CHECK(objective_of({.layers = 1, .micro_batches = 1, .costs = huge}, first) == max / 4 * 2);
+  CHECK_THROWS_WITH_AS(objective_of({.layers = 1, .micro_batches = 3, .costs = huge}, first),
                        doctest::Contains("3 micro-batches exceed 64 bits"), error);
 }

@@ -9,15 +9,15 @@ using namespace gpipe::detail;
 namespace {
 
 constexpr load sums[] = {{0, 0, 0}, {3, 1, 4},  {3, 1, 4},
-                         {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // prefix sums of five slots
+                         {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // prefix sums of five layers
 constexpr gpipe::detail::fits_always everything;
 
 constexpr prefix_probe<gpipe::detail::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
 
-constexpr std::int64_t least_forward(int stages) {
+constexpr std::int64_t min_forward(int stages) {
   return over(stages).min_limit({unlimited, unlimited, unlimited}, &load::forward, 0, 11);
 }
-static_assert(least_forward(1) == 11 && least_forward(2) == 7 && least_forward(3) == 5 && least_forward(5) == 5);
+static_assert(min_forward(1) == 11 && min_forward(2) == 7 && min_forward(3) == 5 && min_forward(5) == 5);
 
 }  // namespace
 
@@ -26,7 +26,7 @@ TEST_CASE("a stage reaches as far as the limits allow, from any first guess") {
     CHECK(over(2).reach(0, width, {4, 5, 9}) == 3);
     CHECK(over(2).reach(0, width, {4, 4, 9}) == 2);
     CHECK(over(2).reach(0, width, {2, 9, 9}) == 0);
-    CHECK(over(2).reach(1, width, {0, 0, 0}) == 2);  // a slot without cost
+    CHECK(over(2).reach(1, width, {0, 0, 0}) == 2);  // a layer without cost
     CHECK(over(2).reach(0, width, {99, 99, 99}) == 5);
   }
 }

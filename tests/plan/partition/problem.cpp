@@ -21,10 +21,10 @@ static_assert(detail::stage_fits(one, 1, 0, 1) && !detail::stage_fits(each, 1, 0
 }  // namespace
 
 TEST_CASE("a stage has the costs of its kind of device") {
-  const slot_cost costs[] = {{1, 2}, {3, 4}, {10, 20}, {30, 40}};  // two slots on two kinds
+  const pass_cost costs[] = {{1, 2}, {3, 4}, {10, 20}, {30, 40}};  // two layers on two kinds
   const int kinds[] = {1, 0};
-  const partition_problem p{.slots = 2, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
+  const partition_problem p{.layers = 2, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
   CHECK(p.costs_on(0)[1].backward == 40);
   CHECK(p.costs_on(1)[1].backward == 4);
-  CHECK(partition_problem{.slots = 2, .stages = 2, .costs = costs}.costs_on(1)[0].forward == 1);
+  CHECK(partition_problem{.layers = 2, .stages = 2, .costs = costs}.costs_on(1)[0].forward == 1);
 }

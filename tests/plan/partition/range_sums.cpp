@@ -7,9 +7,9 @@ using namespace gpipe::detail;
 
 namespace {
 
-constexpr slot_cost costs[] = {{1, 2}, {3, 4}, {5, 6}, {20, 10}, {1, 1}, {2, 2}};  // three slots on two kinds
+constexpr pass_cost costs[] = {{1, 2}, {3, 4}, {5, 6}, {20, 10}, {1, 1}, {2, 2}};  // three layers on two kinds
 constexpr int kinds[] = {1, 0};
-constexpr partition_problem problem{.slots = 3, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
+constexpr partition_problem problem{.layers = 3, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ TEST_CASE("loads are those on the stage's device") {
 
 namespace {
 
-/// Odd stages hold two slots, even ones one; counts the questions.
+/// Odd stages hold two layers, even ones one; counts the questions.
 struct alternating {
   int* asked;
   bool operator()(int stage, int begin, int end) const { return ++*asked, end - begin <= 1 + stage % 2; }
@@ -36,7 +36,7 @@ struct alternating {
 
 TEST_CASE("stages with the same limits are asked once") {
   const int kind_of[] = {0, 0, 0, 0};
-  const partition_problem four{.slots = 3, .stages = 4, .costs = costs, .kinds = 1, .kind_of = kind_of};
+  const partition_problem four{.layers = 3, .stages = 4, .costs = costs, .kinds = 1, .kind_of = kind_of};
   int asked = 0, all_asked = 0;
   const detail::range_sums known(four, alternating{&asked});
   const detail::range_sums each(four,

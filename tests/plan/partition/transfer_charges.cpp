@@ -13,7 +13,7 @@ constexpr int far_readers[] = {2, 4, 4, 5};
 constexpr transfer transfers[] = {{.writer = 0, .readers = far_readers, .reader_count = 4, .time = 10},
                                   {.writer = 1, .time = 1, .gradient = false},
                                   {.writer = 4, .time = 100, .gradient = false}};
-constexpr partition_problem problem{.slots = 6, .stages = 1, .transfers = transfers, .transfer_count = 3};
+constexpr partition_problem problem{.layers = 6, .stages = 1, .transfers = transfers, .transfer_count = 3};
 
 constexpr std::int64_t charge(int begin, int end) {
   const detail::transfer_charges all(problem);
@@ -35,6 +35,6 @@ static_assert(charge(4, 5) == 120 && charge(5, 6) == 120);
 
 TEST_CASE("transfers that take no time are ignored") {
   const transfer free{.writer = 0, .time = 0};
-  CHECK_FALSE(detail::transfer_charges({.slots = 2, .transfers = &free, .transfer_count = 1}).any());
+  CHECK_FALSE(detail::transfer_charges({.layers = 2, .transfers = &free, .transfer_count = 1}).any());
   CHECK(detail::transfer_charges(problem).any());
 }

@@ -17,11 +17,12 @@ constexpr stage_link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
 
 template <class Schedule>
 std::string text(Schedule schedule, int S, int M, recompute_choice choice, const stage_link* links, int count,
-                 int worker, send_mode sends = send_mode::synchronous, int coalesce = 1) {
+                 int worker, send_mode sends = send_mode::synchronous, int group_gradients = 1) {
   std::string out;
   lower(
       schedule, S, M, choice, links, count, worker,
-      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends, coalesce);
+      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends,
+      group_gradients);
   return out;
 }
 

@@ -16,7 +16,7 @@ namespace {
 template <schedule_kind Kind, int Slots>
 struct table {
   static constexpr schedule_choice schedule = Kind, forwards = schedule.forwards();
-  static constexpr int stages = 4, micro_batches = 8, link_count = 4, coalesce = 1, late = 0;
+  static constexpr int stages = 4, micro_batches = 8, link_count = 4, group_gradients = 1, late = 0;
   static constexpr stage_link links[] = {{0, 1}, {0, 3}, {1, 2}, {2, 3}};
   static constexpr bool ties = true;
   static constexpr recompute_choice recompute() { return recompute_mode::except_last; }

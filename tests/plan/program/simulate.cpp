@@ -181,17 +181,17 @@ TEST_CASE("a table that does not run is rejected") {
 }
 
 TEST_CASE("times that are negative or overflow are rejected") {
-  constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
-  CHECK_NOTHROW(require(1, {most / 4, 0, 0, 0}));
-  CHECK_THROWS_WITH_AS(require(1, {most / 4, 0, 1, 0}), doctest::Contains("overflows 64 bits"), error);
-  CHECK_THROWS_WITH_AS(require(3, {most / 8, 0, 0, 0}), doctest::Contains("overflows 64 bits"), error);
+  constexpr auto max = (std::numeric_limits<std::int64_t>::max)();
+  CHECK_NOTHROW(require(1, {max / 4, 0, 0, 0}));
+  CHECK_THROWS_WITH_AS(require(1, {max / 4, 0, 1, 0}), doctest::Contains("overflows 64 bits"), error);
+  CHECK_THROWS_WITH_AS(require(3, {max / 8, 0, 0, 0}), doctest::Contains("overflows 64 bits"), error);
   CHECK_THROWS_WITH_AS(require(2, {1, -1, 0}), doctest::Contains("stage 0 has a negative time"), error);
   CHECK_THROWS_WITH_AS(require(2, {1, 1, 0}, {0, -1}), doctest::Contains("link 0 has a negative time"), error);
 }
 
 TEST_CASE("a stage without a time to recompute takes as long as forward") {
-  constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
-  CHECK_NOTHROW(require(1, {most / 8, 0, 0}));
-  CHECK_THROWS_AS(require(1, {most / 8 + 1, 0, 0}), error);
-  CHECK_NOTHROW(require(1, {most / 8 + 1, 0, 0, 0}));
+  constexpr auto max = (std::numeric_limits<std::int64_t>::max)();
+  CHECK_NOTHROW(require(1, {max / 8, 0, 0}));
+  CHECK_THROWS_AS(require(1, {max / 8 + 1, 0, 0}), error);
+  CHECK_NOTHROW(require(1, {max / 8 + 1, 0, 0, 0}));
 }

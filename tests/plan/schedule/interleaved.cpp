@@ -25,7 +25,7 @@ static_assert(!interleaved{2}.admits(8, 9) && !interleaved{2}.admits(8, 11));
 
 namespace {
 
-constexpr interleaved longest(int chunks) { return {chunks, lead_kind::longest}; }
+constexpr interleaved longest(int chunks) { return {chunks, warmup_kind::longest}; }
 
 /// The step of equal stages whose links have a latency, in which forward takes 20 and backward 40, all of it
 /// before the gradient leaves.
@@ -40,17 +40,17 @@ std::int64_t step(const interleaved& schedule, int K, int M, std::int64_t latenc
 }
 
 /// Forwards of a worker before its first backward, and the maximum of chunks whose inputs it holds.
-std::pair<int, int> lead_and_peak(const interleaved& schedule, int S, int M, int worker) {
-  int lead = 0, held = 0, peak = 0;
+std::pair<int, int> warmup_and_peak(const interleaved& schedule, int S, int M, int worker) {
+  int warmup = 0, held = 0, peak = 0;
   bool warm = true;
   for (int t = 0; t < schedule.ticks(S, M); ++t) {
     const cell c = schedule.at(S, M, worker, t);
     warm = warm && c.kind != action_kind::backward;
-    lead += warm && c.kind == action_kind::forward;
+    warmup += warm && c.kind == action_kind::forward;
     held += (c.kind == action_kind::forward) - (c.kind == action_kind::backward);
     peak = std::max(peak, held);
   }
-  return {lead, peak};
+  return {warmup, peak};
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ TEST_CASE("with one chunk it is 1F1B") {
         CHECK(describe(timetable(interleaved{1}, S, M)) == describe(timetable(one_f_one_b{}, S, M)));
 }
 
-TEST_CASE("idle time is that of 1F1B divided by the number of chunks, with either lead") {
+TEST_CASE("idle time is that of 1F1B divided by the number of chunks, with either warm-up") {
   for (int V = 1; V <= 4; ++V)
     for (int K = 1; K <= 5; ++K)
       for (int M = 1; M <= 4 * K; ++M) {
@@ -84,18 +84,18 @@ TEST_CASE("idle time is that of 1F1B divided by the number of chunks, with eithe
       }
 }
 
-TEST_CASE("a worker holds as many chunks as its lead has forwards") {
+TEST_CASE("a worker holds as many chunks as its warm-up has forwards") {
   for (int V = 1; V <= 4; ++V)
     for (int K = 1; K <= 6; ++K)
       for (int M = 2 * K; M <= 4 * K; M += K)
         for (int w = 0; w < K; ++w) {
-          const int fewest = (V - 1) * K + K - w, most = (V - 1) * K + 2 * (K - 1 - w) + 1;
-          CHECK(lead_and_peak(interleaved{V}, V * K, M, w) == std::pair(fewest, fewest));
-          CHECK(lead_and_peak(longest(V), V * K, M, w) == std::pair(most, most));
+          const int fewest = (V - 1) * K + K - w, max = (V - 1) * K + 2 * (K - 1 - w) + 1;
+          CHECK(warmup_and_peak(interleaved{V}, V * K, M, w) == std::pair(fewest, fewest));
+          CHECK(warmup_and_peak(longest(V), V * K, M, w) == std::pair(max, max));
         }
 }
 
-TEST_CASE("the longest lead is faster if transfers have a latency, by the figures of the header") {
+TEST_CASE("the longest warm-up is faster if transfers have a latency, by the figures of the header") {
   CHECK(step(longest(2), 4, 16, 0) == step(interleaved{2}, 4, 16, 0));
   const auto gain = [](int K, int M, std::int64_t latency) {
     return static_cast<double>(step(interleaved{2}, K, M, latency)) /
@@ -106,8 +106,8 @@ TEST_CASE("the longest lead is faster if transfers have a latency, by the figure
   CHECK(gain(4, 16, 5) == doctest::Approx(1.092).epsilon(0.001));
   CHECK(gain(8, 32, 2) == doctest::Approx(1.044).epsilon(0.001));
   CHECK(gain(8, 32, 5) == doctest::Approx(1.109).epsilon(0.001));
-  CHECK(lead_and_peak(interleaved{2}, 8, 16, 0).second == 8);
-  CHECK(lead_and_peak(longest(2), 8, 16, 0).second == 11);
+  CHECK(warmup_and_peak(interleaved{2}, 8, 16, 0).second == 8);
+  CHECK(warmup_and_peak(longest(2), 8, 16, 0).second == 11);
 }
 
 TEST_CASE("the error of a number of micro-batches names the nearest that is admitted") {

@@ -33,14 +33,14 @@ TEST_CASE("workers hold at most 2 K chunk inputs") {
   for (int K = 1; K <= 8; ++K)
     for (int M = 1; M <= 4 * K; ++M)
       for (int w = 0; w < K; ++w) {
-        int held = 0, most = 0;
+        int held = 0, max = 0;
         for (int t = 0; t < zb_v::ticks(2 * K, M); ++t) {
           const cell c = zb_v::at(2 * K, M, w, t);
           held += (c.kind == action_kind::forward) - (c.kind == action_kind::backward_parameters);
-          most = held > most ? held : most;
+          max = held > max ? held : max;
         }
         CHECK(held == 0);
-        CHECK(most == (M >= 2 * K - 1 ? 2 * K : most));
-        CHECK(most <= 2 * K);
+        CHECK(max == (M >= 2 * K - 1 ? 2 * K : max));
+        CHECK(max <= 2 * K);
       }
 }

@@ -13,7 +13,7 @@ static_assert(three.stage_of(-1) == -1 && three.stage_of(0) == 0 && three.stage_
 
 }  // namespace
 
-TEST_CASE("one stage holds all slots") {
+TEST_CASE("one stage holds all layers") {
   constexpr int whole[] = {0, 8};
   CHECK(cut{whole, 1}.stage_of(0) == 0);
   CHECK(cut{whole, 1}.stage_of(7) == 0);

@@ -18,7 +18,7 @@ namespace {
 template <class Net>
 std::vector<stage_link> links(std::vector<int> cuts) {
   cuts.insert(cuts.begin(), 0);
-  cuts.push_back(slots_of<Net>);
+  cuts.push_back(layers_of<Net>);
   std::vector<stage_link> found;
   find_links(network_of<Net>, cut{cuts.data(), static_cast<int>(cuts.size()) - 1},
              [&](const stage_link& l) { found.push_back(l); });

@@ -16,7 +16,7 @@ using namespace laws;
 
 namespace {
 
-//   slot    0 halve  1 cross  2 join  3 relu  4 gelu  5 add  6 add  7 passing_loss
+//   layer   0 halve  1 cross  2 join  3 relu  4 gelu  5 add  6 add  7 passing_loss
 //   reads   0        1 2      3 4     5       6       7 5    8 5    9
 //   writes  1 2      3 4      5       6       7       8      9      10
 struct net
@@ -62,7 +62,7 @@ constexpr stage_view u1(n, {separate, 3}, 1), u0(n, {separate, 3}, 0);
 static_assert(u0.returns(x) == 3 && u1.return_of(x, 1) == 1 && u1.return_of(x, 0) == 2);
 static_assert(!u1.adds(x, 1) && !u1.adds(x, 0));
 
-/// A letter for each slot: r if a recompute runs it.
+/// A letter for each layer: r if a recompute runs it.
 std::string reruns(const stage_view& s) {
   const detail::zeroed_array<bool> rerun(s.last() - s.first());
   s.mark_rerun(rerun.data());
@@ -73,7 +73,7 @@ std::string reruns(const stage_view& s) {
 
 }  // namespace
 
-TEST_CASE("a recompute runs only the slots whose output backward needs") {
+TEST_CASE("a recompute runs only the layers whose output backward needs") {
   // cross keeps the output of halve; no layer of the stage keeps the output of cross or join.
   CHECK(reruns(s0) == "r..");
   // relu keeps its output, gelu has an extra, and gelu's forward reads the output of relu.
@@ -103,7 +103,7 @@ TEST_CASE("a stage that reads a computed value of an earlier stage sends gradien
 }
 
 TEST_CASE("stages match if they hold the same layers, connected equally inside and at the ends") {
-  // Slots 1 to 15 are five blocks of relu, gelu and add.
+  // Layers 1 to 15 are five blocks of relu, gelu and add.
   struct repeated
       : model<input<float, 8>, passing_loss, stash<"y">, repeat<5, residual<relu, gelu>>, passing_loss, pop<"y">, add> {
   };

@@ -24,7 +24,7 @@ static_assert(!proven(zb_v{}, 8, 16));  // has no tick runs
 
 /// A table made of tick runs: its `at` reads them.
 struct stretched {
-  static constexpr int most = 8;  // in a row: a stage, a chunk of it or two
+  static constexpr int max = 8;  // in a row: a stage, a chunk of it or two
   std::vector<std::vector<tick_run>> rows;
   std::vector<int> room;
   int length = 0;
@@ -48,7 +48,7 @@ struct stretched {
 
 template <>
 struct gpipe::tick_runs_of<stretched> {
-  static constexpr int count = stretched::most;
+  static constexpr int count = stretched::max;
   static tick_run at(const stretched& table, int, int, int worker, int index) {
     const auto& row = table.rows[static_cast<std::size_t>(worker)];
     return static_cast<std::size_t>(index) < row.size() ? row[static_cast<std::size_t>(index)] : tick_run{};

@@ -21,7 +21,7 @@ struct table {
 static_assert(require_sound<table<fill_drain{}, 128, 512>>());
 static_assert(require_sound<table<one_f_one_b{}, 128, 512>>());
 static_assert(require_sound<table<interleaved{2}, 16, 64>>());
-static_assert(require_sound<table<interleaved{2, lead_kind::longest}, 16, 64>>());
+static_assert(require_sound<table<interleaved{2, warmup_kind::longest}, 16, 64>>());
 static_assert(require_sound<table<looped_bfs{2}, 16, 64>>());
 static_assert(require_sound<table<zb_h1{}, 8, 64>>());
 static_assert(require_sound<table<interleaved_zb{2}, 16, 64>>());
@@ -30,7 +30,7 @@ static_assert(require_sound<table<dual_pipe_v{}, 16, 64>>());
 static_assert(require_sound<table<forward_only{}, 8, 64>>());
 static_assert(require_sound<table<schedule_choice{schedule_kind::interleaved, 4}, 8, 64>>());
 
-// Of any length, if its rows are a few tick runs.
+// A table may have any length if its rows are a few tick runs.
 static_assert(require_sound<table<fill_drain{}, 1024, 1'000'000>>());
 
 // A schedule derived from one with tick runs has none, and is checked cell by cell.

@@ -47,28 +47,28 @@ int working_sets(Schedule schedule, int S, int M, int stage, unsigned recomputed
     if (c.kind == action_kind::backward || c.kind == action_kind::backward_input) input[m] = t;
     if (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters) parameters[m] = t;
   }
-  int most = 0;
+  int max = 0;
   for (int t = 0; t < ticks; ++t) {
     int now = 0;
     for (std::size_t m = 0; m < static_cast<std::size_t>(M); ++m) {
       const bool kept = !(recomputed >> m & 1u);
       now += t == forward[m] || (input[m] <= t && t <= parameters[m]) || (kept && forward[m] < t && t < input[m]);
     }
-    most = std::max(most, now);
+    max = std::max(max, now);
   }
-  return most;
+  return max;
 }
 
 template <class Schedule>
 void is_minimal(Schedule schedule, int S, int M) {
   if (!schedule.admits(S, M)) return;
   for (int s = 0; s < S; ++s) {
-    const int least = working_sets(schedule, S, M, s, ~0u);
+    const int min = working_sets(schedule, S, M, s, ~0u);
     for (int k = 1; k <= M + 1; ++k) {
       std::vector<int> room(static_cast<std::size_t>(S), k);
       bool recomputed[16];
       const recompute_choice choice{recompute_mode::as_needed, room.data()};
-      if (k < least) {
+      if (k < min) {
         CHECK_THROWS_AS(flag_recomputed(schedule, S, M, choice, s, recomputed), error);
         continue;
       }

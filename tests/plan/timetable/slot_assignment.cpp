@@ -19,9 +19,9 @@ constexpr int count_of_arrivals(schedule_kind kind, int S, int M, int from, int 
 }
 
 // A slot belongs to one micro-batch until it is not needed any more.
-template <class Places>
+template <class Assign>
 void are_distinct(tick_index<schedule_choice>& table, int from, int detail::cell_ticks::*begin, int to,
-                  int detail::cell_ticks::*end, Places&& slots) {
+                  int detail::cell_ticks::*end, Assign&& slots) {
   const int M = table.micro_batches();
   std::vector<int> slot(static_cast<std::size_t>(M), -1);
   const int count = slots(slot.data());
@@ -108,9 +108,9 @@ TEST_CASE("a schedule's formula for slots equals the count from its rows") {
                 REQUIRE(schedule.returned_slots(S, M, b, a, late) == returned_slots(table, b, a, nullptr, late));
               if constexpr (requires { schedule.returned_slots(S, M, b, a, late, 1); })
                 for (int G = 2; G <= 8 && G <= M; ++G) {
-                  tick_index<decltype(schedule)> together(schedule, S, M, G);
+                  tick_index<decltype(schedule)> grouped(schedule, S, M, G);
                   REQUIRE(schedule.returned_slots(S, M, b, a, late, G) ==
-                          returned_slots(together, b, a, nullptr, late));
+                          returned_slots(grouped, b, a, nullptr, late));
                 }
             }
           }

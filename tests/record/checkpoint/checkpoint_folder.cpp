@@ -63,10 +63,10 @@ float value_of(const std::string& path, std::size_t size) {
   float value = -1;
   for (const char* stem : {"model", "optimizer"}) {
     const safetensors_set set = detail::open_set(path, stem, detail::system_files());
-    for (const auto& [name, place] : set.tensors()) {
-      std::vector<float> values(place.entry->elements());
+    for (const auto& [name, location] : set.tensors()) {
+      std::vector<float> values(location.entry->elements());
       if (values.size() != size) return -2;
-      place.read(0, std::span(values));
+      location.read(0, std::span(values));
       for (const float x : values) {
         if (value == -1) value = x;
         if (value != x) return -2;

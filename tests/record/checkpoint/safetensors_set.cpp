@@ -33,9 +33,9 @@ TEST_CASE("one file, or an index and its files, give the same tensors") {
     const safetensors_set set(folder / name);
     CHECK(set.path() == folder / name);
     REQUIRE(set.tensors().size() == 3);
-    for (const auto& [tensor, place] : set.tensors()) {
+    for (const auto& [tensor, location] : set.tensors()) {
       double values[2];
-      place.read(0, std::span<double>(values));
+      location.read(0, std::span<double>(values));
       CHECK(values[0] == static_cast<double>(tensor[0]));
       CHECK(values[1] == 0.5);
     }

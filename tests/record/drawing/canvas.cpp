@@ -1,4 +1,4 @@
-#include <gpipe/record/picture/canvas.hpp>
+#include <gpipe/record/drawing/canvas.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/record/picture/median_step.hpp>
+#include <gpipe/record/drawing/median_step.hpp>
 
 #include <doctest/doctest.h>
 
@@ -97,17 +97,17 @@ TEST_CASE("the title has the schedule, S, M and the time of the step") {
         "ZB-V, S = 4, M = 4, 2 workers, R = 2: step 113 took 12.3 ms");
 }
 
-TEST_CASE("the picture of a training is that of its median step, with its title") {
+TEST_CASE("the drawing of a training is that of its median step, with its title") {
   auto workers = two_workers();
   for (const int ms : {8, 2, 4}) take(workers, ms, ms * 1'000'000);
   std::ostringstream out;
   const step_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 4});
   write_timeline(out, plan, workers);
-  const laws::svg picture(out.str());
-  CHECK(picture.words("head") ==
+  const laws::svg drawing(out.str());
+  CHECK(drawing.words("head") ==
         std::vector<std::string>{"fill-drain, S = 2, M = 4: step 4 took 4.00 ms, the median of the last 3"});
-  CHECK(picture.of("event").size() == 2);
-  CHECK(picture.boxes("backward 0, stage 1: 2.000 to 4.000 ms").size() == 1);
+  CHECK(drawing.of("event").size() == 2);
+  CHECK(drawing.boxes("backward 0, stage 1: 2.000 to 4.000 ms").size() == 1);
 
   std::ostringstream named;
   write_timeline(named, plan, workers, {.title = "mine"});

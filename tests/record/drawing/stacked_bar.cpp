@@ -1,4 +1,4 @@
-#include <gpipe/record/picture/stacked_bar.hpp>
+#include <gpipe/record/drawing/stacked_bar.hpp>
 
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ std::string drawn(const std::vector<detail::bar_part>& parts) {
 
 }  // namespace
 
-TEST_CASE("a legend has at most six parts per line, and the picture grows with its lines") {
+TEST_CASE("a legend has at most six parts per line, and the drawing grows with its lines") {
   std::vector<detail::bar_part> parts(6, {"six", 10, action_kind::idle, "#123456"});
   CHECK(drawn(parts).find("height=\"164\"") != std::string::npos);
   parts.push_back({"seventh", 40, action_kind::update, nullptr});

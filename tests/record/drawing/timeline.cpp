@@ -1,4 +1,4 @@
-#include <gpipe/record/picture/timeline.hpp>
+#include <gpipe/record/drawing/timeline.hpp>
 
 #include <doctest/doctest.h>
 
@@ -75,7 +75,7 @@ TEST_CASE("the test detects unbalanced tags") {
   for (const auto* bad : {"<a>", "<a></b>", "</a>", "<a x=\"1/>", "<a><b></a></b>", "<a"}) CHECK_FALSE(balanced(bad));
 }
 
-TEST_CASE("a picture has a box per event, a lane per stage, and is well formed") {
+TEST_CASE("a drawing has a box per event, a lane per stage, and is well formed") {
   const auto text = drawn(step());
   CHECK(balanced(text));
   CHECK(text.substr(0, 5) == "<svg ");
@@ -124,7 +124,7 @@ TEST_CASE("titles are escaped") {
   CHECK(count(text, "S&lt;4 &amp; &quot;M&quot;") == 2);
 }
 
-TEST_CASE("odd events give a valid picture") {
+TEST_CASE("odd events give a valid drawing") {
   CHECK(balanced(drawn({})));
   CHECK(balanced(drawn({{5, 5, action_kind::forward, 0, 0}})));
   CHECK(balanced(drawn({{0, 1, action_kind::forward, 300, 7}})));
@@ -138,29 +138,29 @@ TEST_CASE("both parts of backward in one, the input part and the parameter part 
   for (const auto kind : {action_kind::forward, action_kind::recompute, action_kind::backward,
                           action_kind::backward_input, action_kind::backward_parameters})
     events.push_back({at, at + 10, kind, 0, 0}), at += 10;
-  const svg picture(drawn(events));
-  const auto fill = [&](const char* kind) { return picture.boxes(std::string(kind) + " 0,").at(0)["fill"]; };
+  const svg drawing(drawn(events));
+  const auto fill = [&](const char* kind) { return drawing.boxes(std::string(kind) + " 0,").at(0)["fill"]; };
   CHECK(fill("backward") != fill("backward input"));
   CHECK(fill("forward") != fill("backward input"));
   CHECK(fill("backward") == fill("backward parameters"));
-  CHECK(picture.of("hatch").size() == 2 * 2);  // recompute and the parameter part, with their keys
-  CHECK(picture.of("key").size() == 5);
+  CHECK(drawing.of("hatch").size() == 2 * 2);  // recompute and the parameter part, with their keys
+  CHECK(drawing.of("key").size() == 5);
 }
 
 TEST_CASE("time in which the thread was not running is hatched grey, and neither work nor waiting") {
   auto events = step();
   events[4].not_running_ns = 500'000;  // of the 2 ms of backward 0 in stage 1
-  const svg picture(drawn(events));
-  const auto grey = picture.of("not-running");
+  const svg drawing(drawn(events));
+  const auto grey = drawing.of("not-running");
   REQUIRE(grey.size() == 1);
   CHECK(grey[0]["fill"] == "url(#absent)");
-  const auto box = picture.boxes("backward 0, stage 1").at(0);
+  const auto box = drawing.boxes("backward 0, stage 1").at(0);
   CHECK(std::abs(grey[0].number("width") - box.number("width") / 4) < 1);  // pixel: the gap behind a box
   CHECK(grey[0].right() == doctest::Approx(box.right()));
   CHECK(grey[0].number("y") == box.number("y"));
   CHECK(box.hint == "backward 0, stage 1: 3.000 to 5.000 ms, 0.500 ms of it not running");
   CHECK(grey[0].hint == box.hint);
-  const auto notes = picture.words("faint");
+  const auto notes = drawing.words("faint");
   for (const char* expected : {"not running", "waits 30 %, not running 5 %", "waits 30 %"})
     CHECK(std::count(notes.begin(), notes.end(), expected) == 1);
   for (const std::string& note : svg(drawn(step())).words("faint")) CHECK(note.find("not running") == note.npos);
@@ -169,12 +169,12 @@ TEST_CASE("time in which the thread was not running is hatched grey, and neither
 TEST_CASE("the time in which an action waited is background") {
   auto events = step();
   events[4].waited_ns = 1'000'000;  // of backward 0 in stage 1, from 3 to 5 ms
-  const svg picture(drawn(events));
-  const auto box = picture.boxes("backward 0, stage 1").at(0), whole = picture.boxes("backward 0, stage 0").at(0);
+  const svg drawing(drawn(events));
+  const auto box = drawing.boxes("backward 0, stage 1").at(0), whole = drawing.boxes("backward 0, stage 0").at(0);
   CHECK(box.number("x") == doctest::Approx(76 + 0.4 * 1040));
   CHECK(std::abs(box.number("width") - whole.number("width") / 2) < 1);
   CHECK(box.hint == "backward 0, stage 1: 3.000 to 5.000 ms, 1.000 ms of it waiting");
-  const auto notes = picture.words("faint");
+  const auto notes = drawing.words("faint");
   CHECK(std::count(notes.begin(), notes.end(), "waits 40 %") == 1);
 }
 
@@ -182,19 +182,19 @@ TEST_CASE("a worker with several stages has a row, above the rows of the stages"
   auto events = step();
   for (trace_event& e : events) e.worker = 0;
   events.push_back({10'000'000, 20'000'000, action_kind::forward, 2, 0, 0, 1});
-  const svg picture(drawn(events));
-  CHECK(picture.words("row") ==
+  const svg drawing(drawn(events));
+  CHECK(drawing.words("row") ==
         std::vector<std::string>{"worker 0", "worker 1", "stage 0", "stage 1", "stage 2"});
-  REQUIRE(picture.of("lane").size() == 5 + 1);  // and the key
-  const auto forward = picture.boxes("forward 1, stage 1");
+  REQUIRE(drawing.of("lane").size() == 5 + 1);  // and the key
+  const auto forward = drawing.boxes("forward 1, stage 1");
   REQUIRE(forward.size() == 2);
   CHECK(forward[0].number("x") == forward[1].number("x"));
-  CHECK(forward[0].bottom() == picture.of("lane").at(1).bottom());
-  CHECK(forward[1].number("y") == picture.of("lane").at(4).number("y"));
+  CHECK(forward[0].bottom() == drawing.of("lane").at(1).bottom());
+  CHECK(forward[1].number("y") == drawing.of("lane").at(4).number("y"));
   // A later stage of the worker has lower boxes.
-  CHECK(forward[0].number("y") > picture.boxes("forward 1, stage 0").at(0).number("y"));
+  CHECK(forward[0].number("y") > drawing.boxes("forward 1, stage 0").at(0).number("y"));
   // The rows of stages stand apart.
-  const auto lanes = picture.of("lane");
+  const auto lanes = drawing.of("lane");
   const auto gap = [&](std::size_t row) { return lanes.at(row + 1).number("y") - lanes.at(row).bottom(); };
   CHECK(gap(2) > gap(1));  // lane 0 is the key
   CHECK(forward[0].hint == "forward 1, stage 1, worker 0: 1.000 to 2.000 ms");
@@ -215,15 +215,15 @@ TEST_CASE("the rows of workers are those of all replicas") {
         std::vector<std::string>{"0: worker 0", "1: worker 0", "0: stage 0", "0: stage 1", "1: stage 0", "1: stage 1"});
 }
 
-TEST_CASE("a picture is wide enough to show its actions, unless a width is given") {
+TEST_CASE("a drawing is wide enough to show its actions, unless a width is given") {
   std::vector<trace_event> events;
   for (int m = 0; m < 500; ++m) events.push_back({m * 10'000, m * 10'000 + 5000, action_kind::forward, 0, m});
-  const svg picture(drawn(events));
-  CHECK(picture.of("event").at(7).number("width") >= 4);
-  CHECK(picture.root().number("width") > 5 * 500);
+  const svg drawing(drawn(events));
+  CHECK(drawing.of("event").at(7).number("width") >= 4);
+  CHECK(drawing.root().number("width") > 5 * 500);
   CHECK(svg(drawn(events, {.width = 900})).root().number("width") == 900);
   CHECK(svg(drawn(step())).root().number("width") == 1200);
-  // The shortest action is still visible, and the picture is never wider than a screen can scroll.
+  // The shortest action is still visible, and the drawing is never wider than a screen can scroll.
   events.push_back({5'000'000, 60'000'000'000, action_kind::update, 0, -1});
   const svg wide(drawn(events));
   CHECK(wide.root().number("width") <= 6200);
@@ -231,8 +231,8 @@ TEST_CASE("a picture is wide enough to show its actions, unless a width is given
 }
 
 TEST_CASE("a window shows a part of the step") {
-  const svg picture(drawn(step(), {.from_ns = 4'000'000, .to_ns = 6'000'000}));
-  const auto boxes = picture.of("event");
+  const svg drawing(drawn(step(), {.from_ns = 4'000'000, .to_ns = 6'000'000}));
+  const auto boxes = drawing.of("event");
   REQUIRE(boxes.size() == 3);
   CHECK(boxes[0].hint == "backward 0, stage 1: 3.000 to 5.000 ms");  // half of it
   CHECK(boxes[0].number("x") == 76);
@@ -240,9 +240,9 @@ TEST_CASE("a window shows a part of the step") {
   CHECK(boxes[1].hint == "backward 0, stage 0: 5.000 to 7.000 ms");
   CHECK(boxes[1].number("width") == doctest::Approx(520).epsilon(0.01));
   CHECK(svg(drawn(step())).words("tick").front() == "0");
-  CHECK(picture.words("tick").front() == "4.0");
-  CHECK(picture.words("tick").back() == "6.0");
-  const auto notes = picture.words("faint");
+  CHECK(drawing.words("tick").front() == "4.0");
+  CHECK(drawing.words("tick").back() == "6.0");
+  const auto notes = drawing.words("faint");
   CHECK(std::count(notes.begin(), notes.end(), "waits 50 %") == 1);
   CHECK(std::count(notes.begin(), notes.end(), "waits 0 %") == 1);
 }

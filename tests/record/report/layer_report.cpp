@@ -18,13 +18,13 @@ namespace {
 struct net : model<input<float, 64>, linear<64>, gelu, linear<64>, gelu> {};
 
 // A product of 4 samples has 3 x 32768 operations and some for the bias, gelu 4 x 64 x 21.
-std::string report_of(std::int64_t product_ns, std::int64_t gelu_ns, double peak, int coalesce = 1) {
+std::string report_of(std::int64_t product_ns, std::int64_t gelu_ns, double peak, int group_gradients = 1) {
   const std::vector<measured_layer> lines{{0, "linear<64>", product_ns, product_ns, product_ns},
                                           {1, "gelu", gelu_ns / 2, gelu_ns / 2, 0},
                                           {2, "linear<64>", product_ns, product_ns, product_ns},
                                           {3, "gelu", gelu_ns / 2, gelu_ns / 2, 0}};
   std::ostringstream out;
-  write_layers(out, network_of<net>, {lines.data(), 4, 4}, peak, coalesce);
+  write_layers(out, network_of<net>, {lines.data(), 4, 4}, peak, group_gradients);
   return out.str();
 }
 
@@ -34,9 +34,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST_CASE("each layer has its line: time, share, operations per second, share of the peak") {
   const std::string text = report_of(1000, 2000, 100e9);
-  CHECK(has(text, "slot       layer   share  forward  input part  parameter part  GFLOP/s  of the peak\n"));
-  CHECK(has(text, "   2  linear<64>  30.0 %   1.0 us      1.0 us          1.0 us     32.9       32.9 %\n"));
-  CHECK(has(text, "   3        gelu  20.0 %   1.0 us      1.0 us          0.0 us      2.7        2.7 %\n"));
+  CHECK(has(text, "layer        name   share  forward  input part  parameter part  GFLOP/s  of the peak\n"));
+  CHECK(has(text, "    2  linear<64>  30.0 %   1.0 us      1.0 us          1.0 us     32.9       32.9 %\n"));
+  CHECK(has(text, "    3        gelu  20.0 %   1.0 us      1.0 us          0.0 us      2.7        2.7 %\n"));
 }
 
 TEST_CASE("a part that did not run, such as the input part of the first layer, has no operations") {

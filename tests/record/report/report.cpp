@@ -39,10 +39,10 @@ std::vector<stage_report> two() {
 
 TEST_CASE("a table with the prediction and the measurement") {
   CHECK(report_of(two()) ==
-        "stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
-        "    0   0-11      1.06 M  12.5 MiB     75.0 %    57.1 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
-        "    1     12          10     1 KiB     25.0 %    42.9 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
-        "  all             1.06 M  12.5 MiB\n"
+        "stage  layers  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
+        "    0    0-11      1.06 M  12.5 MiB     75.0 %    57.1 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+        "    1      12          10     1 KiB     25.0 %    42.9 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
+        "  all              1.06 M  12.5 MiB\n"
         "stage 0 is the slowest: 1.14 of the mean\n");
 }
 
@@ -53,23 +53,27 @@ TEST_CASE("each replica has its rows, and the model's parameters count once") {
     s.busy(action_kind::forward) *= 2;
     stages.push_back(s);
   }
-  CHECK(
-      report_of(stages) ==
-      "replica  stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
-      "      0      0   0-11      1.06 M  12.5 MiB     37.5 %    25.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
-      "      0      1     12          10     1 KiB     12.5 %    18.8 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
-      "      1      0   0-11      1.06 M  12.5 MiB     37.5 %    33.3 %  20.0 %  40.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
-      "      1      1     12          10     1 KiB     12.5 %    22.9 %  42.1 %  20.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
-      "           all             1.06 M    25 MiB\n"
-      "replica 1, stage 0 is the slowest: 1.33 of the mean\n");
+  CHECK(report_of(stages) ==
+        "replica  stage  layers  parameters    memory  predicted  measured    idle  forward  recompute  backward  "
+        "update\n"
+        "      0      0    0-11      1.06 M  12.5 MiB     37.5 %    25.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 "
+        "ms\n"
+        "      0      1      12          10     1 KiB     12.5 %    18.8 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 "
+        "ms\n"
+        "      1      0    0-11      1.06 M  12.5 MiB     37.5 %    33.3 %  20.0 %  40.0 ms    10.0 ms   30.0 ms  0.0 "
+        "ms\n"
+        "      1      1      12          10     1 KiB     12.5 %    22.9 %  42.1 %  20.0 ms     0.0 ms   30.0 ms  5.0 "
+        "ms\n"
+        "           all              1.06 M    25 MiB\n"
+        "replica 1, stage 0 is the slowest: 1.33 of the mean\n");
 }
 
 TEST_CASE("before a measurement its columns are empty") {
   std::vector<stage_report> stages(1);
   stages[0] = {.stage = 0, .first = 0, .last = 3, .predicted_share = 1, .bytes = 64, .parameters = 3};
   CHECK(report_of(stages) ==
-        "stage  slots  parameters  memory  predicted  measured  idle  forward  recompute  backward  update\n"
-        "    0    0-2           3    64 B    100.0 %         -     -        -          -         -       -\n");
+        "stage  layers  parameters  memory  predicted  measured  idle  forward  recompute  backward  update\n"
+        "    0     0-2           3    64 B    100.0 %         -     -        -          -         -       -\n");
 }
 
 TEST_CASE("a step's time is printed beside the predicted one, with its breakdown") {

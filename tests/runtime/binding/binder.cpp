@@ -20,7 +20,7 @@ namespace {
 
 struct nowhere {};  // a context of a device that runs nothing
 
-//   slot    0 halve  1 cross  2 join  3 relu  4 add  5 relu  6 add  7 passing_loss  8 halve
+//   layer   0 halve  1 cross  2 join  3 relu  4 add  5 relu  6 add  7 passing_loss  8 halve
 //   reads   0        1 2      3 4     5       6 5    7       8 5    9               10
 //   writes  1 2      3 4      5       6       7      8       9      10              11 12
 struct net : model<input<float, 32>, halve, cross, join, stash<"x">, relu, pop<"x">, add, relu, pop<"x">, add,
@@ -48,9 +48,9 @@ struct bound_net {
     }
     for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder<nowhere>(n, plan, maps, s).bind(kernels));
   }
-  const detail::bound_slot<nowhere>& slot(int l) const {
+  const detail::bound_layer<nowhere>& layer(int l) const {
     const int s = plan.cut().stage_of(l);
-    return stages[static_cast<std::size_t>(s)].slots[static_cast<std::size_t>(l - plan.cut().first[s])];
+    return stages[static_cast<std::size_t>(s)].layers[static_cast<std::size_t>(l - plan.cut().first[s])];
   }
 };
 
@@ -60,76 +60,76 @@ TEST_CASE("within a stage a layer reads the buffer that the layer before it writ
   const bound_net b({});
   for (int m = 0; m < 3; ++m) {
     for (int l = 1; l < 9; ++l)
-      for (int i = 0; i < n.slots[l].reads; ++i)
+      for (int i = 0; i < n.layers[l].reads; ++i)
         for (int before = 0; before < l; ++before)
-          for (int o = 0; o < n.slots[before].writes; ++o)
+          for (int o = 0; o < n.layers[before].writes; ++o)
             if (n.writes_value(before, o) == n.reads_value(l, i))
-              CHECK(b.slot(l).in[i].at(m, false) == b.slot(before).out[o].at(m, false));
-    CHECK(b.slot(2).in_gradient[0].at(m, false) == b.slot(1).out_gradient[0].at(m, false));
+              CHECK(b.layer(l).in[i].at(m, false) == b.layer(before).out[o].at(m, false));
+    CHECK(b.layer(2).in_gradient[0].at(m, false) == b.layer(1).out_gradient[0].at(m, false));
   }
   // Each micro-batch in flight has its own buffer for the input; values that only forward reads share one.
-  CHECK(b.slot(0).in[0].at(0, false) != b.slot(0).in[0].at(1, false));
-  CHECK(b.slot(2).out[0].at(0, false) == b.slot(2).out[0].at(1, false));
-  CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // no layer needs it
-  CHECK(!b.slot(0).wants_input);
-  CHECK(b.slot(1).own.parameters != nullptr);
-  CHECK(b.slot(1).parameter_at.front() == b.slot(1).own.parameters);
+  CHECK(b.layer(0).in[0].at(0, false) != b.layer(0).in[0].at(1, false));
+  CHECK(b.layer(2).out[0].at(0, false) == b.layer(2).out[0].at(1, false));
+  CHECK(b.layer(0).in_gradient[0].at(0, false) == nullptr);  // no layer needs it
+  CHECK(!b.layer(0).wants_input);
+  CHECK(b.layer(1).own.parameters != nullptr);
+  CHECK(b.layer(1).parameter_at.front() == b.layer(1).own.parameters);
   CHECK(b.stages[0].copies.empty());
   CHECK(b.stages[0].folds.empty());
 }
 
 TEST_CASE("the last reader of a value writes its gradient, and the others add to it") {
   const bound_net b({});
-  CHECK(b.slot(6).sum[1].base == nullptr);
-  CHECK(b.slot(6).in_gradient[1].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
+  CHECK(b.layer(6).sum[1].base == nullptr);
+  CHECK(b.layer(6).in_gradient[1].at(0, false) == b.layer(2).out_gradient[0].at(0, false));
   for (const int l : {3, 4}) {
     const int i = l == 3 ? 0 : 1;
-    CHECK(b.slot(l).sum[i].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
-    CHECK(b.slot(l).in_gradient[i].at(0, false) != b.slot(l).sum[i].at(0, false));
+    CHECK(b.layer(l).sum[i].at(0, false) == b.layer(2).out_gradient[0].at(0, false));
+    CHECK(b.layer(l).in_gradient[i].at(0, false) != b.layer(l).sum[i].at(0, false));
   }
 }
 
 TEST_CASE("an output without readers has a gradient of zeros") {
   const bound_net b({});
   for (int l = 0; l < 9; ++l)
-    for (int o = 0; o < n.slots[l].writes; ++o) CHECK(b.slot(l).unread[o] == (l == 8));
+    for (int o = 0; o < n.layers[l].writes; ++o) CHECK(b.layer(l).unread[o] == (l == 8));
 }
 
 TEST_CASE("a value for later stages is written into the stash of the first, and copied to the others") {
   const bound_net b({3, 5});  // halve cross join | relu add | relu add loss halve
   for (int m = 0; m < 3; ++m) {
-    CHECK(b.slot(2).out[0].at(m, false) == b.slot(3).in[0].at(m, false));  // in stage 1
-    CHECK(b.slot(4).in[1].at(m, false) == b.slot(3).in[0].at(m, false));
+    CHECK(b.layer(2).out[0].at(m, false) == b.layer(3).in[0].at(m, false));  // in stage 1
+    CHECK(b.layer(4).in[1].at(m, false) == b.layer(3).in[0].at(m, false));
   }
   REQUIRE(b.stages[0].copies.size() == 1);
   CHECK(b.stages[0].copies[0].value == x);
-  CHECK(b.stages[0].copies[0].from.at(1, false) == b.slot(3).in[0].at(1, false));
-  CHECK(b.stages[0].copies[0].into.at(1, false) == b.slot(6).in[1].at(1, false));
+  CHECK(b.stages[0].copies[0].from.at(1, false) == b.layer(3).in[0].at(1, false));
+  CHECK(b.stages[0].copies[0].into.at(1, false) == b.layer(6).in[1].at(1, false));
   CHECK(b.stages[1].copies.empty());
 
   // Gradients: the last stage's is in place; the others are separate, and added in the writer's stage, later readers
   // first.
-  const auto home = b.slot(2).out_gradient[0];
+  const auto home = b.layer(2).out_gradient[0];
   // It comes from the stage after the next one, so three micro-batches are in flight.
   CHECK(home.at(0, false) != home.at(1, false));
   CHECK(home.at(1, false) != home.at(2, false));
   CHECK(home.at(0, false) != home.at(2, false));
-  CHECK(b.slot(6).in_gradient[1].at(0, false) == home.at(0, false));
+  CHECK(b.layer(6).in_gradient[1].at(0, false) == home.at(0, false));
   REQUIRE(b.stages[0].folds.size() == 2);
-  CHECK(b.stages[0].folds[0].from.at(0, false) == b.slot(4).in_gradient[1].at(0, false));
-  CHECK(b.stages[0].folds[1].from.at(0, false) == b.slot(3).in_gradient[0].at(0, false));
+  CHECK(b.stages[0].folds[0].from.at(0, false) == b.layer(4).in_gradient[1].at(0, false));
+  CHECK(b.stages[0].folds[1].from.at(0, false) == b.layer(3).in_gradient[0].at(0, false));
   for (const auto& fold : b.stages[0].folds) CHECK(fold.into.at(0, false) == home.at(0, false));
-  CHECK(b.slot(4).sum[1].base == nullptr);
-  CHECK(b.slot(3).sum[0].base == nullptr);
+  CHECK(b.layer(4).sum[1].base == nullptr);
+  CHECK(b.layer(3).sum[0].base == nullptr);
 }
 
 TEST_CASE("a value that is kept and sent is copied from the kept buffer") {
   const bound_net b({1});  // halve | cross: cross keeps its input, in its own stage
   CHECK(b.stages[0].copies.empty());
-  CHECK(b.slot(0).out[1].at(2, false) == b.slot(1).in[1].at(2, false));
+  CHECK(b.layer(0).out[1].at(2, false) == b.layer(1).in[1].at(2, false));
   const bound_net c({6});  // ... add relu | add: relu keeps its output, and add reads it
   REQUIRE(c.stages[0].copies.size() == 2);
-  CHECK(c.stages[0].copies[1].from.at(1, false) == c.slot(5).out[0].at(1, false));
-  CHECK(c.stages[0].copies[1].into.at(1, false) == c.slot(6).in[0].at(1, false));
-  CHECK(c.slot(5).out[0].at(1, false) != c.slot(6).in[0].at(1, false));
+  CHECK(c.stages[0].copies[1].from.at(1, false) == c.layer(5).out[0].at(1, false));
+  CHECK(c.stages[0].copies[1].into.at(1, false) == c.layer(6).in[0].at(1, false));
+  CHECK(c.layer(5).out[0].at(1, false) != c.layer(6).in[0].at(1, false));
 }

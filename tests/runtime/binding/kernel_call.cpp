@@ -30,10 +30,10 @@ step_context step_of_three() {
 TEST_CASE("call_of finds the slot of a micro-batch in forward and in backward") {
   std::array<std::byte, 256> memory{};
   const int forward[] = {0, 1}, again[] = {1, 0};
-  row layer;
-  detail::bound_slot<context> b;
+  layer_type layer;
+  detail::bound_layer<context> b;
   b.layer = &layer;
-  b.slot = 4;
+  b.layer_index = 4;
   b.inputs = b.outputs = 1;
   b.in[0] = {memory.data(), 16, detail::slot_table(forward, again)};
   b.out[0] = {memory.data() + 64, 16, {}};
@@ -62,12 +62,12 @@ TEST_CASE("feed uploads the rows of the micro-batch, and ones for a missing fiel
   network net;
   net.values = values;
   net.entering = 1;
-  row layer;
+  layer_type layer;
   layer.fields = fields;
   layer.field_count = 1;
   layer.field_index[0] = fields_of_row[0];
   std::array<float, 4> stash{}, weights{};
-  detail::bound_slot<context> b;
+  detail::bound_layer<context> b;
   b.layer = &layer;
   b.inputs = 1;
   b.value_in[0] = 0;

@@ -38,7 +38,7 @@ struct fused {
     static void backward_input(const auto&, const auto&) {}
     static void backward_parameters(const auto&, const auto&) {}
     static void backward(const auto&, const auto&) {}
-    static void absorb(const auto&, const auto&) noexcept {}
+    static void update_state(const auto&, const auto&) noexcept {}
     static void refresh(const auto&, const auto&) noexcept {}
     static void prepare(const auto&, int) {}
   };
@@ -60,19 +60,19 @@ constexpr const kernel_row<toy>* rows = kernels_of<net, toy>;
 }  // namespace
 
 TEST_CASE("each row of the network has a row of kernels, null for those that its layer does not need") {
-  REQUIRE(network_of<net>.row_count == 6);
-  CHECK(network_of<net>.rows[3].name.find("fused") != std::string_view::npos);
+  REQUIRE(network_of<net>.type_count == 6);
+  CHECK(network_of<net>.types[3].name.find("fused") != std::string_view::npos);
   for (int r = 0; r < 6; ++r) CHECK((rows[r].forward != nullptr));
   CHECK((rows[6].forward == nullptr));
   CHECK((rows[1].backward_input != nullptr));
   CHECK((rows[1].backward_parameters == nullptr));
   CHECK((rows[1].backward == nullptr));
-  CHECK((rows[1].absorb == nullptr));
+  CHECK((rows[1].update_state == nullptr));
   CHECK((rows[1].refresh == nullptr));
   CHECK((rows[1].prepare == nullptr));
   CHECK((rows[3].backward_parameters != nullptr));
   CHECK((rows[3].backward != nullptr));
-  CHECK((rows[3].absorb != nullptr));
+  CHECK((rows[3].update_state != nullptr));
   CHECK((rows[3].refresh != nullptr));
   CHECK((rows[3].prepare != nullptr));
   CHECK((rows[5].backward_input == nullptr));  // integers
@@ -94,7 +94,7 @@ TEST_CASE("a view copies in forward and in backward") {
   CHECK(dx[1][0] == 4);
 }
 
-TEST_CASE("a specialisation for a device replaces the layer's own kernels") {
+TEST_CASE("a specialization for a device replaces the layer's own kernels") {
   float y[8] = {};
   call c;
   c.samples = 1;
@@ -118,7 +118,7 @@ struct derived : model<input<float, 4>, linear<4>, own_part, relu> {};
 
 TEST_CASE("a derived layer with its own parameter part does not use its base's for several micro-batches") {
   const kernel_row<host::context>* of = kernels_of<derived, host::context>;
-  const auto takes_several = [&](int row) { return of[row].backward_parameters_together != nullptr; };
+  const auto takes_several = [&](int row) { return of[row].backward_parameters_of_group != nullptr; };
   CHECK(takes_several(0));
   CHECK_FALSE(takes_several(1));
   CHECK_FALSE(takes_several(2));

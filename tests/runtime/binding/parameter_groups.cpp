@@ -64,9 +64,9 @@ TEST_CASE("a layer type is named with or without its arguments") {
 }
 
 TEST_CASE("a layer with settings of its own is named as the one without") {
-  struct normalised : model<input<float, 8>, rms_norm_with<root_mean_square{.epsilon = 1e-3}>,
+  struct normalized : model<input<float, 8>, rms_norm_with<root_mean_square{.epsilon = 1e-3}>,
                             batch_norm_with<batch_statistics{.momentum = 0.5}>, linear<8>, softmax_cross_entropy> {};
-  const network& norms = network_of<normalised>;
+  const network& norms = network_of<normalized>;
   const int in_none = 1;
   const parameter_groups groups(norms, {no_decay_for_biases_and_norms()});
   CHECK(groups.of(0, 0) == 0);

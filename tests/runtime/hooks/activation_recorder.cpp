@@ -16,16 +16,16 @@ namespace {
 
 using context = host::context;
 
-/// One slot that reads value 0 and writes value 1, each of two floats a sample, with all its memory.
-struct one_slot {
+/// One layer that reads value 0 and writes value 1, each of two floats a sample, with all its memory.
+struct one_layer {
   value values[2] = {{{2, dtype::float32}, -1, false, 0, 1}, {{2, dtype::float32}, 0, true, 1, 0}};
-  slot slots[1];
+  expanded_layer layers[1];
   network net;
-  row layer;
+  layer_type layer;
   std::array<float, 8> in{}, out{1, 2, 3, 4, 5, 6, 7, 8}, in_gradient{}, out_gradient{9, 8, 7, 6};
   std::array<double, 1> partials{0.5};
   alignas(64) float flat[3 * 16] = {};
-  detail::bound_slot<context> b;
+  detail::bound_layer<context> b;
   detail::watched_rows rows;
   digest hashes{{"layer"}, 2, 2};
   detail::activation_recorder<context> recorder{net, 1};
@@ -33,14 +33,14 @@ struct one_slot {
   step_context step;
   context c;
 
-  one_slot() {
+  one_layer() {
     net.values = values;
-    net.slots = slots;
+    net.layers = layers;
     static constexpr partial partial_names[] = {"sum"};
     layer.partials = partial_names;
     layer.partial_count = 1;
     b.layer = &layer;
-    b.slot = 0;
+    b.layer_index = 0;
     b.inputs = b.outputs = 1;
     b.value_out[0] = 1;
     b.in_gradient[0].base = reinterpret_cast<std::byte*>(in_gradient.data());
@@ -53,7 +53,7 @@ struct one_slot {
     step.rows.samples = 3;
     step.per_micro_batch = 2;
   }
-  digest recorded(const std::function<void(one_slot&)>& change = {}) {
+  digest recorded(const std::function<void(one_layer&)>& change = {}) {
     if (change) change(*this);
     hashes.open();
     recorder.record_in(hashes);
@@ -69,7 +69,7 @@ struct one_slot {
 }  // namespace
 
 TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, but not in a measurement or a diagnosis") {
-  one_slot s;
+  one_layer s;
   s.b.watched = &s.rows;
   s.rows.outputs.resize(3), s.rows.gradients.resize(3);
   s.recorder.after_forward(s.c, s.b, s.done, s.step, 1);
@@ -97,9 +97,9 @@ TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, but 
 
 TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {
   constexpr parameter parameters[] = {{"weight", {2}}};
-  const auto differs = [&](const std::function<void(one_slot&)>& change) {
-    const auto made = [&](const std::function<void(one_slot&)>& how) {
-      one_slot s;
+  const auto differs = [&](const std::function<void(one_layer&)>& change) {
+    const auto made = [&](const std::function<void(one_layer&)>& how) {
+      one_layer s;
       s.layer.parameters = parameters;
       s.layer.parameter_count = 1;
       s.b.own.bytes = s.layer.parameter_bytes();
@@ -109,11 +109,11 @@ TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {
     return found ? found->action : "";
   };
   CHECK(differs({}) == "");
-  CHECK(differs([](one_slot& s) { s.out[3] = 0; }) == "forward");
-  CHECK(differs([](one_slot& s) { s.out[4] = 0; }) == "");  // of no sample
-  CHECK(differs([](one_slot& s) { s.partials[0] = 0; }) == "forward");
-  CHECK(differs([](one_slot& s) { s.in_gradient[3] = 1; }) == "backward input");
-  CHECK(differs([](one_slot& s) { s.flat[16] = 1; }) == "backward parameters");
-  CHECK(differs([](one_slot& s) { s.flat[1] = 1; }) == "update");
-  CHECK(differs([](one_slot& s) { s.flat[33] = 1; }) == "update");  // its moment
+  CHECK(differs([](one_layer& s) { s.out[3] = 0; }) == "forward");
+  CHECK(differs([](one_layer& s) { s.out[4] = 0; }) == "");  // of no sample
+  CHECK(differs([](one_layer& s) { s.partials[0] = 0; }) == "forward");
+  CHECK(differs([](one_layer& s) { s.in_gradient[3] = 1; }) == "backward input");
+  CHECK(differs([](one_layer& s) { s.flat[16] = 1; }) == "backward parameters");
+  CHECK(differs([](one_layer& s) { s.flat[1] = 1; }) == "update");
+  CHECK(differs([](one_layer& s) { s.flat[33] = 1; }) == "update");  // its moment
 }

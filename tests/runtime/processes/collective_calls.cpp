@@ -20,14 +20,14 @@ TEST_CASE("one process agrees with itself, and its failures pass unchanged") {
   CHECK_THROWS_WITH_AS(calls.together([] { throw error("wrong", "mend it"); }), "wrong; mend it", error);
 }
 
-TEST_CASE("processes that freeze different slots all get an error") {
+TEST_CASE("processes that freeze different layers all get an error") {
   std::atomic<int> failed{0};
   threaded::job job(2);
   job.run([&](process_group& here) {
     try {
       detail::collective_calls(&here).agree_to_freeze(here.rank(), true);
     } catch (const error& cause) {
-      failed += cause.wrong() == "ranks 0 and 1 do not agree on the slot: 0 and 1";
+      failed += cause.wrong() == "ranks 0 and 1 do not agree on the layer: 0 and 1";
     }
   });
   CHECK(failed == 2);

@@ -36,7 +36,7 @@ TEST_CASE("after an exchange every process has the squares of the first replica 
     const std::size_t part = partials.size() / 2;  // of one replica
     for (std::size_t i = 0; s == 1 && i < part; ++i) partials[detail::index(r) * part + i] = 100 * (r + 1);
     exchange.exchange(decision.gathered, {});
-    for (int l = 0; l < n.slot_count; ++l) wrong += squares[detail::index(l)] != l + 1;
+    for (int l = 0; l < n.layer_count; ++l) wrong += squares[detail::index(l)] != l + 1;
     for (std::size_t i = 0; i < partials.size(); ++i) wrong += partials[i] != (i < part ? 100 : 200);
   });
   CHECK(wrong == 0);
@@ -56,20 +56,20 @@ TEST_CASE("the partials of losses in several stages reach every process") {
     decision.reserve(net, two.all_micro_batches());
     auto& partials = decision.gathered.partials;
     const int r = here.rank() / 2, s = here.rank() % 2;
-    const auto number = [](const loss_place& loss, std::size_t m, std::size_t p) {
-      return static_cast<double>(100 * static_cast<std::size_t>(loss.slot) + 10 * m + p);
+    const auto number = [](const loss_location& loss, std::size_t m, std::size_t p) {
+      return static_cast<double>(100 * static_cast<std::size_t>(loss.layer_index) + 10 * m + p);
     };
     const auto each = [&](const auto& f) {
-      for (const loss_place& loss : decision.losses)
+      for (const loss_location& loss : decision.losses)
         for (std::size_t m = 0; m < 4; ++m)
           for (std::size_t p = 0; p < loss.layer->partial_elements(); ++p)
             f(loss, m, p, partials[loss.first + m * loss.stride + p]);
     };
-    each([&](const loss_place& loss, std::size_t m, std::size_t p, double& at) {
-      if (two.cut().stage_of(loss.slot) == s && static_cast<int>(m) / 2 == r) at = number(loss, m, p);
+    each([&](const loss_location& loss, std::size_t m, std::size_t p, double& at) {
+      if (two.cut().stage_of(loss.layer_index) == s && static_cast<int>(m) / 2 == r) at = number(loss, m, p);
     });
     exchange.exchange(decision.gathered, {});
-    each([&](const loss_place& loss, std::size_t m, std::size_t p, const double& at) {
+    each([&](const loss_location& loss, std::size_t m, std::size_t p, const double& at) {
       wrong += at != number(loss, m, p);
     });
     wrong += decision.losses.size() != 4;

@@ -48,11 +48,11 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
   };
   CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "schedule: fill-drain and 1F1B");
   CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
-  plan_options alone = two, together = two;
-  alone.recompute = together.recompute = recompute_mode::never;
-  together.coalesce = 2;
-  CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(together)) ==
-        ranks + "coalesce: 1 and 2");
+  plan_options alone = two, grouped = two;
+  alone.recompute = grouped.recompute = recompute_mode::never;
+  grouped.group_gradients = 2;
+  CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(grouped)) ==
+        ranks + "group_gradients: 1 and 2");
   CHECK(differs(&plan_options::micro_batches, 5) == ranks + "micro_batches: 4 and 5");
   CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "micro_batch_size: 4 and 3");
   CHECK(differs(&plan_options::replicas, 2) == ranks + "replicas: 1 and 2");

@@ -49,7 +49,7 @@ TEST_CASE("a mismatch names the option, and both values unless they are hashes")
         ranks + "deadline: 20 and 30");
   CHECK(mismatch({}, {.trace_events = 100}) == ranks + "trace_events: 0 and 100");
   CHECK(mismatch({}, {.digest_calls = 2}) == ranks + "digest_calls: 0 and 2");
-  CHECK(mismatch({}, {.slot_times = true}) == ranks + "slot_times: 0 and 1");
+  CHECK(mismatch({}, {.layer_times = true}) == ranks + "layer_times: 0 and 1");
 }
 
 TEST_CASE("a mismatch of groups is found in each of their settings") {

@@ -17,7 +17,7 @@ using namespace laws;
 
 namespace {
 
-/// Slots 2 and 4 fill one bucket each; slot 0 is in the last bucket.
+/// Layers 2 and 4 fill one bucket each; layer 0 is in the last bucket.
 struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, gelu, linear<8>,
                    softmax_cross_entropy> {};
 
@@ -79,7 +79,7 @@ TEST_CASE("a bucket is summed as soon as its slices have arrived, while other bu
       fill(p.stage(), here.rank());
       const auto all = gradients(p.stage());
       std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // not computed yet
-      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;     // slot 4 belongs to the bucket
+      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;     // layer 4 belongs to the bucket
       if (!p.sums.begin(0, 4, reduces)) ++wrong;
       const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!p.sums.begin(0, 4, reduces) && std::chrono::steady_clock::now() < until) std::this_thread::yield();

@@ -25,7 +25,7 @@ struct affine {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::ones()}};
     static constexpr buffer derived[] = {{"copy", N, dtype_of<T>}};
     static constexpr buffer extras[] = {{"input", N, dtype_of<T>}};
     static void refresh(const auto&, const auto& a) noexcept {
@@ -132,7 +132,7 @@ TEST_CASE("parameters, gradients and moments are flat arrays, and zero at first"
   }
 }
 
-TEST_CASE("the ranges that are trained leave out frozen slots") {
+TEST_CASE("the ranges that are trained leave out frozen layers") {
   stage_set s(std::vector<int>{});
   auto& stage = *s.all[0];
   const parameter_groups groups(network_of<net>, {});

@@ -62,7 +62,7 @@ struct look_up_second {
     static constexpr std::int64_t input_below = 7;
   };
 };
-// Of the layers that read the same tokens, the one with the smallest vocabulary counts.
+// The smallest vocabulary counts among those of the layers that read the same tokens.
 struct two_tables : model<input<std::int32_t, 4>, reshape<2, 2>, stash<"tokens">, embedding<9, 3>, pop<"tokens">,
                           look_up_second> {};
 struct further : model<input<float, 1>, from<"source", tensor<std::int32_t, 3>>, look_up_second> {};
@@ -182,7 +182,7 @@ TEST_CASE("fields that only layers behind the last to run read may be missing") 
   const std::int32_t labels[] = {2, 5};
   batch_rows rows;
   const batch without = batch(2).with("inputs", x);
-  const int loss = network_of<net>.loss_slot();
+  const int loss = network_of<net>.loss_layer();
   CHECK_NOTHROW(check_batch(network_of<net>, without, 2, rows, loss));
   CHECK(rows.fields[0] == nullptr);
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, without, 2, rows, loss + 1),

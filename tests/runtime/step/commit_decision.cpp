@@ -25,7 +25,7 @@ step_context batch_of(int samples, int per_micro_batch) {
 
 TEST_CASE("sum adds the partials of the micro-batches with samples") {
   constexpr partial partials[] = {"loss", "weight", "correct"};
-  row loss;
+  layer_type loss;
   loss.partials = partials;
   loss.loss = 0, loss.weight = 1, loss.correct = 2, loss.partial_count = 3;
   commit_decision decision;

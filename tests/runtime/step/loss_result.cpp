@@ -9,7 +9,7 @@ using namespace gpipe::detail;
 
 TEST_CASE("sums of calls give the mean, the accuracy and the metrics") {
   constexpr partial partials[] = {"loss", "weight", "correct", {"per class", 2}};
-  detail::row of;
+  detail::layer_type of;
   of.partials = partials, of.partial_count = 4;
   of.loss = 0, of.weight = 1, of.correct = 2;
   of.loss_name = "early", of.loss_factor = 0.25;

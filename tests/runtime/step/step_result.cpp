@@ -9,7 +9,7 @@ using namespace gpipe::detail;
 
 TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   constexpr partial partials[] = {"loss", "weight", "top 5", {"per class", 2}};
-  row loss;
+  layer_type loss;
   loss.name = "regression";
   loss.partials = partials;
   loss.partial_count = 4;
@@ -37,7 +37,7 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
 
 TEST_CASE("each loss of several is found by its name") {
   constexpr partial partials[] = {"loss", "weight"};
-  row main, early;
+  layer_type main, early;
   main.loss = early.loss = 0, main.partials = early.partials = partials, main.partial_count = early.partial_count = 2;
   early.loss_name = "early", early.loss_factor = 0.5;
   step_result found;

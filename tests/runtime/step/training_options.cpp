@@ -10,7 +10,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("training_options are named in one initialiser, and the rest keeps its default") {
+TEST_CASE("training_options are named in one initializer, and the rest keeps its default") {
   static_assert(std::is_aggregate_v<training_options>);
   const training_options options{.seed = 1, .learning_rate_schedule = cosine{100}, .max_grad_norm = 1, .graph = true};
   CHECK(options.seed == 1);

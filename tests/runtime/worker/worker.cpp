@@ -29,7 +29,7 @@ using context = host::context;
 struct fails_second {
   template <class In>
   struct on : halve::on<In> {
-    static constexpr parameter parameters[] = {{"weight", {1}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"weight", {1}, initializer::ones()}};
     static inline int calls = 0;
     static void backward_parameters(const auto&, const auto&) {
       if (++calls == 2) throw std::runtime_error("no");
@@ -59,15 +59,15 @@ struct one_worker {
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(5);
 
   one_worker() : one_worker(recompute_mode::always, 1) {}
-  one_worker(recompute_mode mode, int coalesce)
-      : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .coalesce = coalesce} {
+  one_worker(recompute_mode mode, int group_gradients)
+      : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .group_gradients = group_gradients} {
     its.bind(kernels_of<Net, context>, false);
     stage().begin_updates(groups, rule);
     decision.reserve(network_of<Net>, 3);
     decision.terms.rate = 1;
     lower(
         fill_drain{}, 1, 3, mode, nullptr, 0, 0, [&](const instruction& i) { program.push_back(i); },
-        send_mode::synchronous, coalesce);
+        send_mode::synchronous, group_gradients);
     give(5);
   }
   void give(int samples) {
@@ -144,7 +144,7 @@ TEST_CASE("an exception is thrown again with its location") {
   };
   CHECK_THROWS_WITH_AS(a.run(), "stage 0, micro-batch 1, recompute, step 7: no", error);
   a.before = [](const instruction&) {
-    throw error("wrong", "mend it", {.layer = "that", .slot = 2, .stage = 5, .action = "dreaming"});
+    throw error("wrong", "mend it", {.layer = "that", .layer_index = 2, .stage = 5, .action = "dreaming"});
   };
   CHECK_THROWS_WITH_AS(a.run(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
   a.before = [](const instruction&) { throw detail::interrupted{}; };

@@ -16,9 +16,9 @@ namespace {
 
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 
-step_plan planned(recompute_mode recompute, int coalesce = 0) {
+step_plan planned(recompute_mode recompute, int group_gradients = 0) {
   return make_plan(network_of<net>, {.stages = 4, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute,
-                                     .workers = 2, .replicas = 2, .coalesce = coalesce});
+                                     .workers = 2, .replicas = 2, .group_gradients = group_gradients});
 }
 bool same(const std::vector<instruction>& a, const std::vector<instruction>& b) {
   bool alike = a.size() == b.size();
@@ -52,7 +52,7 @@ TEST_CASE("each worker of a replica has a program; a process of a job has that o
   CHECK(alike == 4);
 }
 
-TEST_CASE("forward programs have no backward; training programs recompute and coalesce as the plan says") {
+TEST_CASE("forward programs have no backward; training programs recompute and group_gradients as the plan says") {
   for (const auto mode : {recompute_mode::always, recompute_mode::never}) {
     const step_plan plan = planned(mode);
     const detail::worker_programs made(plan, {plan, nullptr});
@@ -63,8 +63,8 @@ TEST_CASE("forward programs have no backward; training programs recompute and co
       CHECK(count(made.training()[w], action_kind::update) == 2);
     }
   }
-  const step_plan alone = planned(recompute_mode::never, 1), together = planned(recompute_mode::never, 4);
-  const detail::worker_programs one(alone, {alone, nullptr}), four(together, {together, nullptr});
+  const step_plan alone = planned(recompute_mode::never, 1), grouped = planned(recompute_mode::never, 4);
+  const detail::worker_programs one(alone, {alone, nullptr}), four(grouped, {grouped, nullptr});
   CHECK(count(one.training()[0], action_kind::backward) > 0);  // the first stage sends no gradient
   CHECK(count(four.training()[0], action_kind::backward) == 0);
 }

@@ -320,12 +320,12 @@ u32 emulated_shuffle(thread& t, int mode, u32 value, u32 b, u32 c, u32 mask, boo
   u32 present;
   const u32* const of = emulated_gather(t, value, mask, &present, line);
   const u32 lane = t.lane(), segment = c >> 8 & 31, clamp = c & 31, by = b & 31;
-  const int most = static_cast<int>((lane & segment) | (clamp & ~segment)), least = static_cast<int>(lane & segment);
+  const int max = static_cast<int>((lane & segment) | (clamp & ~segment)), min = static_cast<int>(lane & segment);
   const int from = mode == 0   ? static_cast<int>(lane) - static_cast<int>(by)  // up
                    : mode == 1 ? static_cast<int>(lane + by)                    // down
                    : mode == 2 ? static_cast<int>(lane ^ by)                    // across
-                               : least | static_cast<int>(by & ~segment);       // an index
-  *valid = mode == 0 ? from >= most : from <= most;
+                               : min | static_cast<int>(by & ~segment);       // an index
+  *valid = mode == 0 ? from >= max : from <= max;
   const u32 source = *valid ? static_cast<u32>(from) : lane;
   if (present >> source & 1) return of[source];
   report("shuffle", t.in->kernel, line,

@@ -104,7 +104,8 @@ std::pair<u64, allocation> allocation_before(u64 at);
 void* pin(std::size_t bytes);
 bool unpin(void* at);
 
-/// Where a copy or a product reads or writes; null, and a report, if not all of [at, at + bytes) is allocated.
+/// The memory that a copy or a product reads or writes; null, and a report, if not all of [at, at + bytes) is
+/// allocated.
 u8* touch(u64 at, std::size_t bytes, bool writes, const char* who);
 
 // Kernels

@@ -240,7 +240,7 @@ class Kernel:
             step = i * SIZE[kind]
             if space == 'param':
                 source = (f'reinterpret_cast<const u8*>({where} + {step})' if self.register(base)
-                          else self.parameter_place(base, offset + step))
+                          else self.parameter_location(base, offset + step))
                 value = f'from_parameter<{kind}>({source})'
             else:
                 if space == 'const':
@@ -250,7 +250,7 @@ class Kernel:
                 raise Unknown('a vector that overwrites its address')
             self.write(target, value, kind)
 
-    def parameter_place(self, base, offset):
+    def parameter_location(self, base, offset):
         if base in self.calls_open or base in self.result_names:
             return f'{self.c_name(base)} + {offset}'
         at, _ = self.parameters[base]
@@ -266,7 +266,7 @@ class Kernel:
             step = i * SIZE[kind]
             value = self.read(source, kind)
             if space == 'param':
-                place = self.parameter_place(base, offset + step)
+                place = self.parameter_location(base, offset + step)
                 self.emit(f'{{ const {kind} v = {value}; std::memcpy({place}, &v, sizeof v); }}')
             else:
                 self.emit(f'store_{space}<{kind}>(t, {where} + {step}, {value}, {self.line});')

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""An independent reference of batch normalisation in micro-batches: NumPy, float64, with its backward by hand.
+"""An independent reference of batch normalization in micro-batches: NumPy, float64, with its backward by hand.
 
     input 4 -> linear 6 -> batch norm (6 channels) -> GELU -> batch norm (3 channels of 2 elements) -> linear 3
             -> softmax cross-entropy, weighted by sample
 
-Each micro-batch of `size` samples is normalised by its own statistics; the gradient is that of the sum of their losses,
+Each micro-batch of `size` samples is normalized by its own statistics; the gradient is that of the sum of their losses,
 divided by the sum of the weights. Moving averages take, after each step, a share of the statistics of all samples'
 activations together (variance: unbiased), computed here at one go. Stochastic gradient descent takes three steps on one
 batch; the loss after them is that of an evaluation, by the moving averages.
@@ -35,7 +35,7 @@ def initial(random):
     }
 
 
-def normalise(x, weight, bias, averages):
+def normalize(x, weight, bias, averages):
     """x: [samples][channels][elements]; by `averages` (mean, variance), or by its own statistics."""
     mean, variance = averages or (x.mean(axis=(0, 2)), x.var(axis=(0, 2)))
     rstd = 1 / np.sqrt(variance + EPSILON)
@@ -43,7 +43,7 @@ def normalise(x, weight, bias, averages):
     return normal * weight[:, None] + bias[:, None], (normal, rstd)
 
 
-def normalise_back(kept, weight, dy):
+def normalize_back(kept, weight, dy):
     normal, rstd = kept
     dn = dy * weight[:, None]
     count = dy.shape[0] * dy.shape[2]
@@ -53,9 +53,9 @@ def normalise_back(kept, weight, dy):
 
 def forward(p, x, averages=(None, None)):
     first = (x @ p["weight0"].T + p["bias0"])[:, :, None]
-    y, kept1 = normalise(first, p["weight1"], p["bias1"], averages[0])
+    y, kept1 = normalize(first, p["weight1"], p["bias1"], averages[0])
     second = (0.5 * y * (1 + np.tanh(GELU_C * (y + 0.044715 * y**3)))).reshape(len(x), CHANNELS, -1)
-    z, kept2 = normalise(second, p["weight2"], p["bias2"], averages[1])
+    z, kept2 = normalize(second, p["weight2"], p["bias2"], averages[1])
     z = z.reshape(len(x), WIDTH)
     return z @ p["weight3"].T + p["bias3"], (x, y, z, kept1, kept2, first, second)
 
@@ -64,10 +64,10 @@ def backward(p, kept, d):
     x, y, z, kept1, kept2, *_ = kept
     g = {"weight3": d.T @ z, "bias3": d.sum(axis=0)}
     d = (d @ p["weight3"]).reshape(len(x), CHANNELS, -1)
-    d, g["weight2"], g["bias2"] = normalise_back(kept2, p["weight2"], d)
+    d, g["weight2"], g["bias2"] = normalize_back(kept2, p["weight2"], d)
     t = np.tanh(GELU_C * (y + 0.044715 * y**3))
     d = d.reshape(y.shape) * (0.5 * (1 + t) + 0.5 * y * (1 - t**2) * GELU_C * (1 + 3 * 0.044715 * y**2))
-    d, g["weight1"], g["bias1"] = normalise_back(kept1, p["weight1"], d)
+    d, g["weight1"], g["bias1"] = normalize_back(kept1, p["weight1"], d)
     d = d[:, :, 0]
     g["weight0"], g["bias0"] = d.T @ x, d.sum(axis=0)
     return {name: g[name] for name in p}

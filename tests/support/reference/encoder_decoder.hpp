@@ -9,7 +9,7 @@ inline constexpr int source = 6, target = 5, samples = 8, steps = 3;
 inline constexpr double rate = 0.005, momentum = 0.9;
 inline constexpr int lengths[samples] = {6, 1, 3, 5, 2, 6, 4, 3};
 inline constexpr double losses[steps] = {21.989951541644434, 14.112490796326323, 8.235958676522088};
-/// Of each parameter, in the order of gpipe's.
+/// The products of each parameter, in the order of gpipe's.
 inline constexpr double products[62] = {
     4.9270288906071915,
     -1.7440003881461776,

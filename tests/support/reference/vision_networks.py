@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PyTorch's numbers of whole networks of pictures: torch 2.15, float64.
+"""PyTorch's numbers of whole networks of images: torch 2.15, float64.
 
-Three steps of training by SGD with momentum, each on 2 micro-batches of 3 pictures: a ResNet of 18 layers with small
-widths, and AmoebaNet-D (3, 16). A batch norm normalises by its micro-batch; its averages are those of the 6 pictures,
-with the unbiased variance. Pictures, labels and first values are formulas (`number` below; tests/support/torch_number.hpp
+Three steps of training by SGD with momentum, each on 2 micro-batches of 3 images: a ResNet of 18 layers with small
+widths, and AmoebaNet-D (3, 16). A batch norm normalizes by its micro-batch; its averages are those of the 6 images,
+with the unbiased variance. Images, labels and first values are formulas (`number` below; tests/support/torch_number.hpp
 repeats it, and tests/support/trained_like_torch.hpp the others). Of each parameter there is, after each step, its inner
 product with a stream of such numbers, in the order of gpipe's memory; of the averages those after the last step.
 
@@ -43,7 +43,7 @@ def weight_to_gpipe(w):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Normalises by the micro-batch. `absorb` ends a step: the averages move towards what all micro-batches had."""
+    """Normalizes by the micro-batch. `update_state` ends a step: the averages move towards what all micro-batches had."""
 
     def __init__(self, channels):
         super().__init__(channels)
@@ -53,7 +53,7 @@ class BatchNorm(nn.BatchNorm2d):
         self.seen.append(x.detach())
         return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
-    def absorb(self):
+    def update_state(self):
         F.batch_norm(torch.cat(self.seen), self.running_mean, self.running_var, training=True, momentum=self.momentum)
         self.seen = []
 
@@ -120,7 +120,7 @@ REDUCTION = ([((0, "maximum 2x2"), (0, "maximum 3x3")),
 
 
 class FactorizedReduce(nn.Module):
-    """Half the picture: channels of the even pixels beside channels of the odd ones."""
+    """Half the image: channels of the even pixels beside channels of the odd ones."""
 
     def __init__(self, inside, outside):
         super().__init__()
@@ -200,16 +200,16 @@ def train(network, height, width, rate):
     labels = torch.arange(count) * 3 % CLASSES
     losses, products = [], []
     for step in range(STEPS):
-        pictures = numbers(1000 + step, (count, height, width, 3)).permute(0, 3, 1, 2).contiguous()
+        images = numbers(1000 + step, (count, height, width, 3)).permute(0, 3, 1, 2).contiguous()
         optimizer.zero_grad()
         losses.append(0)
-        for x, y in zip(pictures.split(SAMPLES), labels.split(SAMPLES)):
+        for x, y in zip(images.split(SAMPLES), labels.split(SAMPLES)):
             loss = F.cross_entropy(network(x), y, reduction="sum") / count
             loss.backward()
             losses[-1] += loss.item()
         optimizer.step()
         for norm in norms:
-            norm.absorb()
+            norm.update_state()
         products.append([torch.dot(weight_to_gpipe(p.detach()).flatten(), numbers(11, (p.numel(),))).item()
                          for p in network.parameters()])
     averages = [torch.dot(x, numbers(11, x.shape)).item() for n in norms for x in (n.running_mean, n.running_var)]

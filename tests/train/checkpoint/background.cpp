@@ -10,10 +10,10 @@
 using gpipe::detail::background;
 
 TEST_CASE("one piece of work after the other; a failure is thrown once") {
-  std::atomic<int> running = 0, most = 0, done = 0;
+  std::atomic<int> running = 0, max = 0, done = 0;
   const auto work = [&] {
     const int now = ++running;
-    if (now > most) most = now;
+    if (now > max) max = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     --running;
     ++done;
@@ -22,7 +22,7 @@ TEST_CASE("one piece of work after the other; a failure is thrown once") {
   for (int i = 0; i < 5; ++i) beside.start(work);
   beside.finish();
   CHECK(done == 5);
-  CHECK(most == 1);
+  CHECK(max == 1);
   beside.start([] { throw std::runtime_error("full"); });
   CHECK_THROWS_WITH_AS(beside.start(work), "full", std::runtime_error);
   beside.finish();

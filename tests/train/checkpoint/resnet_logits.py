@@ -1,6 +1,6 @@
 """A ResNet-18 of torchvision, with random weights, beside the library.
 
-resnet_logits.py prepare FOLDER: writes the model and some pictures.
+resnet_logits.py prepare FOLDER: writes the model and some images.
 resnet_logits.py check FOLDER:   compares the logits, and the model that came back.
 """
 
@@ -23,18 +23,18 @@ def prepare(folder):
         if values.dim() == 1 and values.is_floating_point():
             values += 0.1 * torch.rand_like(values)
     save_file({name: values.contiguous() for name, values in model.state_dict().items()}, folder + "/model.safetensors")
-    pictures = numpy.random.default_rng(1).standard_normal((SAMPLES, 3, SIDE, SIDE)).astype(numpy.float32)
-    numpy.ascontiguousarray(pictures.transpose(0, 2, 3, 1)).tofile(folder + "/pictures.f32")
+    images = numpy.random.default_rng(1).standard_normal((SAMPLES, 3, SIDE, SIDE)).astype(numpy.float32)
+    numpy.ascontiguousarray(images.transpose(0, 2, 3, 1)).tofile(folder + "/images.f32")
 
 
 def check(folder):
     model = resnet18(num_classes=10).eval()
     before = load_file(folder + "/model.safetensors")
     model.load_state_dict(before)
-    pictures = numpy.fromfile(folder + "/pictures.f32", dtype=numpy.float32).reshape(SAMPLES, SIDE, SIDE, 3)
+    images = numpy.fromfile(folder + "/images.f32", dtype=numpy.float32).reshape(SAMPLES, SIDE, SIDE, 3)
     ours = torch.from_numpy(numpy.fromfile(folder + "/logits.f32", dtype=numpy.float32).reshape(SAMPLES, 10))
     with torch.no_grad():
-        theirs = model(torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy()))
+        theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
     off = ((ours - theirs).abs().max() / theirs.abs().max()).item()
     print("logits differ by at most", off, "of the largest")
     assert off < 1e-4, off

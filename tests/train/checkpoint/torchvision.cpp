@@ -1,5 +1,5 @@
 // sanitizers: none
-// optimise: yes
+// optimize: yes
 
 #include <gpipe/train/checkpoint/torchvision.hpp>
 

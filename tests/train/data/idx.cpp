@@ -34,12 +34,12 @@ void rejects(const char* what, std::initializer_list<int> bytes) {
 
 }  // namespace
 
-TEST_CASE("pictures and labels as MNIST has them") {
-  const idx_array pictures = read({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 127, 128, 255, 1, 2});
-  CHECK(pictures.extents() == std::vector<std::size_t>{2, 1, 3});
-  CHECK(pictures.rows() == 2);
-  CHECK(pictures.row() == 3);
-  CHECK(pictures.as<float>() == std::vector<float>{0, 127, 128, 255, 1, 2});
+TEST_CASE("images and labels as MNIST has them") {
+  const idx_array images = read({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 127, 128, 255, 1, 2});
+  CHECK(images.extents() == std::vector<std::size_t>{2, 1, 3});
+  CHECK(images.rows() == 2);
+  CHECK(images.row() == 3);
+  CHECK(images.as<float>() == std::vector<float>{0, 127, 128, 255, 1, 2});
   const idx_array labels = read({0, 0, 8, 1, 0, 0, 0, 3, 7, 0, 9});
   CHECK(labels.row() == 1);
   CHECK(labels.as<std::int32_t>() == std::vector<std::int32_t>{7, 0, 9});

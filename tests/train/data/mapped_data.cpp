@@ -109,7 +109,7 @@ TEST_CASE("a file that does not fit is refused") {
   const auto rejects = [](const char* what, const auto& call) {
     CHECK_THROWS_WITH_AS(call(), doctest::Contains(what), error);
   };
-  const auto with = [&](std::size_t size, const std::string& path, const mapped_place& where = {}) {
+  const auto with = [&](std::size_t size, const std::string& path, const mapped_location& where = {}) {
     return [=] { mapped_data().with<float>("inputs", size, path, where); };
   };
   rejects("are no whole rows of 28", with(7, x.path));

@@ -42,7 +42,7 @@ struct counted {
     using input = In;
     using output = In;
     static constexpr auto size = static_cast<std::ptrdiff_t>(In::size);
-    static constexpr parameter parameters[] = {{"weight", {1}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"weight", {1}, initializer::ones()}};
     static constexpr buffer derived[] = {{"copy", 1, dtype::float32}};
     static constexpr keep keeps{};
     static constexpr work cost{.forward = 1, .backward_input = 1, .backward_parameters = 1, .bytes = 1};
@@ -124,7 +124,7 @@ TEST_CASE_TEMPLATE("greedy tokens are those of a forward pass over all tokens", 
   REQUIRE(found.size() == tokens - 2);
   std::vector<std::int32_t> sequence = prompt;
   for (const std::int32_t token : found) {
-    CHECK(detail::most_likely(of.logits_behind(sequence)) == token);
+    CHECK(detail::likeliest(of.logits_behind(sequence)) == token);
     sequence.push_back(token);
   }
 }
@@ -152,7 +152,7 @@ TEST_CASE("a draw follows temperature, top_k and seed") {
   const auto one = from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 1});
   CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 2}) != one);
 
-  // Of the draws of the first token as many as its probability says, within five standard deviations. The builds
+  // The first token is drawn as often as its probability says, within five standard deviations. The builds
   // without a sanitizer draw 4000 times.
   constexpr int draws = laws::sanitized ? 200 : 4000;
   const std::vector<float> logits = of.logits_behind(prompt);

@@ -103,7 +103,7 @@ TEST_CASE("a failed call drops the accumulated gradients and says so; a rejected
     CHECK(cause.wrong().find("the field \"inputs\" of the data is not finite") == 0);
     CHECK(cause.remedy().find("the gradients of 1 accumulated call are dropped: accumulate again") !=
           std::string::npos);
-    CHECK(cause.where().slot == 0);
+    CHECK(cause.where().layer_index == 0);
   }
   CHECK(t.accumulated() == 0);
   CHECK(t.parameter_hash() == before);

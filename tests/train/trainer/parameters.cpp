@@ -12,7 +12,7 @@
 
 #include "support/small_training.hpp"
 
-// Parameters, gradients, moments and state are read and written by slot and name; slots are frozen.
+// Parameters, gradients, moments and state are read and written by layer and name; layers are frozen.
 
 using namespace gpipe;
 using namespace laws;
@@ -27,7 +27,7 @@ struct fused {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::ones()}, {"bias", {N}}};
     static constexpr keep keeps{.input = true};
     static void forward(const auto&, const auto& a) {
       loop(a.samples() * N, [&](int i) {
@@ -54,7 +54,7 @@ struct deep : model<input<float, 4>, linear<4>, fused, linear<4>, passing_loss> 
 
 }  // namespace
 
-TEST_CASE("parameters, gradients and moments are read by slot and name") {
+TEST_CASE("parameters, gradients and moments are read by layer and name") {
   training t(two);
   const std::vector<float> values{0.25F, -0.5F};
   t.array(1, "weight").set(values);
@@ -73,7 +73,7 @@ TEST_CASE("parameters, gradients and moments are read by slot and name") {
   CHECK(t.array(1, "weight").moment(1)[0] > 0);
 }
 
-TEST_CASE("a layer's state is read and written by slot and name") {
+TEST_CASE("a layer's state is read and written by layer and name") {
   struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
   trainer<averaging, adam> t(two);
   const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
@@ -92,7 +92,7 @@ TEST_CASE("a layer's state is read and written by slot and name") {
   rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state_array(3, "weight").values(); });
   rejects("the layer has no parameter \"mean\"", [&] { t.array(3, "mean").values(); });
   rejects("the layer has no state", [&] { t.state_array(0, "mean").values(); });
-  rejects("the model has no slot 5", [&] { t.state_array(5, "mean").values(); });
+  rejects("the model has no layer 5", [&] { t.state_array(5, "mean").values(); });
   rejects("state \"mean\" is float; read it as that", [&] { t.state_array(3, "mean").values<double>(); });
   rejects("state \"mean\" has 4 elements, not 3", [&] { t.state_array(3, "mean").set(std::vector<float>(3)); });
 }
@@ -100,7 +100,7 @@ TEST_CASE("a layer's state is read and written by slot and name") {
 TEST_CASE("a step whose next state is not finite is refused, names the layer and changes nothing") {
   struct averaging : model<input<float, 4>, batch_norm<>, linear<4>, softmax_cross_entropy> {};
   std::vector<float> large = x;
-  for (float& value : large) value *= 1e25F;  // normalised they are small, but no float holds their variance
+  for (float& value : large) value *= 1e25F;  // normalized they are small, but no float holds their variance
   const batch far = batch(5).with("inputs", large).with("labels", labels);
   for (const bool in_two_calls : {false, true})
     for (const int replicas : {1, 2})
@@ -118,7 +118,7 @@ TEST_CASE("a step whose next state is not finite is refused, names the layer and
             t.step(far);
           } catch (const error& failure) {
             found = failure.wrong();
-            CHECK(failure.where().slot == 0);
+            CHECK(failure.where().layer_index == 0);
           }
           CHECK(found == "its state \"variance\" would not be finite after the step");
           for (const char* name : {"mean", "variance"})
@@ -146,8 +146,8 @@ TEST_CASE("a state that is set to NaN is kept, and the next step names it and ch
 
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   training t(two);
-  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.array(4, "weight").values(); });
-  rejects("the model has no slot -1", [&] { t.array(-1, "weight").values(); });
+  rejects("the model has no layer 4; layers are 0 to 3", [&] { t.array(4, "weight").values(); });
+  rejects("the model has no layer -1", [&] { t.array(-1, "weight").values(); });
   rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.array(1, "bias").gradient(); });
   rejects("the layer has no parameter \"weight\"", [&] { t.array(0, "weight").values(); });
   rejects("parameter \"weight\" is float; read it as that", [&] { t.array(1, "weight").values<double>(); });
@@ -157,24 +157,24 @@ TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   rejects("the optimizer has no moment -1", [&] { t.array(1, "weight").moment(-1); });
 }
 
-TEST_CASE("frozen slots do not change and do not count in the norm") {
+TEST_CASE("frozen layers do not change and do not count in the norm") {
   for (const int stages : {1, 2, 4}) {
     trainer<deep, adamw> t(plan_options{.stages = stages, .micro_batches = 2, .micro_batch_size = 3},
                            adamw{.learning_rate = 0.1});
     t.step(all);
-    const auto of = [&](int slot) {
+    const auto of = [&](int layer) {
       std::vector<std::vector<float>> values;
       for (const char* name : {"weight", "bias"})
         for (const auto& v :
-             {t.array(slot, name).values(), t.array(slot, name).moment(0), t.array(slot, name).moment(1)})
+             {t.array(layer, name).values(), t.array(layer, name).moment(0), t.array(layer, name).moment(1)})
           values.push_back(v);
       return values;
     };
-    const auto norm = [&](std::initializer_list<int> slots) {
+    const auto norm = [&](std::initializer_list<int> layers) {
       double sum = 0;
-      for (const int slot : slots)
+      for (const int layer : layers)
         for (const char* name : {"weight", "bias"})
-          for (const float g : t.array(slot, name).gradient())
+          for (const float g : t.array(layer, name).gradient())
             sum += static_cast<double>(g) * static_cast<double>(g);
       return std::sqrt(sum) / 5;
     };
@@ -200,7 +200,7 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
     CHECK(found == doctest::Approx(norm({0, 1, 2})));
     CHECK(of(0) != first);
     CHECK(of(1) != second);
-    t.accumulate(some(0, 2));  // slots that are frozen between the calls do not count either
+    t.accumulate(some(0, 2));  // layers that are frozen between the calls do not count either
     t.freeze(0, 2);
     found = t.step(some(2, 3)).norm;
     CHECK(norm({1}) > 0);
@@ -209,9 +209,9 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
     const auto before = t.parameter_hash();
     CHECK(t.step(all).norm == 0);
     CHECK(t.parameter_hash() == before);
-    rejects("the model has no slot 4", [&] { t.freeze(4); });
-    rejects("the model has no slot -1", [&] { t.unfreeze(-1, 2); });
-    rejects("the slots [3, 1) end before they begin", [&] { t.freeze(3, 1); });
+    rejects("the model has no layer 4", [&] { t.freeze(4); });
+    rejects("the model has no layer -1", [&] { t.unfreeze(-1, 2); });
+    rejects("the layers [3, 1) end before they begin", [&] { t.freeze(3, 1); });
   }
 }
 
@@ -271,7 +271,7 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
       CHECK(p.stage == t.plan().cut().stage_of(p.owner));
       if (!state) CHECK(p.gradient() == t.array(p.path).gradient());
       if (!state) CHECK(p.moment(1) == t.array(p.path).moment(1));
-      if (p.owner == p.slot && p.trainable()) trained += p.size();
+      if (p.owner == p.layer_index && p.trainable()) trained += p.size();
       p.set(std::vector<float>(p.size(), 0.25F));
       CHECK(p.values() == std::vector<float>(p.size(), 0.25F));
     }
@@ -314,8 +314,8 @@ TEST_CASE("a parameter that is set is set in its moving average") {
   t.step(all);
   t.array(0, "weight").set(std::vector<float>(16, 0.5F));
   t.array(0, "bias").set(std::vector<float>(4, 1.0F));
-  for (const int slot : {1, 2})
-    for (const char* name : {"weight", "bias"}) t.array(slot, name).set(t.array(slot, name).values());
+  for (const int layer : {1, 2})
+    for (const char* name : {"weight", "bias"}) t.array(layer, name).set(t.array(layer, name).values());
   CHECK(t.evaluate(all, weights::averaged).loss == t.evaluate(all).loss);
 }
 

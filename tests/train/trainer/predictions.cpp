@@ -151,7 +151,7 @@ TEST_CASE("predictions are the inputs of the loss, one row per sample, and need 
     }
 }
 
-TEST_CASE("predictions hold every tensor that the loss reads, watched activations every one that the slot writes") {
+TEST_CASE("predictions hold every tensor that the loss reads, watched activations every one that the layer writes") {
   trainer<paired, sgd> t(plan_options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2});
   const auto w = t.array(1, "weight").values();
   const tensor_rows found = t.predict(dataset{}.with("inputs", 4, x));
@@ -160,7 +160,7 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
     CHECK(found.of(i, 0)[1] == x[static_cast<std::size_t>(4 * i + 3)] * w[1]);
     CHECK(found.of(i, 1)[0] == x[static_cast<std::size_t>(4 * i)] + x[static_cast<std::size_t>(4 * i + 2)]);
   }
-  rejects("the slot is not watched; call watch(1) before the step", [&] { t.activation(1); });
+  rejects("the layer is not watched; call watch(1) before the step", [&] { t.activation(1); });
   t.watch(0);
   t.watch(1);
   t.step(batch(3).with("inputs", std::span(x).first(12)));
@@ -178,17 +178,17 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
   CHECK_THROWS_AS(t.step(batch(1).with("inputs", bad)), error);
   CHECK(t.activation(1).samples() == 0);
   t.unwatch(1);
-  rejects("layer 1 laws::cross: the slot is not watched", [&] { t.activation_gradient(1); });
-  rejects("the model has no slot 3", [&] { t.watch(3); });
+  rejects("layer 1 laws::cross: the layer is not watched", [&] { t.activation_gradient(1); });
+  rejects("the model has no layer 3", [&] { t.watch(3); });
 }
 
 TEST_CASE("watched activations are those of evaluate and predict, too, without gradients") {
   for (const int stages : {1, 3}) {
     trainer<paired, sgd> t(plan_options{.stages = stages, .micro_batches = 2, .micro_batch_size = 2});
-    for (int slot = 0; slot < 3; ++slot) t.watch(slot);
+    for (int layer = 0; layer < 3; ++layer) t.watch(layer);
     const batch three = batch(3).with("inputs", std::span(x).first(12));
-    const auto outputs = [&](int slot, int tensor) {
-      const auto rows = t.activation(slot).all(tensor);
+    const auto outputs = [&](int layer, int tensor) {
+      const auto rows = t.activation(layer).all(tensor);
       return std::vector<float>(rows.begin(), rows.end());
     };
     t.evaluate(three);

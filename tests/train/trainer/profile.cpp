@@ -79,7 +79,7 @@ TEST_CASE("a plan by measured costs cuts an unbalanced network where its time is
   CHECK(predicted_gain > 1.15);
 }
 
-TEST_CASE("after a failed measurement no slot is timed") {
+TEST_CASE("after a failed measurement no layer is timed") {
   training t(two);
   const std::span<const float> rows(x);
   CHECK_THROWS_WITH_AS(

@@ -61,8 +61,8 @@ TEST_CASE("the error names the first value that differs, with both values as tex
 }
 
 TEST_CASE("a call has a limited number of values") {
-  const std::vector<agreed_value> most(call_fingerprint::max_values), more(call_fingerprint::max_values + 1);
-  CHECK_NOTHROW(call_fingerprint(collective_kind::step, most));
+  const std::vector<agreed_value> max(call_fingerprint::max_values), more(call_fingerprint::max_values + 1);
+  CHECK_NOTHROW(call_fingerprint(collective_kind::step, max));
   CHECK_THROWS_WITH_AS(call_fingerprint(collective_kind::step, more), "a call has 32 agreed values; choose at most 31",
                        error);
 }

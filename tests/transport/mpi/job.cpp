@@ -28,8 +28,8 @@ struct channel_of {
   std::unique_ptr<sending_end> out;
   std::unique_ptr<receiving_end> in;
 
-  channel_of(int count, int slot_count, int sender_slot_count, int value_count = 1)
-      : micro_batches(count), slots(slot_count), sender_slots(sender_slot_count), values(value_count) {
+  channel_of(int count, int layer_count, int sender_slot_count, int value_count = 1)
+      : micro_batches(count), slots(layer_count), sender_slots(sender_slot_count), values(value_count) {
     const bool sends = the_job().rank() == 0;
     channel_layout along{sends ? 1 : 0, capacity, {}, {}, {}};
     for (int v = 0; v < values; ++v) {

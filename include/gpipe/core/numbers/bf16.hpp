@@ -14,7 +14,7 @@ struct bf16 {
   std::uint16_t bits;
 
   bf16() = default;
-  // Integer operations without a branch, so that loops vectorise well. `nan` is all ones for a NaN. A NaN is made quiet
+  // Integer operations without a branch, so that loops vectorize well. `nan` is all ones for a NaN. A NaN is made quiet
   // and not rounded, because the upper bits of its fraction may be zeros.
   GPIPE_HOST_DEVICE constexpr bf16(float x) : bits(0) {
     const auto from = __builtin_bit_cast(std::uint32_t, x);

@@ -8,7 +8,7 @@
 
 /// Elementary functions for kernels. The float versions are straight-line code of additions, multiplications and
 /// integer operations: no table and no branch. They compare no floating-point values either, because under trapping
-/// math (the default) a comparison stops g++ from vectorising so long a loop. Each product that is added to is an
+/// math (the default) a comparison stops g++ from vectorizing so long a loop. Each product that is added to is an
 /// explicit `multiply_add`, so a number has the same bits in a vector and alone. They follow IEEE 754 (so not under
 /// -ffast-math): NaN gives NaN; infinities and denormal numbers are correct. Errors are against the exact value, over
 /// all floats. The double versions are the standard library's.
@@ -95,7 +95,7 @@ GPIPE_HOST_DEVICE inline T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// The square root of x >= 0, to 1 unit in the last place. std::sqrt may set errno, which prevents vectorisation.
+/// The square root of x >= 0, to 1 unit in the last place. std::sqrt may set errno, which prevents vectorization.
 /// Newton steps refine an estimate of 1/sqrt(x) from the bits of x; the form of the last step has the least rounding.
 GPIPE_HOST_DEVICE inline float sqrt(float x) {
 #ifdef __FAST_MATH__  // std::sqrt sets no errno, and the steps below, in another order, would give NaN for 0

@@ -10,12 +10,12 @@ namespace gpipe {
 /// among them, so that any cut of the model draws the same numbers.
 struct random_key {
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;          ///< `initialising` while parameters get their initial values
-  std::uint32_t slot = 0;          ///< the layer's position in the model
+  std::uint64_t step = 0;          ///< `initializing` while parameters get their initial values
+  std::uint32_t layer_index = 0;          ///< the layer's position in the model
   std::uint32_t first_sample = 0;  ///< position in the mini-batch of the micro-batch's first sample
 
   /// The step's value for initial values: parameters are drawn outside any step.
-  static constexpr std::uint64_t initialising = ~std::uint64_t{0};
+  static constexpr std::uint64_t initializing = ~std::uint64_t{0};
 };
 
 /// Four words drawn together.
@@ -45,7 +45,7 @@ GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint3
 /// The words of elements 4 * `quad` ... 4 * `quad` + 3 of a sample (0 is the micro-batch's first).
 GPIPE_HOST_DEVICE constexpr random_words draw(const random_key& key, std::uint32_t sample, std::uint32_t quad) {
   // The step's upper half goes into the key: two seeds can give the same numbers only after 2^32 steps.
-  return detail::philox({{quad, key.first_sample + sample, static_cast<std::uint32_t>(key.step), key.slot}},
+  return detail::philox({{quad, key.first_sample + sample, static_cast<std::uint32_t>(key.step), key.layer_index}},
                         static_cast<std::uint32_t>(key.seed),
                         static_cast<std::uint32_t>(key.seed >> 32) ^ static_cast<std::uint32_t>(key.step >> 32));
 }

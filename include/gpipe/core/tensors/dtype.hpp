@@ -36,7 +36,7 @@ struct element_named<dtype::bf16> {
   using type = bf16;
 };
 
-/// The types that a tensor's elements can have. The list is closed; do not specialise it.
+/// The types that a tensor's elements can have. The list is closed; do not specialize it.
 template <class T>
 concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
                   std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;

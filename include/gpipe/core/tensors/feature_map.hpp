@@ -7,7 +7,7 @@
 
 namespace gpipe {
 
-/// The shape of one picture or map of features, as a type: `feature_map<float, 3, 224, 224>` has C = 3 channels and H x
+/// The shape of one image or map of features, as a type: `feature_map<float, 3, 224, 224>` has C = 3 channels and H x
 /// W pixels. In memory the channels of a pixel are neighbours ("channels-last"), because convolutions and poolings are
 /// fastest so:
 ///

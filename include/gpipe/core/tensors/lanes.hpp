@@ -168,14 +168,14 @@ struct constant_width {
 /// each element.
 template <class T, class Team, class F>
 GPIPE_HOST_DEVICE void with_lanes(const Team&, std::ptrdiff_t width, F f) {
-  constexpr int most = Team::block_bytes / static_cast<int>(sizeof(compute_type<T>));
-  if constexpr (most > 1) {
-    if (width >= most) return f(constant_width<most>{});
-    if constexpr (most > 8)
+  constexpr int max = Team::block_bytes / static_cast<int>(sizeof(compute_type<T>));
+  if constexpr (max > 1) {
+    if (width >= max) return f(constant_width<max>{});
+    if constexpr (max > 8)
       if (width >= 8) return f(constant_width<8>{});
-    if constexpr (most > 4)
+    if constexpr (max > 4)
       if (width >= 4) return f(constant_width<4>{});
-    if constexpr (most >= 4)
+    if constexpr (max >= 4)
       if (width == 3) return f(constant_width<3>{});
   }
   f(constant_width<1>{});

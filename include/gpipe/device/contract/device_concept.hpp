@@ -21,7 +21,7 @@ namespace gpipe {
 //     Awaiting an unrecorded marker returns at once; of a marker recorded twice the later record counts;
 //   - arenas are the device's memory: the host reads and writes them by `download` and `upload` only. Until `finish`
 //     has returned, the host changes no source of an upload and reads no target of a download;
-//   - kernels, `refresh` and `absorb` included, enqueue operations and read no result: sums are written into the arena;
+//   - kernels, `refresh` and `update_state` included, enqueue operations and read no result: sums go to the arena;
 //   - enqueuing throws no error of the device, and the host waits in `finish` only. `finish` returns when all is done,
 //     or throws a `gpipe::error` if an operation failed, with the `operation_tag` that was set last before it as far as
 //     the device knows. After either, nothing is in flight and the context is as new;
@@ -52,7 +52,7 @@ struct unmarked {};
 /// may have `set_operation(const operation_tag&)`.
 struct operation_tag {
   std::string_view layer{};
-  int slot = -1, stage = -1, micro_batch = -1;
+  int layer_index = -1, stage = -1, micro_batch = -1;
 };
 
 template <class C, class Marker>

@@ -333,7 +333,7 @@ class context {
   GPIPE_COLD void fail(std::string wrong, std::string remedy) const {
     failure_.emplace(std::move(wrong), std::move(remedy),
                      gpipe::detail::location{.layer = std::string(operation_.layer),
-                                             .slot = operation_.slot,
+                                             .layer_index = operation_.layer_index,
                                              .stage = operation_.stage,
                                              .micro_batch = operation_.micro_batch});
   }

@@ -8,7 +8,7 @@
 #include <gpipe/core/tensors/lanes.hpp>
 
 // Iterations of a loop in any order may run side by side: no checks whether what one writes is what another reads.
-// clang++ would warn of each loop that it cannot vectorise.
+// clang++ would warn of each loop that it cannot vectorize.
 #if defined(__CUDACC__) || defined(__clang__)
 #define GPIPE_ANY_ORDER
 #define GPIPE_IN_VECTORS
@@ -62,7 +62,7 @@ struct team {
   }
 
  private:
-  // Values first, then the reduction: two plain loops vectorise where one around a long g does not.
+  // Values first, then the reduction: two plain loops vectorize where one around a long g does not.
   template <class T, class G, class Op>
   GPIPE_HOST_DEVICE static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
     constexpr std::ptrdiff_t chunk = 8 * lanes;

@@ -30,7 +30,7 @@ struct attention_base {
   template <class C, class A>
   requires multiplies_parts<C, T>
   static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    decltype(Kernels::projections_of(all[0])) each[std::size_t{max_coalesced}];
+    decltype(Kernels::projections_of(all[0])) each[std::size_t{max_gradient_group}];
     for (int m = 0; m < micro_batches; ++m) {
       if (!Kernels::is_differentiated(all[m])) Kernels::differentiate(c, all[m]);
       each[m] = Kernels::projections_of(all[m]);

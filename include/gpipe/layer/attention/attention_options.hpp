@@ -21,8 +21,8 @@ struct attention_options {
   /// The field "lengths" of the data, int32, has the number of keys that count in each sample, the first ones.
   bool padded = false;
   /// First values of the projections' weights; a fan_in of 0 stands for the number of the projection's inputs.
-  initialiser in_proj = initialiser::uniform(0);
-  initialiser out_proj = initialiser::uniform(0);
+  initializer in_proj = initializer::uniform(0);
+  initializer out_proj = initializer::uniform(0);
 };
 
 namespace broken {
@@ -82,7 +82,7 @@ constexpr bool rotary_fits(const attention_options& o, int width) {
   return o.rotary == 0 || (o.rotary > 1 && extents_of(o, width).width % 2 == 0);
 }
 
-/// What the options promise; the layer instantiates it. If heads do not divide, the other promises are silent.
+/// The promises of the options; the layer instantiates it. If heads do not divide, the other promises are silent.
 template <class Layer, attention_options Options, int Width>
 struct attention_promises {
   static constexpr bool divides = heads_divide(Options, Width), grouped = !divides || key_heads_divide(Options);
@@ -101,7 +101,7 @@ constexpr std::int64_t attended_pairs(bool causal, int queries, int keys) {
   return seeing * (seeing + 1) / 2 + seeing * (keys - seeing);
 }
 
-constexpr initialiser with_inputs(initialiser first, int inputs) {
+constexpr initializer with_inputs(initializer first, int inputs) {
   if (first.fan_in == 0) first.fan_in = inputs;
   return first;
 }

@@ -122,7 +122,7 @@ struct embedding {
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, scaled};
 
-    static constexpr parameter parameters[] = {{"weight", {Vocabulary, Width}, initialiser::normal(1)}};
+    static constexpr parameter parameters[] = {{"weight", {Vocabulary, Width}, initializer::normal(1)}};
     static constexpr std::int64_t input_below = Vocabulary;
     static constexpr work cost{.backward_parameters = elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(element)) * elements};

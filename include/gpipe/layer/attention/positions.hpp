@@ -80,7 +80,7 @@ struct learned_positions {
     using output = tensor<T, Tokens, Width>;
     static constexpr detail::row_sizes sizes{Tokens, Width};
 
-    static constexpr parameter parameters[] = {{"weight", {Rows, Width}, initialiser::normal(1)}};
+    static constexpr parameter parameters[] = {{"weight", {Rows, Width}, initializer::normal(1)}};
     static constexpr int kept_extras = 0;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements,

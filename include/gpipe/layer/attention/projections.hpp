@@ -24,7 +24,7 @@ struct attention_parameters<Options, Width, Width, Heads, true, true> {
       {"in_proj_weight", {Heads.queries() + 2 * Heads.keys(), Width}, with_inputs(Options.in_proj, Width)},
       {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
       {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
-      {"out_proj_bias", {Width}, initialiser::zeros(), "out_proj.bias"}};
+      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
 };
 template <attention_options Options, int Width, attention_extents Heads>
 struct attention_parameters<Options, Width, Width, Heads, false, true> {
@@ -42,7 +42,7 @@ struct attention_parameters<Options, Width, KeyWidth, Heads, true, false> {
       {"v_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
       {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
       {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
-      {"out_proj_bias", {Width}, initialiser::zeros(), "out_proj.bias"}};
+      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
 };
 template <attention_options Options, int Width, int KeyWidth, attention_extents Heads>
 struct attention_parameters<Options, Width, KeyWidth, Heads, false, false> {

@@ -117,7 +117,7 @@ struct token_head_kernels {
     of.product().apply_back(c, a.samples() * of.rows, a.template extra<0, T>(), a.template derived<1>(), into);
   }
 
-  /// Where no gradient flows back to the input, the input part does not run.
+  /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
     const numbers& of = a.sizes();

@@ -38,7 +38,7 @@ constexpr auto type_of_edges() {
   else return element_of_edge<Input>{};
 }
 
-/// The layer whose name errors and tables show: another one if the layer says so, as `initialised` does. A layer with
+/// The layer whose name errors and tables show: another one if the layer says so, as `initialized` does. A layer with
 /// many options has a `shown_name` instead of its type's.
 template <class Layer>
 struct shown {
@@ -54,7 +54,7 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       using output = tensor<...>;                       the type of its output
 ///                                                         optional
 ///       static constexpr parameter parameters[] = {...};  trained tensors
-///       static constexpr parameter state[] = {...};       not trained: `absorb` updates it from all partials
+///       static constexpr parameter state[] = {...};       not trained: `update_state` updates it from all partials
 ///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
 ///       static constexpr buffer workspace[] = {...};      for one call of backward's input part; of its parameter part

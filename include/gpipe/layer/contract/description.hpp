@@ -19,10 +19,10 @@ namespace gpipe {
 /// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose
 /// rule says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
 ///
-///     ResNet, convolutions before a relu (He et al., 2015) initialiser::kaiming()
-///     GPT-2, what writes to the residual of L blocks    initialiser::deviation(0.02).over_root(2 * L)
-///     Fixup, the first weight of a branch of L          initialiser::xavier().over_root(L)      (the last: zeros)
-struct initialiser {
+///     ResNet, convolutions before a relu (He et al., 2015) initializer::kaiming()
+///     GPT-2, what writes to the residual of L blocks    initializer::deviation(0.02).over_root(2 * L)
+///     Fixup, the first weight of a branch of L          initializer::xavier().over_root(L)      (the last: zeros)
+struct initializer {
   enum class kind : std::uint8_t { zeros, ones, uniform, normal, xavier };
   kind drawn = kind::zeros;
   int fan_in = 1;  ///< 0: the parameter's inputs; -1: its outputs
@@ -30,19 +30,19 @@ struct initialiser {
   int divisor = 1;  ///< its square root divides, too
   bool outputs_last = false;  ///< the weight is {..., in, out}
 
-  static constexpr initialiser zeros() { return {kind::zeros}; }
-  static constexpr initialiser ones() { return {kind::ones}; }
-  static constexpr initialiser uniform(int fan_in, double scale = 1.0) { return {kind::uniform, fan_in, scale}; }
-  static constexpr initialiser normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
-  static constexpr initialiser deviation(double of) { return {kind::normal, 1, of}; }
+  static constexpr initializer zeros() { return {kind::zeros}; }
+  static constexpr initializer ones() { return {kind::ones}; }
+  static constexpr initializer uniform(int fan_in, double scale = 1.0) { return {kind::uniform, fan_in, scale}; }
+  static constexpr initializer normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
+  static constexpr initializer deviation(double of) { return {kind::normal, 1, of}; }
   /// Deviation sqrt(2 / outputs).
-  static constexpr initialiser kaiming() { return {kind::normal, -1, 1.4142135623730951}; }
-  static constexpr initialiser xavier(double scale = 1.0) { return {kind::xavier, 1, scale}; }
-  constexpr initialiser over_root(int n) const { return {drawn, fan_in, scale, divisor * n, outputs_last}; }
-  constexpr initialiser with_outputs_last(bool last = true) const { return {drawn, fan_in, scale, divisor, last}; }
+  static constexpr initializer kaiming() { return {kind::normal, -1, 1.4142135623730951}; }
+  static constexpr initializer xavier(double scale = 1.0) { return {kind::xavier, 1, scale}; }
+  constexpr initializer over_root(int n) const { return {drawn, fan_in, scale, divisor * n, outputs_last}; }
+  constexpr initializer with_outputs_last(bool last = true) const { return {drawn, fan_in, scale, divisor, last}; }
 
   /// Without what depends on the parameter's extents.
-  constexpr initialiser of(const detail::shape& extents) const {
+  constexpr initializer of(const detail::shape& extents) const {
     const auto extent = [&](int i) {
       return i >= extents.rank ? 1 : extents.extents[outputs_last ? extents.rank - 1 - i : i];
     };
@@ -56,11 +56,11 @@ struct initialiser {
 };
 
 /// A persistent tensor of a layer, of the layer's element type: trained (`parameters`) or not (`state`).
-/// `{"weight", {512, 64}, initialiser::uniform(64)}`
+/// `{"weight", {512, 64}, initializer::uniform(64)}`
 struct parameter {
   const char* name = "";
   detail::shape extents{};
-  initialiser first = initialiser::zeros();
+  initializer first = initializer::zeros();
   const char* other_name = "";  ///< its name in paths and files, if that is another one: "running_mean"
 
   constexpr const char* path_name() const { return *other_name != 0 ? other_name : name; }

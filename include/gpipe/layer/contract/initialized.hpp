@@ -14,13 +14,13 @@ namespace gpipe {
 namespace detail {
 
 /// The parameters of a layer, its matrices with the first values of the rules.
-template <class On, initialiser... Rules>
+template <class On, initializer... Rules>
 struct redrawn_parameters {
   static constexpr std::size_t count = sizeof(On::parameters) / sizeof(parameter);
 
   static constexpr std::array<parameter, count> redrawn() {
-    constexpr initialiser rules[] = {Rules...};
-    using enum initialiser::kind;
+    constexpr initializer rules[] = {Rules...};
+    using enum initializer::kind;
     std::array<parameter, count> out{};
     std::size_t matrices = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -28,7 +28,7 @@ struct redrawn_parameters {
       const bool last = out[i].first.outputs_last;
       if (out[i].extents.rank > 1)
         out[i].first = rules[(std::min)(matrices++, sizeof...(Rules) - 1)].with_outputs_last(last);
-      else if (out[i].first.drawn != ones) out[i].first = initialiser::zeros();
+      else if (out[i].first.drawn != ones) out[i].first = initializer::zeros();
     }
     return out;
   }
@@ -48,15 +48,15 @@ struct redrawn_parameters {
 /// The layer with other first values: its matrices are drawn by the rules, in the order of its parameters, the last
 /// rule serves for all that remain, and biases begin at 0. Vectors that begin at 1 keep their values.
 ///
-///     initialised<linear<64>, initialiser::xavier()>
-///     initialised<causal_attention<12>, initialiser::deviation(0.02), initialiser::deviation(0.02).over_root(24)>
+///     initialized<linear<64>, initializer::xavier()>
+///     initialized<causal_attention<12>, initializer::deviation(0.02), initializer::deviation(0.02).over_root(24)>
 ///
-/// It stands wherever the layer does: `named<"fc", initialised<...>>`, `tied<"wte", initialised<...>>`. Everything else
+/// It stands wherever the layer does: `named<"fc", initialized<...>>`, `tied<"wte", initialized<...>>`. Everything else
 /// is the layer's: paths, kernels, and its name in tables and profiles.
-template <class Layer, initialiser... Rules>
-struct initialised {
+template <class Layer, initializer... Rules>
+struct initialized {
   static_assert(sizeof...(Rules) > 0,
-                "gpipe: initialised<Layer, ...> needs an initialiser, such as initialiser::xavier()");
+                "gpipe: initialized<Layer, ...> needs an initializer, such as initializer::xavier()");
   using shown_as = Layer;
 
   template <class In, class... Position>
@@ -68,7 +68,7 @@ struct initialised {
   requires(requires { Layer::template on<In>::parameters; }) struct on<In>
       : Layer::template on<In>, detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type {
     using detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type::parameters;
-    // Of the layer's kind, if it has one.
+    // It is of the layer's kind, if there is one.
     using declared_by = std::conditional_t<detail::is_of_kind<typename Layer::template on<In>>, on, void>;
   };
 };

@@ -26,7 +26,7 @@ namespace gpipe {
 ///
 /// The kind declares what all of its layers have alike, such as `keeps`; `on` declares the rest, and no kernels. A kind
 /// has its operands by `a.extra<I, U>()` and `a.workspace<I, U>()`, with their types, and prepares products by
-/// `prepare(c, samples, sizes)`. Kernels of a struct derived from `on`, and those that `kernels` specialises for it,
+/// `prepare(c, samples, sizes)`. Kernels of a struct derived from `on`, and those that `kernels` specializes for it,
 /// are compiled for it alone; there `a.sizes()` are constants.
 template <class On, class Kind>
 struct of_kind : Kind {

@@ -40,9 +40,9 @@ struct call {
   std::byte* const* gradient_at = nullptr;
   std::byte* extras = nullptr;
   std::byte* workspace = nullptr;
-  double* partials = nullptr;           ///< of the micro-batch; for `absorb` those of the first
+  double* partials = nullptr;           ///< of the micro-batch; for `update_state` those of the first
   std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's partials to the next's
-  int micro_batches = 0;                ///< for `absorb`: the micro-batches that have samples
+  int micro_batches = 0;                ///< for `update_state`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
   bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
@@ -87,9 +87,9 @@ struct forward_has_no_workspace {
 
 namespace detail {
 
-/// Forward may read all edges of a layer, as decode does; backward may read those that the layer keeps; absorb may read
-/// none.
-enum class pass { forward, backward, absorb, decode };
+/// Forward may read all edges of a layer, as decode does; backward may read those that the layer keeps; update_state
+/// may read none.
+enum class pass { forward, backward, update_state, decode };
 
 }  // namespace detail
 
@@ -111,7 +111,7 @@ struct partial_list {
 ///                                                      no layer needs its gradient
 ///     parameter<I>()     as declared       const
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
-///     state<I>()         as declared       const       `absorb` writes it
+///     state<I>()         as declared       const       `update_state` writes it
 ///     derived<I>()       as declared                   `refresh` writes it
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads and may overwrite
 ///     workspace<I>()     [samples][workspace I]        backward_input, backward_parameters if no input has a gradient,
@@ -119,7 +119,7 @@ struct partial_list {
 ///     partials()         as declared                   forward writes all of it, a layer with state only in training;
 ///                                                      null in a recompute
 ///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
-///     all_partials()     partial_list                  `absorb`: those of all micro-batches, in ascending order
+///     all_partials()     partial_list                  `update_state`: those of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
 ///     sizes()            the layer's `sizes`              of kernels that serve a kind of layers
 template <class Bound, detail::pass Pass = detail::pass::forward>
@@ -181,7 +181,7 @@ class operands {
             : call_.gradients + detail::offset_in(first(lists().parameters, I), std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
-  std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {
+  std::conditional_t<Pass == detail::pass::update_state, value_type, const value_type>* state() const {
     return reinterpret_cast<value_type*>(
         const_cast<std::byte*>(call_.state) +
         detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));

@@ -7,7 +7,7 @@
 
 namespace gpipe {
 
-/// A number for each direction of a picture: `height_width{1, 7}`; one number stands for both: `3`.
+/// A number for each direction of an image: `height_width{1, 7}`; one number stands for both: `3`.
 struct height_width {
   int height, width;
 
@@ -16,7 +16,7 @@ struct height_width {
   friend constexpr bool operator==(height_width, height_width) = default;
 };
 
-/// As a convolution's padding: the padding that keeps the height and the width of the picture, dilation (kernel - 1)
+/// As a convolution's padding: the padding that keeps the height and the width of the image, dilation (kernel - 1)
 /// / 2. The stride must be 1, and the window must reach over an odd number of pixels, dilation (kernel - 1) + 1.
 inline constexpr height_width same_padding = -1;
 
@@ -32,10 +32,10 @@ constexpr void add_option(short_name& to, std::string_view name, height_width it
   if (!(it == usual)) to << ", " << name << " " << it;
 }
 
-/// The positions of a window in a padded picture, in one direction: output t sees inputs first(t) ... first(t) + window
-/// - 1, those of them that are in the picture.
+/// The positions of a window in a padded image, in one direction: output t sees inputs first(t) ... first(t) + window
+/// - 1, those of them that are in the image.
 ///
-///     window 3, stride 2, padding 1, picture 0 ... 4          t = 0   (-1) 0 1
+///     window 3, stride 2, padding 1, image 0 ... 4          t = 0   (-1) 0 1
 ///                                                             t = 1         1 2 3
 ///                                                             t = 2             3 4 (5)
 template <int Extent, int Window, int Stride, int Padding, int Dilation = 1>
@@ -46,7 +46,7 @@ struct windows {
   static constexpr int count = fits ? (Extent + 2 * Padding - reach) / Stride + 1 : 1;
 };
 
-/// The pixels of a padding, in one direction; 0 for one that is not a number of pixels and cannot keep the picture.
+/// The pixels of a padding, in one direction; 0 for one that is not a number of pixels and cannot keep the image.
 constexpr int pixels_of_padding(bool same, int padding, int window, int dilation) {
   return !same ? padding : window > 0 && dilation > 0 ? dilation * (window - 1) / 2 : 0;
 }
@@ -55,7 +55,7 @@ constexpr height_width pixels_of_padding(height_width padding, height_width wind
   return {pixels_of_padding(same, padding.height, window.height, dilation.height),
           pixels_of_padding(same, padding.width, window.width, dilation.width)};
 }
-/// Whether a padding is a number of pixels, or can keep the picture.
+/// Whether a padding is a number of pixels, or can keep the image.
 constexpr bool padding_exists(height_width padding, height_width window, height_width stride, height_width dilation) {
   return !(padding == same_padding) || (stride == height_width(1) && dilation.height * (window.height - 1) % 2 == 0 &&
                                         dilation.width * (window.width - 1) % 2 == 0);
@@ -66,11 +66,11 @@ constexpr bool padding_exists(height_width padding, height_width window, height_
 namespace broken {
 
 template <class Layer, class Input, int Window, int PaddedExtent, bool Holds, class... Position>
-struct window_is_in_the_picture {
+struct window_is_in_the_image {
   static_assert((holds<Holds, Position..., Layer, Input>),
-                "gpipe: a window must be at least 1 and not larger than the picture with its padding, the stride "
+                "gpipe: a window must be at least 1 and not larger than the image with its padding, the stride "
                 "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
-                "picture");
+                "image");
 };
 template <class Layer, class Input, int Window, int Padding, int Stride, bool Holds, class... Position>
 struct every_window_sees_a_pixel {
@@ -86,7 +86,7 @@ struct output_padding_is_below_the_stride {
                 "none: choose a smaller one, or put pad<...> behind the layer");
 };
 template <class Layer, class Input, bool Holds, class... Position>
-struct same_padding_keeps_the_picture {
+struct same_padding_keeps_the_image {
   static_assert((holds<Holds, Position..., Layer, Input>),
                 "gpipe: same_padding needs a stride of 1 and a window that reaches over an odd number of pixels, "
                 "dilation (kernel - 1) + 1: choose an odd kernel, or write the padding as numbers, with a pad<...> "

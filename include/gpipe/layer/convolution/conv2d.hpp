@@ -4,7 +4,7 @@
 
 namespace gpipe {
 
-/// A convolution of a picture: PyTorch's Conv2d, with its first values.
+/// A convolution of an image: PyTorch's Conv2d, with its first values.
 ///
 ///     feature_map<T, C, H, W> to feature_map<T, Out, H', W'>,  H' = (H + 2 p - d (KH - 1) - 1) / s + 1, W' likewise
 ///     weight {KH, KW, C / groups, Out}: PyTorch's {Out, C / groups, KH, KW} with its extents in another order; bias

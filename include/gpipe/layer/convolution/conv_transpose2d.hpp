@@ -4,7 +4,7 @@
 
 namespace gpipe {
 
-/// The transpose of a convolution, which makes a picture larger: PyTorch's ConvTranspose2d, with its first values. It
+/// The transpose of a convolution, which makes an image larger: PyTorch's ConvTranspose2d, with its first values. It
 /// is the gradient of the input of a convolution from Out to C channels:
 ///
 ///     feature_map<T, C, H, W> to feature_map<T, Out, H', W'>,  H' = (H - 1) s - 2 p + d (KH - 1) + 1 + output padding

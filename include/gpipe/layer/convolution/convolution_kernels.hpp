@@ -133,15 +133,15 @@ struct convolution_parameters {
   static constexpr int inputs = of_group(Shape.in_channels, Shape.groups), fan_in = Shape.taps() * inputs;
   static constexpr parameter weight{"weight",
                                     {Shape.kernel_height, Shape.kernel_width, inputs, Shape.out_channels},
-                                    initialiser::uniform(fan_in).with_outputs_last()};
-  static constexpr parameter parameters[] = {weight, {"bias", {Outputs}, initialiser::uniform(fan_in)}};
+                                    initializer::uniform(fan_in).with_outputs_last()};
+  static constexpr parameter parameters[] = {weight, {"bias", {Outputs}, initializer::uniform(fan_in)}};
 };
 template <convolution_shape Shape, int Outputs>
 struct convolution_parameters<Shape, false, Outputs> {
   static constexpr parameter parameters[] = {convolution_parameters<Shape, true, Outputs>::weight};
 };
 
-/// What a convolution of this shape declares, or its transpose, with PyTorch's first values.
+/// The declarations of a convolution of this shape, or of its transpose, with PyTorch's first values.
 template <class On, class In, class Out, bool Transpose, convolution_shape Shape, bool Biased>
 struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_type, Transpose>>,
                            convolution_parameters<Shape, Biased, Out::channels> {
@@ -199,15 +199,15 @@ struct convolution_base {
     static constexpr height_width more = Options.output_padding, stride = Options.stride;
     using broken_promise = first_broken<
         unless<windows.rows_fit,
-               broken::window_is_in_the_picture<Layer, In, Kernel.height, windows.height, false, Position...>>,
+               broken::window_is_in_the_image<Layer, In, Kernel.height, windows.height, false, Position...>>,
         unless<windows.columns_fit,
-               broken::window_is_in_the_picture<Layer, In, Kernel.width, windows.width, false, Position...>>,
+               broken::window_is_in_the_image<Layer, In, Kernel.width, windows.width, false, Position...>>,
         unless<Layer::may_pad_output(more.height, stride.height),
                broken::output_padding_is_below_the_stride<Layer, In, more.height, stride.height, false, Position...>>,
         unless<Layer::may_pad_output(more.width, stride.width),
                broken::output_padding_is_below_the_stride<Layer, In, more.width, stride.width, false, Position...>>,
         unless<padding_exists(Options.padding, Kernel, stride, Options.dilation),
-               broken::same_padding_keeps_the_picture<Layer, In, false, Position...>>,
+               broken::same_padding_keeps_the_image<Layer, In, false, Position...>>,
         unless<groups_divide(Options.groups, In::channels, Out),
                broken::groups_divide_channels<Layer, In, false, Position...>>>;
   };

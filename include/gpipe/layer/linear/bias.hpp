@@ -22,7 +22,7 @@ struct bias {
     using number = compute_type<T>;
     static constexpr int N = detail::last_extent<output>, rows = detail::rows_in<output>;
 
-    static constexpr parameter parameters[] = {{"bias", {N}, initialiser::zeros()}};
+    static constexpr parameter parameters[] = {{"bias", {N}, initializer::zeros()}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements,
                                .backward_parameters = elements,

@@ -52,10 +52,10 @@ struct feed_forward {
     using base::elements, base::hidden, base::inner, base::outer, base::products, base::rows, base::width;
 
     static constexpr parameter parameters[] = {
-        {"linear1_weight", {Hidden, width}, initialiser::uniform(width), "linear1.weight"},
-        {"linear1_bias", {Hidden}, initialiser::uniform(width), "linear1.bias"},
-        {"linear2_weight", {width, Hidden}, initialiser::uniform(Hidden), "linear2.weight"},
-        {"linear2_bias", {width}, initialiser::uniform(Hidden), "linear2.bias"}};
+        {"linear1_weight", {Hidden, width}, initializer::uniform(width), "linear1.weight"},
+        {"linear1_bias", {Hidden}, initializer::uniform(width), "linear1.bias"},
+        {"linear2_weight", {width, Hidden}, initializer::uniform(Hidden), "linear2.weight"},
+        {"linear2_bias", {width}, initializer::uniform(Hidden), "linear2.bias"}};
     static constexpr buffer derived[] = {{"linear1 forward", inner.packed_forward(), dtype_of<T>},
                                          {"linear1 backward", inner.packed_backward(), dtype_of<T>},
                                          {"linear2 forward", outer.packed_forward(), dtype_of<T>},

@@ -79,7 +79,7 @@ struct feed_forward_kernels {
     });
   }
 
-  /// Where no gradient flows back to the input, the input part does not run.
+  /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
     const numbers& of = a.sizes();

@@ -34,9 +34,9 @@ struct gated_feed_forward {
     using base::elements, base::hidden, base::inner, base::outer, base::products, base::rows, base::width;
 
     static constexpr parameter parameters[] = {
-        {"gate_proj_weight", {Hidden, width}, initialiser::uniform(width), "gate_proj.weight"},
-        {"up_proj_weight", {Hidden, width}, initialiser::uniform(width), "up_proj.weight"},
-        {"down_proj_weight", {width, Hidden}, initialiser::uniform(Hidden), "down_proj.weight"}};
+        {"gate_proj_weight", {Hidden, width}, initializer::uniform(width), "gate_proj.weight"},
+        {"up_proj_weight", {Hidden, width}, initializer::uniform(width), "up_proj.weight"},
+        {"down_proj_weight", {width, Hidden}, initializer::uniform(Hidden), "down_proj.weight"}};
     static constexpr buffer derived[] = {{"gate_proj forward", inner.packed_forward(), dtype_of<T>},
                                          {"gate_proj backward", inner.packed_backward(), dtype_of<T>},
                                          {"up_proj forward", inner.packed_forward(), dtype_of<T>},

@@ -19,12 +19,12 @@ namespace detail {
 
 template <int N, int K, class... Options>
 struct linear_parameters {
-  static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
-                                             {"bias", {N}, initialiser::uniform(K)}};
+  static constexpr parameter parameters[] = {{"weight", {N, K}, initializer::uniform(K)},
+                                             {"bias", {N}, initializer::uniform(K)}};
 };
 template <int N, int K>
 struct linear_parameters<N, K, no_bias> {
-  static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)}};
+  static constexpr parameter parameters[] = {{"weight", {N, K}, initializer::uniform(K)}};
 };
 
 template <class T>

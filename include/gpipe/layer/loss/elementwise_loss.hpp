@@ -60,7 +60,7 @@ struct elementwise_loss {
       auto* out = a.template extra<0, summary>();
       double* const sums = a.partials();
       if (sums == nullptr) return;  // backward reads no result of forward
-      c.rows(a.samples(), summarise{a.in(), a.template field<0, number>(), out});
+      c.rows(a.samples(), summarize{a.in(), a.template field<0, number>(), out});
       const weight_of weights{a.template field<1, number>()};
       c.sum(a.samples(), weighted<&summary::loss>{out, weights}, sums);
       c.sum(a.samples(), weights, sums + 1);
@@ -73,7 +73,7 @@ struct elementwise_loss {
              differentiate{a.in(), a.template field<0, number>(), {a.template field<1, number>()}, a.in_gradient()});
     }
 
-    struct summarise {
+    struct summarize {
       const T* in;
       const number* targets;
       summary* out;

@@ -19,8 +19,8 @@ struct cross_entropy {
   /// The target is (1 - smoothing) [j = label] + smoothing / C, as in PyTorch and TensorFlow. Lingvo's, which is
   /// smoothing / (C - 1) off the label, is this one with smoothing C / (C - 1).
   double_bits smoothing = 0;
-  /// A label whose rows have weight 0 and no gradient, PyTorch's ignore_index: of no class, such as -100, or of one, such
-  /// as the 0 of a token that pads.
+  /// A label whose rows have weight 0 and no gradient, PyTorch's ignore_index: of no class, such as -100, or of one,
+  /// such as the 0 of a token that pads.
   std::int32_t ignored = no_label;
   /// In training, inputs are clamped to [-clip, clip], and a clamped input has no gradient. 0: they are not.
   double_bits clip = 0;
@@ -57,7 +57,7 @@ struct cross_entropy_kernels {
     const auto* labels = a.template field<0, std::int32_t>();
     const auto* weights = a.template field<1, number>();
     auto* out = a.template extra<0, summary>();
-    c.rows(count, summarise{a.in(), labels, out, limit_in(a.training()), of.width});
+    c.rows(count, summarize{a.in(), labels, out, limit_in(a.training()), of.width});
     if (double* partial = a.partials()) {
       c.sum(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
       c.sum(count, weight_of{weights, labels}, partial + 1);
@@ -88,7 +88,7 @@ struct cross_entropy_kernels {
     return x > limit ? limit : x < -limit ? -limit : x;
   }
 
-  struct summarise {
+  struct summarize {
     const T* in;
     const std::int32_t* labels;
     summary* out;
@@ -105,14 +105,14 @@ struct cross_entropy_kernels {
       const number equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
       const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
       if constexpr (clips || smooths) {
-        const number most = clamped(top, limit), bound = limit;
+        const number max = clamped(top, limit), bound = limit;
         const number total = team.sum(
-            count, [x, most, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - most); });
-        number loss = std::log(total) + on_label * (most - clamped(number(x[label]), bound));
+            count, [x, max, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - max); });
+        number loss = std::log(total) + on_label * (max - clamped(number(x[label]), bound));
         if constexpr (smooths)
           loss += elsewhere(classes) *
-                  team.sum(count, [x, most, bound](std::ptrdiff_t j) { return most - clamped(number(x[j]), bound); });
-        out[row] = {most, number(1) / total, loss, hit};
+                  team.sum(count, [x, max, bound](std::ptrdiff_t j) { return max - clamped(number(x[j]), bound); });
+        out[row] = {max, number(1) / total, loss, hit};
       } else {
         const number total = team.sum(count, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
         out[row] = {top, number(1) / total, std::log(total) + (top - x[label]), hit};
@@ -157,7 +157,7 @@ struct cross_entropy_kernels {
       const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
       if constexpr (clips || smooths) {
         const number bound = limit, others = elsewhere(classes);
-        // Of one class, without what it has more as the label.
+        // The slope of one class, without what it has more as the label.
         const auto slope = [=](std::ptrdiff_t j) {
           return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - others);
         };

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// Batch normalisation of each channel (Ioffe, Szegedy, 2015) in a pipeline (Huang et al., 2019). Training uses the
+/// Batch normalization of each channel (Ioffe, Szegedy, 2015) in a pipeline (Huang et al., 2019). Training uses the
 /// statistics of the micro-batch; evaluation uses moving averages of the statistics of whole mini-batches.
 ///
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
@@ -18,7 +18,7 @@ namespace gpipe {
 ///
 /// A channel is an index of the first extent, as in PyTorch: in feature_map<T, C, H, W> and in tensor<T, C, H, W> a
 /// mean is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}. State: the
-/// averages, "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one,
+/// averages, "mean" {C} and "variance" {C}. Normalization uses the biased variance, the average the unbiased one,
 /// unless the settings say otherwise. Samples count equally, whatever their weights in the loss. A channel with one
 /// element has variance 0; an unbiased average does not change then.
 ///
@@ -32,7 +32,7 @@ struct batch_norm_with {
   template <class In>
   struct on;
 
-  /// In pictures of some size, backward's input part keeps its sums for the parameter part: little memory beside the
+  /// In images of some size, backward's input part keeps its sums for the parameter part: little memory beside the
   /// input.
   template <class number, int C, bool Shares>
   struct shared_sums {};
@@ -51,9 +51,9 @@ struct batch_norm_with {
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr typename of_channels::numbers sizes{{C, Inner}, Rows, Rows >= 64, Settings};
 
-    static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};
-    static constexpr parameter state[] = {{"mean", {C}, initialiser::zeros(), "running_mean"},
-                                          {"variance", {C}, initialiser::ones(), "running_var"}};
+    static constexpr parameter parameters[] = {{"weight", {C}, initializer::ones()}, {"bias", {C}}};
+    static constexpr parameter state[] = {{"mean", {C}, initializer::zeros(), "running_mean"},
+                                          {"variance", {C}, initializer::ones(), "running_var"}};
     static constexpr partial partials[] = {{"mean", C}, {"squares", C}, "count"};  // squares of distances from the mean
     static constexpr work cost{.forward = 8 * elements,
                                .backward_input = 10 * elements,

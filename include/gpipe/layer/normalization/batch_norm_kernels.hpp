@@ -45,7 +45,7 @@ struct batch_norm_kernels {
       c.rows(strips, measure{a.in(), rows, of.along, written});
       c.fill(1, static_cast<double>(rows * of.along.inner), written + 2 * of.along.count);
     }
-    c.rows(strips, normalise{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
+    c.rows(strips, normalize{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
                              a.template parameter<0>(), a.template parameter<1>(), a.out()});
   }
   template <class Context, class A>
@@ -66,7 +66,7 @@ struct batch_norm_kernels {
                                   a.template gradient<0>(), a.template gradient<1>()});
   }
   template <class Context, class A>
-  static void absorb(const Context& c, const A& a) noexcept {
+  static void update_state(const Context& c, const A& a) noexcept {
     const int count = a.sizes().along.count;
     c.each(count, merge{a.all_partials(), count, a.sizes().settings, a.template state<0>(), a.template state<1>()});
   }
@@ -148,7 +148,7 @@ struct batch_norm_kernels {
     }
   };
 
-  struct normalise {
+  struct normalize {
     channel_input of;
     const number *weight, *bias;
     T* out;

@@ -28,7 +28,7 @@ struct instance_norm_kernels {
   static void forward(const Context& c, const A& a) {
     const numbers& of = a.sizes();
     c.rows(of.strips.rows(a.samples()),
-           normalise{a.in(), a.out(), a.template extra<0, number>(), of.strips, of.epsilon});
+           normalize{a.in(), a.out(), a.template extra<0, number>(), of.strips, of.epsilon});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
@@ -39,7 +39,7 @@ struct instance_norm_kernels {
   }
 
   // Sums are in double.
-  struct normalise {
+  struct normalize {
     const T* in;
     T* out;
     number* inverse;
@@ -117,7 +117,7 @@ struct instance_norm_kernels {
 
 }  // namespace detail
 
-/// Normalises each channel of each sample: PyTorch's InstanceNorm2d without weights and averages.
+/// Normalizes each channel of each sample: PyTorch's InstanceNorm2d without weights and averages.
 ///
 ///     y = (x - mean) r,  r = 1 / sqrt(variance + epsilon), over the pixels of one channel of one sample
 ///     dx = r (dy - mean of dy - y mean of dy y)

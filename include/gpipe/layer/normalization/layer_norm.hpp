@@ -23,7 +23,7 @@ struct layer_norm_kernels {
   template <class C, class A>
   static void forward(const C& c, const A& a) {
     c.rows(a.sizes().count(a.samples()),
-           normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), statistics(a)});
+           normalize{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), statistics(a)});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
@@ -47,7 +47,7 @@ struct layer_norm_kernels {
     return {a.template extra<0, number>(), a.template extra<1, number>()};
   }
 
-  struct normalise {
+  struct normalize {
     const T* in;
     const number *weight, *bias;
     T* out;
@@ -106,7 +106,7 @@ struct layer_norm_kernels {
 
 }  // namespace detail
 
-/// Layer normalisation over the last extent, N (Ba, Kiros, Hinton, 2016):
+/// Layer normalization over the last extent, N (Ba, Kiros, Hinton, 2016):
 ///
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + 1e-5),  y = weight h + bias
 ///     dx = r (g - mean of g - h mean of g h),  g = dy weight
@@ -124,7 +124,7 @@ struct layer_norm {
     static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
     static constexpr int N = sizes.width, rows = sizes.rows;
 
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
+    static constexpr parameter parameters[] = {{"weight", {N}, initializer::ones()}, {"bias", {N}}};
     static constexpr dtype statistics = dtype_of<compute_type<T>>;
     static constexpr buffer extras[] = {{"mean", rows, statistics}, {"deviation", rows, statistics}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

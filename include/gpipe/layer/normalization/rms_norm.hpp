@@ -26,7 +26,7 @@ struct rms_norm_kernels {
   template <class C, class A>
   static void forward(const C& c, const A& a) {
     c.rows(a.sizes().count(a.samples()),
-           normalise{a.in(), a.template parameter<0>(), a.out(), statistics(a), a.sizes().epsilon});
+           normalize{a.in(), a.template parameter<0>(), a.out(), statistics(a), a.sizes().epsilon});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
@@ -49,7 +49,7 @@ struct rms_norm_kernels {
     return {a.template extra<0, number>(), a.sizes().width};
   }
 
-  struct normalise {
+  struct normalize {
     const T* in;
     const number* weight;
     T* out;
@@ -122,7 +122,7 @@ struct rms_norm_with {
     using output = tensor<T, Extents...>;
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
 
-    static constexpr parameter parameters[] = {{"weight", {sizes.width}, initialiser::ones()}};
+    static constexpr parameter parameters[] = {{"weight", {sizes.width}, initializer::ones()}};
     static constexpr buffer extras[] = {{"inverse", static_cast<std::size_t>(sizes.rows), dtype_of<compute_type<T>>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 4 * elements,

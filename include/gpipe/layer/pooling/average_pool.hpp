@@ -29,7 +29,7 @@ struct average_pool_kernels {
       c.rows(std::ptrdiff_t{a.samples()} * a.sizes().in_height, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
   }
 
-  /// The weight of a pixel in the mean of a window that has these rows and columns of the picture.
+  /// The weight of a pixel in the mean of a window that has these rows and columns of the image.
   GPIPE_HOST_DEVICE static number weight(const windows& of, int rows, int columns) {
     return number(1) / number(of.count_padding ? Window.height * Window.width : rows * columns);
   }
@@ -192,7 +192,7 @@ struct average_pool_kernels {
       }
     }
 
-    // The rows and columns of the picture that a window sees.
+    // The rows and columns of the image that a window sees.
     GPIPE_HOST_DEVICE int seen_rows(int t) const {
       const auto down = of.rows(t);
       return down.to - down.from;
@@ -212,7 +212,7 @@ struct average_pool_kernels {
 ///
 ///     average_pool<2>,  average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>
 ///
-/// Of windows across the upper or lower edge, sums of bf16 are rounded after each row; so are gradients.
+/// Sums of bf16 over windows across the upper or lower edge are rounded after each row; so are gradients.
 template <height_width Window, pool_options Options = pool_options{}>
 struct average_pool {
   static constexpr detail::short_name shown_name = detail::name_of_pool("average_pool", Window, Options);

@@ -36,23 +36,23 @@ struct max_pool_kernels {
   struct find {
     const T* in;
     T* out;
-    std::uint8_t* places;
+    std::uint8_t* positions;
     windows of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto down = of.rows(static_cast<int>(row % of.out_height));
       const T* x = in + row / of.out_height * of.in_size() + std::ptrdiff_t{down.from} * of.in_width * of.channels;
-      const int rows = down.to - down.from, place = (down.from - down.first) * Window.width;
+      const int rows = down.to - down.from, position = (down.from - down.first) * Window.width;
       const std::ptrdiff_t at = row * of.out_width * of.channels;
       if (of.whole.from > 0 || of.whole.to < of.out_width)
         with_lanes<T>(team, of.channels, [&](auto lanes) {
-          at_border(team, lanes, x, rows, place, at, 0, of.whole.from, 1);
-          at_border(team, lanes, x, rows, place, at, of.whole.to, of.out_width, 1);
+          at_border(team, lanes, x, rows, position, at, 0, of.whole.from, 1);
+          at_border(team, lanes, x, rows, position, at, of.whole.to, of.out_width, 1);
         });
       const int joined = of.joined_pixels();
       with_lanes<T>(team, std::ptrdiff_t{joined} * of.channels, [&](auto lanes) {
         if (rows == Window.height) inside(team, lanes, x, at, joined);
-        else at_border(team, lanes, x, rows, place, at, of.whole.from, of.whole.to, joined);
+        else at_border(team, lanes, x, rows, position, at, of.whole.from, of.whole.to, joined);
       });
     }
 
@@ -65,10 +65,10 @@ struct max_pool_kernels {
       x += (of.whole.from * of.stride.width - of.padding.width) * C;
       const std::ptrdiff_t end = at + of.whole.to * C;
       for (at += of.whole.from * C; at < end; at += width, x += step)
-        in_blocks(team, width, lanes, [=, y = out + at, place = places + at](std::ptrdiff_t k) GPIPE_INLINED {
+        in_blocks(team, width, lanes, [=, y = out + at, position = positions + at](std::ptrdiff_t k) GPIPE_INLINED {
           const auto highest = of_window<vector, 0, Window.height * Window.width>(x + k, line, C);
           vector::store(highest.value, y + k);
-          vector::store_bytes(highest.place, place + k);
+          vector::store_bytes(highest.position, position + k);
         });
     }
 
@@ -83,14 +83,14 @@ struct max_pool_kernels {
         const int start = first_place + across.from - across.first, columns = across.to - across.from;
         const T* x = first + across.from * C;
         in_blocks(team, joined * C, lanes,
-                  [=, y = out + at + u * C, place = places + at + u * C](std::ptrdiff_t k) GPIPE_INLINED {
+                  [=, y = out + at + u * C, position = positions + at + u * C](std::ptrdiff_t k) GPIPE_INLINED {
                     auto highest = pixel<vector>(x + k, start);
                     for (int i = 0; i < rows; ++i)
                       for (int j = i == 0 ? 1 : 0; j < columns; ++j)
                         highest =
                             highest_of(highest, pixel<vector>(x + i * line + j * C + k, start + i * Window.width + j));
                     vector::store(highest.value, y + k);
-                    vector::store_bytes(highest.place, place + k);
+                    vector::store_bytes(highest.position, position + k);
                   });
       }
     }
@@ -98,17 +98,17 @@ struct max_pool_kernels {
     template <class Vector>
     struct maximum {
       typename Vector::type value;
-      typename Vector::integers place;
+      typename Vector::integers position;
     };
     template <class Vector>
-    GPIPE_HOST_DEVICE static maximum<Vector> pixel(const T* x, int place) {
-      return {Vector::load(x), place - typename Vector::integers{}};
+    GPIPE_HOST_DEVICE static maximum<Vector> pixel(const T* x, int position) {
+      return {Vector::load(x), position - typename Vector::integers{}};
     }
     // The first maximum, or the last NaN.
     template <class Vector>
     GPIPE_HOST_DEVICE static maximum<Vector> highest_of(maximum<Vector> of, const maximum<Vector>& next) {
       const auto higher = (next.value > of.value) | (next.value != next.value);  // NOLINT(misc-redundant-expression)
-      of.place = higher ? next.place : of.place;
+      of.position = higher ? next.position : of.position;
       of.value = higher ? next.value : of.value;
       return of;
     }
@@ -128,7 +128,7 @@ struct max_pool_kernels {
   // A pixel gathers from the windows that see it, so that no two threads write to one place.
   struct return_to {
     const T* out_gradient;
-    const std::uint8_t* places;
+    const std::uint8_t* positions;
     T* in_gradient;
     windows of;
     template <class Team>
@@ -154,13 +154,13 @@ struct max_pool_kernels {
       at += (of.seen.from + of.padding.width) * C;
       const int step = of.stride.height * Window.width;
       in_blocks(team, (of.seen.to - of.seen.from) * C, lanes,
-                [=, dy = out_gradient + at, place = places + at](std::ptrdiff_t k) GPIPE_INLINED {
+                [=, dy = out_gradient + at, position = positions + at](std::ptrdiff_t k) GPIPE_INLINED {
                   typename vector::type sum{};
                   for (int t = 0; t < rows; ++t) {
                     unrolled<Window.width>([&](int u) {
                       const int j = Window.width - 1 - u;
                       const std::ptrdiff_t window = t * line - j * C + k;
-                      sum += routed<vector>(dy + window, place + window, first - t * step + j);
+                      sum += routed<vector>(dy + window, position + window, first - t * step + j);
                     });
                     sum = vector::rounded(sum);
                   }
@@ -173,14 +173,14 @@ struct max_pool_kernels {
                                                     int first, T* row) const {
       using vector = detail::lanes<T, int{lanes}>;
       const std::ptrdiff_t C = of.channels, line = of.out_width * C;
-      const int next = of.stride.width, next_row = of.stride.height * Window.width;
+      const int next = of.stride.width, next_type = of.stride.height * Window.width;
       typename windows::span across{};
       for (int j = 0; j < of.in_width; ++j) {
         across = of.columns_that_see(j, across);
         if (j >= of.seen.from && j < of.seen.to) continue;
         const int here = first + j - (across.from * next - of.padding.width);
         const T* dy = out_gradient + at + across.from * C;
-        const std::uint8_t* place = places + at + across.from * C;
+        const std::uint8_t* position = positions + at + across.from * C;
         T* dx = row + j * C;
         if (rows <= 0 || across.from >= across.to) {
           in_blocks(team, C, lanes,
@@ -189,18 +189,18 @@ struct max_pool_kernels {
         }
         if (rows == 1 && across.to - across.from == 1) {
           in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
-            vector::store(routed<vector>(dy + k, place + k, here), dx + k);
+            vector::store(routed<vector>(dy + k, position + k, here), dx + k);
           });
           continue;
         }
         with_small_count<Window.width>(across.to - across.from, [&](auto columns) GPIPE_INLINED {
           in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
-            auto sum = routed<vector>(dy + k, place + k, here);
+            auto sum = routed<vector>(dy + k, position + k, here);
             for (int t = 0; t < rows; ++t)
               for (int u = t == 0 ? 1 : 0; u < columns; ++u) {
                 const std::ptrdiff_t window = t * line + u * C + k;
-                sum =
-                    vector::rounded(sum + routed<vector>(dy + window, place + window, here - t * next_row - u * next));
+                sum = vector::rounded(sum +
+                                      routed<vector>(dy + window, position + window, here - t * next_type - u * next));
               }
             vector::store(sum, dx + k);
           });
@@ -210,9 +210,9 @@ struct max_pool_kernels {
 
     // The gradient of a window whose maximum is its pixel `here`, else 0.
     template <class Vector>
-    GPIPE_HOST_DEVICE static auto routed(const T* dy, const std::uint8_t* place, int here) {
+    GPIPE_HOST_DEVICE static auto routed(const T* dy, const std::uint8_t* position, int here) {
       const typename Vector::type value = Vector::load(dy), none{};
-      return Vector::load_bytes(place) == here - typename Vector::integers{} ? value : none;
+      return Vector::load_bytes(position) == here - typename Vector::integers{} ? value : none;
     }
   };
 };
@@ -220,7 +220,8 @@ struct max_pool_kernels {
 }  // namespace detail
 
 /// The maximum of each window and channel: PyTorch's MaxPool2d. The first maximum has the gradient; NaN is a maximum.
-/// Padding is never one. Backward keeps neither input nor output, but the maximum's place in its window, one byte each.
+/// Padding is never one. Backward keeps neither input nor output, but the maximum's position in its window, one byte
+/// each.
 ///
 ///     feature_map<T, C, H, W> to feature_map<T, C, H', W'>,  H' = (H + 2 p - window) / s + 1
 ///
@@ -242,7 +243,7 @@ struct max_pool {
     using pooled = detail::pooled<max_pool, In, Window, Options>;
     using output = typename pooled::output;
     static constexpr auto sizes = pooled::sizes;
-    static constexpr buffer extras[] = {{"places", output::size, dtype::uint8}};
+    static constexpr buffer extras[] = {{"positions", output::size, dtype::uint8}};
     static constexpr work cost{.forward = pooled::seen,
                                .backward_input = pooled::seen,
                                .bytes = pooled::bytes + static_cast<std::int64_t>(output::size)};

@@ -53,9 +53,9 @@ struct pool_check<Layer, In, Window, Options, Position...> {
   // As in PyTorch, no window lies in the padding alone.
   static constexpr bool sees(int window, int padding, int step) { return 2 * padding <= window && step >= 0; }
   using broken_promise = first_broken<
-      unless<down::fits, broken::window_is_in_the_picture<Layer, In, Window.height,
+      unless<down::fits, broken::window_is_in_the_image<Layer, In, Window.height,
                                                           In::height + 2 * Options.padding.height, false, Position...>>,
-      unless<across::fits, broken::window_is_in_the_picture<Layer, In, Window.width,
+      unless<across::fits, broken::window_is_in_the_image<Layer, In, Window.width,
                                                             In::width + 2 * Options.padding.width, false, Position...>>,
       unless<sees(Window.height, Options.padding.height, Options.stride.height),
              broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
@@ -65,7 +65,7 @@ struct pool_check<Layer, In, Window, Options, Position...> {
                                                false, Position...>>>;
 };
 
-/// Windows over a picture: which inputs an output sees, and which outputs see an input. Only the window is known to the
+/// Windows over an image: which inputs an output sees, and which outputs see an input. Only the window is known to the
 /// compiler, which makes one vector loop of its pixels.
 template <height_width Window>
 struct pool_windows {
@@ -73,7 +73,7 @@ struct pool_windows {
   height_width stride, padding;
   bool count_padding;
 
-  /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
+  /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the image.
   struct span {
     int first, from, to;
   };

@@ -68,7 +68,7 @@ struct channel_dropout_kernels {
 
 /// Training sets whole channels of a sample to 0, each with a probability of `Percent` / 100, and scales the others by
 /// 1 / (1 - probability); evaluation copies the input. PyTorch's Dropout2d. Draws are a function of (seed, step,
-/// sample, slot, channel), so backward and a recompute draw the same numbers again, and nothing is kept.
+/// sample, layer, channel), so backward and a recompute draw the same numbers again, and nothing is kept.
 template <int Percent>
 struct channel_dropout {
   static_assert(0 <= Percent && Percent < 100, "gpipe: channel_dropout<Percent>: Percent must be in 0 ... 99");

@@ -81,7 +81,7 @@ struct dropout_kernels {
 }  // namespace detail
 
 /// Training sets each element to 0 with a probability of `Percent` / 100, and scales the others by
-/// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, slot, element), so
+/// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, layer, element), so
 /// backward and a recompute draw the same numbers again, and nothing is kept.
 template <int Percent>
 struct dropout {

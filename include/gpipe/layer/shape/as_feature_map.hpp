@@ -5,7 +5,7 @@
 
 namespace gpipe {
 
-/// The same elements as a picture: tensor<T, H W C>, or tensor<T, H, W, C>, becomes feature_map<T, C, H, W>. No data
+/// The same elements as an image: tensor<T, H W C>, or tensor<T, H, W, C>, becomes feature_map<T, C, H, W>. No data
 /// moves.
 template <int C, int H, int W>
 struct as_feature_map {

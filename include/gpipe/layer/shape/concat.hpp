@@ -51,7 +51,7 @@ struct join_kernels {
   }
 };
 
-/// What `concat` declares of inputs with rows of `Widths`.
+/// The declarations of `concat`, for inputs with rows of `Widths`.
 template <class On, class T, std::ptrdiff_t Rows, std::ptrdiff_t... Widths>
 struct joined_rows : of_kind<On, join_kernels<T, static_cast<int>(sizeof...(Widths))>> {
   static constexpr typename joined_rows::numbers sizes{Rows, {Widths...}};

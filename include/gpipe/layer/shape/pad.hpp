@@ -12,9 +12,9 @@ namespace gpipe {
 namespace broken {
 
 template <class Layer, class Input, int Height, int Width, bool Holds>
-struct padded_picture_has_pixels {
+struct padded_image_has_pixels {
   static_assert(Holds,
-                "gpipe: pad<...> leaves no pixel of the picture, Height x Width: take away fewer rows or columns");
+                "gpipe: pad<...> leaves no pixel of the image, Height x Width: take away fewer rows or columns");
 };
 
 }  // namespace broken
@@ -24,12 +24,12 @@ namespace detail {
 template <class T>
 struct pad_kernels {
   using value_type = T;
-  struct picture {
+  struct image {
     int height, width;
   };
   struct numbers {
     int channels;
-    picture in, out;
+    image in, out;
     int left, top;
   };
 
@@ -51,7 +51,7 @@ struct pad_kernels {
   struct move {
     const T* from;
     T* into;
-    picture before, after;
+    image before, after;
     int across, down, channels;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
@@ -70,11 +70,11 @@ struct pad_kernels {
 
 }  // namespace detail
 
-/// Rows and columns of 0 around the picture; negative numbers take rows and columns away. PyTorch's pad(x, (left,
+/// Rows and columns of 0 around the image; negative numbers take rows and columns away. PyTorch's pad(x, (left,
 /// right, top, bottom)).
 ///
 ///     pad<0, 1, 0, 1>        a column more to the right, and a row more below
-///     pad<-1, 1, -1, 1>      the picture without its first column and row, moved to their place
+///     pad<-1, 1, -1, 1>      the image without its first column and row, moved to their place
 template <int Left, int Right, int Top, int Bottom>
 struct pad {
   template <class In>
@@ -86,7 +86,7 @@ struct pad {
     static constexpr int height = In::height + Top + Bottom, width = In::width + Left + Right;
     static constexpr bool fits =
         height > 0 && width > 0 && -Top < In::height && -Bottom < In::height && -Left < In::width && -Right < In::width;
-    static_assert(sizeof(broken::padded_picture_has_pixels<pad, In, height, width, fits>) > 0);
+    static_assert(sizeof(broken::padded_image_has_pixels<pad, In, height, width, fits>) > 0);
     using output = feature_map<T, In::channels, fits ? height : 1, fits ? width : 1>;
     static constexpr
         typename on::numbers sizes{In::channels, {In::height, In::width}, {output::height, output::width}, Left, Top};
@@ -94,7 +94,7 @@ struct pad {
   };
 };
 
-/// The picture with rows and columns of 0 below and to the right, up to `Height` x `Width`: a smaller map beside a
+/// The image with rows and columns of 0 below and to the right, up to `Height` x `Width`: a smaller map beside a
 /// larger one, as U-Net wants it.
 template <int Height, int Width>
 struct pad_to {

@@ -65,7 +65,7 @@ struct max_2x2 {
   struct of : sequence<max_pool<2, pool_options{.stride = S}>> {};
 };
 
-/// C channels and half the picture: the even pixels' channels beside the odd pixels'.
+/// C channels and half the image: the even pixels' channels beside the odd pixels'.
 template <int C>
 struct factorized_reduce
     : scope<relu, stash<"x">, conv2d<C / 2, 1, conv_options{.stride = 2, .bias = false}>, stash<"even">, only<pop<"x">>,
@@ -114,7 +114,7 @@ struct normal_cells<1, C, Max3x3> : sequence<normal_cell<C, Max3x3, true>> {};
 /// AmoebaNet-D (L, D) (Real et al., 2019), as GPipe (Huang et al., 2019) and torchgpipe (Kim et al., 2020) build it: L
 /// normal cells in three groups, D filters.
 ///
-///     picture {3, Side, Side}
+///     image {3, Side, Side}
 ///     stem1    relu, convolution 3 x 3 to D / 4, stride 2, batch norm
 ///     stem2    reduction cell, D / 2                 every edge carries two tensors:
 ///     stem3    reduction cell, D                     this cell's output and the one before's

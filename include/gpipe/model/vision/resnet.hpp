@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/layer/contract/initialised.hpp>
+#include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
@@ -18,13 +18,13 @@ namespace gpipe {
 
 namespace detail {
 
-/// A convolution of ResNet: padding keeps the picture, a batch norm follows, so it has no bias.
+/// A convolution of ResNet: padding keeps the image, a batch norm follows, so it has no bias.
 template <int Out, int Kernel, int Stride = 1>
 using resnet_conv =
-    initialised<conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Kernel / 2, .bias = false}>,
-                initialiser::kaiming()>;
+    initialized<conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Kernel / 2, .bias = false}>,
+                initializer::kaiming()>;
 
-/// x as the block's sum needs it: through a convolution where the width or the picture changes.
+/// x as the block's sum needs it: through a convolution where the width or the image changes.
 template <int Out, int Stride, bool Projects>
 struct resnet_shortcut
     : sequence<stash<"sum">, only<pop<"x">>, named<"downsample", resnet_conv<Out, 1, Stride>, batch_norm<>>, pop<"sum">,
@@ -87,7 +87,7 @@ using resnet_group =
 /// ResNet (He, Zhang, Ren, Sun, 2015) as torchvision builds it: resnet<18>, 34, 50, 101, 152. Its paths are
 /// torchvision's names, such as layer1.0.conv1.weight; `torchvision_resnet()` maps the layouts of its files.
 ///
-///     picture {3, Side, Side} -> 7 x 7, stride 2 -> max pool -> four groups, 64 ... 512 wide -> mean -> classes
+///     image {3, Side, Side} -> 7 x 7, stride 2 -> max pool -> four groups, 64 ... 512 wide -> mean -> classes
 ///
 ///     parameters: 11,689,512  21,797,672  25,557,032  44,549,160  60,192,808
 template <int Depth, int Classes = 1000, int Side = 224, class T = float>

@@ -30,8 +30,8 @@ struct unet_stack<1, Middle, Out> : unet_block<Out> {};
 template <int Middle, int Out>
 struct unet_stack<2, Middle, Out> : sequence<unet_block<Middle>, unet_block<Out>> {};
 
-/// Level I: on the way down a stack, whose output is stashed, and half the picture; then the levels below; on the way
-/// up twice the picture, beside the stash, and a stack. A picture with an odd side lacks a row when it comes back.
+/// Level I: on the way down a stack, whose output is stashed, and half the image; then the levels below; on the way
+/// up twice the image, beside the stash, and a stack. An image with an odd side lacks a row when it comes back.
 template <int I, int Depth, int B, int C, int Side>
 struct unet_level
     : scope<unet_stack<B, (C << I), (C << I)>, stash<"skip">, max_pool<2>, unet_level<I + 1, Depth, B, C, Side / 2>,
@@ -43,7 +43,7 @@ struct unet_level<Depth, Depth, B, C, Side> : unet_stack<B, (C << Depth), (C << 
 }  // namespace detail
 
 /// U-Net (Ronneberger, Fischer, Brox, 2015) as torchgpipe builds it (Kim et al., 2020): B convolutions a stack, C
-/// channels at the top, five levels. It classifies each pixel of a picture {3, Side, Side}: the field "labels" is 0
+/// channels at the top, five levels. It classifies each pixel of an image {3, Side, Side}: the field "labels" is 0
 /// or 1.
 ///
 ///     C  ------------------- skip ------------------> 2 C -> C / 2 -> 1 x 1 -> a number per pixel

@@ -71,7 +71,7 @@ constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int s
 
 /// The analytic cost of a layer for one micro-batch of `samples`: operations and bytes at the device's rates, plus one
 /// kernel launch for each part.
-GPIPE_COLD constexpr layer_cost layer_cost_of(const row& r, int samples, const device_spec& on = this_cpu) {
+GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu) {
   const auto time = [&](std::int64_t flops, std::int64_t bytes) {
     return detail::kernel_time(flops, bytes, samples, r.computes, on);
   };
@@ -81,26 +81,26 @@ GPIPE_COLD constexpr layer_cost layer_cost_of(const row& r, int samples, const d
 
 }  // namespace detail
 
-/// The same as the cost of a slot in a partition: backward in one number, with the second forward if there is one.
-constexpr slot_cost slot_cost_of(const layer_cost& c, bool recomputed) {
+/// The same as the cost of a layer in a partition: backward in one number, with the second forward if there is one.
+constexpr pass_cost pass_cost_of(const layer_cost& c, bool recomputed) {
   const std::int64_t backward = detail::summed(c.backward_input, c.backward_parameters);
   return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward, recomputed ? c.forward : 0};
 }
 
 namespace detail {
 
-/// The analytic cost of a row as the cost of a slot.
-constexpr slot_cost cost_of(const row& r, int samples, bool recomputed, const device_spec& on = this_cpu) {
-  return slot_cost_of(layer_cost_of(r, samples, on), recomputed);
+/// The analytic cost of a layer type as the cost of a layer.
+constexpr pass_cost cost_of(const layer_type& r, int samples, bool recomputed, const device_spec& on = this_cpu) {
+  return pass_cost_of(layer_cost_of(r, samples, on), recomputed);
 }
 
 }  // namespace detail
 
-/// The analytic cost of every slot; it is computed once for each row.
+/// The analytic cost of every layer; it is computed once for each layer type.
 GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs) {
-  const detail::zeroed_array<layer_cost> of_row(net.row_count);
-  for (int r = 0; r < net.row_count; ++r) of_row[r] = detail::layer_cost_of(net.rows[r], samples, on);
-  for (int l = 0; l < net.slot_count; ++l) costs[l] = of_row[net.slots[l].row];
+  const detail::zeroed_array<layer_cost> of_row(net.type_count);
+  for (int r = 0; r < net.type_count; ++r) of_row[r] = detail::layer_cost_of(net.types[r], samples, on);
+  for (int l = 0; l < net.layer_count; ++l) costs[l] = of_row[net.layers[l].type];
 }
 
 }  // namespace gpipe

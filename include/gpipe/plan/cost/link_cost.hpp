@@ -35,8 +35,8 @@ constexpr std::int64_t bytes_sent(const edge_part& part, int samples) {
 /// stage of the last reader returns the sum of its readers' gradients; earlier stages return one for each reader.
 GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, const stage_link& over, int samples) {
   traffic sum;
-  const slot& last = net.slots[cut.first[over.from + 1] - 1];
-  for (int v = net.slots[cut.first[over.from]].first_write; v < last.first_write + last.writes; ++v) {
+  const expanded_layer& last = net.layers[cut.first[over.from + 1] - 1];
+  for (int v = net.layers[cut.first[over.from]].first_write; v < last.first_write + last.writes; ++v) {
     const value& of = net.values[v];
     std::int64_t readers = 0;
     for (int i = 0; i < of.readers; ++i) readers += cut.stage_of(net.reader(v, i)) == over.to;
@@ -51,7 +51,7 @@ GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, cons
 }
 
 /// The time of a link's transfers for one micro-batch.
-constexpr slot_cost link_cost_of(const traffic& t, const device_spec& over) {
+constexpr pass_cost link_cost_of(const traffic& t, const device_spec& over) {
   return {transfer_time(t.forward_bytes, over), transfer_time(t.backward_bytes, over)};
 }
 

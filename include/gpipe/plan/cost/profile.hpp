@@ -54,12 +54,12 @@ constexpr bool names_layer(std::string_view given, std::string_view layer) {
 
 /// Compares a profile with the model and the micro-batch size of a plan, and returns the first mismatch.
 constexpr profile_mismatch compare(const profile& p, const network& net, int micro_batch_size) {
-  if (p.count != net.slot_count) return {profile_fault::length, -1};
+  if (p.count != net.layer_count) return {profile_fault::length, -1};
   if (p.micro_batch_size != micro_batch_size) return {profile_fault::micro_batch_size, -1};
   for (int l = 0; l < p.count; ++l) {
     const measured_layer& line = p.layers[l];
     if (line.position != l) return {profile_fault::position, l};
-    if (!detail::names_layer(line.layer, net.row_of(l).name)) return {profile_fault::layer, l};
+    if (!detail::names_layer(line.layer, net.type_of(l).name)) return {profile_fault::layer, l};
     if (line.forward_ns < 0 || line.backward_input_ns < 0 || line.backward_parameters_ns < 0)
       return {profile_fault::negative, l};
   }
@@ -69,9 +69,9 @@ constexpr profile_mismatch compare(const profile& p, const network& net, int mic
 // Not constexpr: a call in constant evaluation is an error.
 [[noreturn]] GPIPE_COLD inline void bad_profile(const profile_mismatch& found, const profile& p, const network& net,
                                                 int micro_batch_size) {
-  const location where{.slot = found.line};
+  const location where{.layer_index = found.line};
   if (found.what == profile_fault::length)
-    throw_error({"the profile has ", p.count, " layers, but the model has ", net.slot_count}, {"profile this model"});
+    throw_error({"the profile has ", p.count, " layers, but the model has ", net.layer_count}, {"profile this model"});
   if (found.what == profile_fault::micro_batch_size)
     throw_error({"the profile's micro-batch size is ", p.micro_batch_size, ", but the plan's is ", micro_batch_size},
                 {"profile again with the plan's size"});
@@ -81,7 +81,7 @@ constexpr profile_mismatch compare(const profile& p, const network& net, int mic
                 {"give one line per layer, in order, from position 0"});
   if (found.what == profile_fault::layer)
     throw_error(
-        {"the profile has the layer ", line.layer, ", but the model has ", net.row_of(found.line).name, " there"},
+        {"the profile has the layer ", line.layer, ", but the model has ", net.type_of(found.line).name, " there"},
         {"profile this model"}, where);
   throw_error({"the profile has a negative time"}, {"give at least 0"}, where);
 }
@@ -94,12 +94,12 @@ constexpr void require_profile_of(const profile& p, const network& net, int micr
 
 }  // namespace detail
 
-/// The cost of every slot of a model: measured if there is a profile, else analytic.
+/// The cost of every layer of a model: measured if there is a profile, else analytic.
 GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
                                       layer_cost* costs) {
   if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
   detail::require_profile_of(p, net, micro_batch_size);
-  for (int l = 0; l < net.slot_count; ++l) {
+  for (int l = 0; l < net.layer_count; ++l) {
     const auto picoseconds = [](std::int64_t ns) { return detail::multiplied(ns, 1000); };
     const measured_layer& line = p.layers[l];
     costs[l] = {picoseconds(line.forward_ns), picoseconds(line.backward_input_ns),

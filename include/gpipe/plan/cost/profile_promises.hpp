@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <gpipe/model/model.hpp>
-#include <gpipe/model/rows.hpp>
+#include <gpipe/model/layer_types.hpp>
 #include <gpipe/plan/cost/profile.hpp>
 
 namespace gpipe {
@@ -52,13 +52,13 @@ constexpr bool require_profile() {
   constexpr profile_mismatch found = compare(p, network_of<Model>, MicroBatchSize);
   constexpr int line = found.line;
   if constexpr (found.what == profile_fault::length) {
-    static_cast<void>(asserted<broken::profile_has_a_line_for_each_layer<slots_of<Model>, p.count, false>>{});
+    static_cast<void>(asserted<broken::profile_has_a_line_for_each_layer<layers_of<Model>, p.count, false>>{});
   } else if constexpr (found.what == profile_fault::micro_batch_size) {
     static_cast<void>(asserted<broken::profile_has_the_micro_batch_size<MicroBatchSize, p.micro_batch_size, false>>{});
   } else if constexpr (found.what == profile_fault::position) {
     static_cast<void>(asserted<broken::profile_is_in_order<line, p.layers[line].position, false>>{});
   } else if constexpr (found.what == profile_fault::layer) {
-    using expected = typename row_type<Model, network_of<Model>.slots[line].row>::layer;
+    using expected = typename bound_layer_type<Model, network_of<Model>.layers[line].type>::layer;
     using given = decltype(letters_of<Table, line>(std::make_index_sequence<p.layers[line].layer.size()>{}));
     static_cast<void>(asserted<broken::profile_names_the_layer<line, expected, given, false>>{});
   } else if constexpr (found.what == profile_fault::negative) {

@@ -13,11 +13,11 @@ namespace gpipe {
 
 namespace detail {
 
-/// While coalesce is still 0, each parameter part comes alone.
+/// While group_gradients is still 0, each parameter part comes alone.
 template <scheduler Schedule>
 constexpr tick_index<Schedule> table_of(const Schedule& schedule, const plan_options& o) {
-  const int together = o.coalesce < o.micro_batches ? o.coalesce : o.micro_batches;
-  return {schedule, o.stages, o.micro_batches, together > 1 ? together : 1};
+  const int group = o.group_gradients < o.micro_batches ? o.group_gradients : o.micro_batches;
+  return {schedule, o.stages, o.micro_batches, group > 1 ? group : 1};
 }
 
 // A schedule may have a formula for the slots from one stage to another; else its rows are read.
@@ -35,13 +35,13 @@ constexpr int stash_count(tick_index<Schedule>& table, const plan_options& o, in
 template <scheduler Schedule>
 constexpr int returned_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
-  const int late = on_the_way(o.cost_transfers), together = table.coalesce();
+  const int late = on_the_way(o.cost_transfers), group = table.group_gradients();
   int slots = -1;
   if (!schedule.trains) return 0;
   if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0, 1); })
-    slots = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, together);
+    slots = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, group);
   else if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0); })
-    slots = together == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
+    slots = group == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
   return slots >= 0 ? slots : returned_slots(table, from, to, nullptr, late);
 }
 
@@ -72,9 +72,9 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
   needs.shares_derived = o.share_packed_weights;
   needs.split = splits_backward(table, stage);
   if (needs.split) needs.kept_copies = needs.held = fewest_working_sets(table, stage);
-  if (table.coalesce() > 1) {
+  if (table.group_gradients() > 1) {
     needs.split = true;
-    needs.held = table.coalesce();
+    needs.held = table.group_gradients();
   }
   if (o.recompute == recompute_mode::never) raise(needs.kept_copies, needs.in_flight);
   needs.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
@@ -86,7 +86,7 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
 
 }  // namespace detail
 
-/// What the memory of a stage depends on beside its slots, for any cut before and behind it: the schedule's
+/// What the memory of a stage depends on beside its layers, for any cut before and behind it: the schedule's
 /// micro-batches in flight, and the number of working sets that it keeps. As needed: the fewest; see
 /// `set_requirements`. A value that skips a stage, either way, has the maximum of slots over the stages that may send
 /// it.
@@ -112,7 +112,7 @@ GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedul
 /// As needed: the most working sets with which a stage fits, from the fewest to one for each micro-batch in flight;
 /// `fits(requirements)` is asked with different numbers of them. If none fits, the fewest.
 template <class Fits>
-constexpr int most_working_sets(memory_requirements needs, const Fits& fits) {
+constexpr int max_working_sets(memory_requirements needs, const Fits& fits) {
   int low = needs.kept_copies, high = needs.in_flight;
   const auto holds = [&](int working_sets) {
     needs.kept_copies = working_sets;
@@ -129,11 +129,11 @@ constexpr int most_working_sets(memory_requirements needs, const Fits& fits) {
 
 namespace detail {
 
-/// The memory of the slots [first, last) as a stage, for any cut before and behind it.
+/// The memory of the layers [first, last) as a stage, for any cut before and behind it.
 constexpr stage_memory memory_of_range(const network& net, int first, int last,
                                        const memory_requirements& requirements) {
   int ends[4] = {0}, count = 0;
-  for (const int at : {first, last, net.slot_count})
+  for (const int at : {first, last, net.layer_count})
     if (at > ends[count]) ends[++count] = at;
   return memory_of(stage_view(net, {ends, count}, first > 0), requirements);
 }

@@ -103,7 +103,7 @@ struct kept_stack {
 
 /// The progress and the results of a layout. It has a fixed size: one constant evaluation passes it to the next.
 struct layout_state {
-  int tick = 0;  ///< of 2 n: forward of each of the n slots, then backward of each
+  int tick = 0;  ///< of 2 n: forward of each of the n layers, then backward of each
   stage_memory memory;
   first_fit_from_top transient;  ///< above all kept values
   first_fit_from_top inside;     ///< in the unused bytes of the micro-batch's kept part

@@ -7,12 +7,12 @@
 
 namespace gpipe::detail {
 
-/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots [first,
+/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its layers [first,
 /// last) is over.
 struct bucket {
   int first = 0, last = 0;
   std::size_t begin = 0, bytes = 0;  ///< of the flat array
-  /// Large enough to be summed before the stage's backward is over, and without gradients of tied slots, which are
+  /// Large enough to be summed before the stage's backward is over, and without gradients of tied layers, which are
   /// added after it.
   bool early = false;
 
@@ -38,8 +38,8 @@ constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
   return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
-/// Calls `sink(const bucket&)` for each bucket of a stage, the last slots first, in the order of backward. Together
-/// they are the whole array; each has whole slots.
+/// Calls `sink(const bucket&)` for each bucket of a stage, the last layers first, in the order of backward. Together
+/// they are the whole array; each has whole layers.
 template <class Sink>
 constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   const network& net = stage.net();
@@ -52,7 +52,7 @@ constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
     next.first = l;
     next.begin -= net.own_bytes(l);
     next.bytes += net.own_bytes(l);
-    for (int user = l + 1; user < net.slot_count && !lent; ++user) lent = net.uses(user, l);
+    for (int user = l + 1; user < net.layer_count && !lent; ++user) lent = net.uses(user, l);
     if (next.bytes < min_bytes && l > stage.first()) continue;
     next.early = next.bytes >= min_bytes && !lent;
     if (next.bytes > 0) sink(static_cast<const bucket&>(next));

@@ -21,8 +21,8 @@ struct block_sink {
   void* into = nullptr;
 };
 
-/// Lays out one stage, slot by slot: one pass counts bytes (`counted` is null), another places every buffer, given the
-/// first pass's result.
+/// Lays out one stage, layer by layer: one pass counts bytes (`counted` is null), another places every buffer, given
+/// the first pass's result.
 class layout {
  public:
   constexpr layout(const stage_view& stage, const memory_requirements& requirements, layout_state& state,
@@ -58,28 +58,28 @@ class layout {
   /// The offset of a kind.
   constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
 
-  constexpr void emit(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
+  constexpr void emit(kind k, int layer, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
                       std::int64_t stride = 0) {
     if (!sink_.put) return;
-    sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset),
+    sink_.put(sink_.into, memory_block{k, layer, value, index, static_cast<std::size_t>(offset),
                                        static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
   }
   /// Appends a block to its kind.
-  GPIPE_COLD constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
+  GPIPE_COLD constexpr void put(kind k, int layer, int value, int index, std::int64_t bytes, int copies = 1) {
     std::int64_t& sum = counted(k);
-    if (counted_ != nullptr) emit(k, slot, value, index, base(k) + sum, bytes, copies);
+    if (counted_ != nullptr) emit(k, layer, value, index, base(k) + sum, bytes, copies);
     sum += bytes * copies;
   }
 
   GPIPE_COLD constexpr void forward(int l) {
-    const row& r = net_.row_of(l);
+    const layer_type& r = net_.type_of(l);
     constants(l, r);
     arrivals(l, r);
     if (needs_.separate_memory()) departures(l);
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
-    const auto keep = [&](int slot, int v, std::int64_t bytes) {
+    const auto keep = [&](int layer, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
-        emit(kind::kept, slot, v, 0,
+        emit(kind::kept, layer, v, 0,
              base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late), bytes, needs_.kept_copies,
              kept_bytes());
       stack.bytes += bytes;
@@ -94,7 +94,7 @@ class layout {
       stack.under(depth_since(net_.values[v].writer));
     });
 
-    for (int o = 0; o < net_.slots[l].writes; ++o)
+    for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.kept(v)) now_.alive += size_of(v);
     life_.activated(l, [&](int v) { place_transient(kind::activations, -1, v, size_of(v)); });
     now_.late.under(now_.transient.depth());
@@ -104,9 +104,9 @@ class layout {
     life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
 
-  /// The maximum depth of `transient` from the forward tick of a slot until the last.
-  constexpr std::int64_t depth_since(int slot) const {
-    int t = slot - s_.first();
+  /// The maximum depth of `transient` from the forward tick of a layer until the last.
+  constexpr std::int64_t depth_since(int layer) const {
+    int t = layer - s_.first();
     if (now_.tick - t > layout_state::ticks_known) return now_.transient.deepest();
     std::int64_t max = 0;
     for (; t < now_.tick; ++t)
@@ -115,7 +115,7 @@ class layout {
   }
 
   /// Blocks that live from step to step.
-  GPIPE_COLD constexpr void constants(int l, const row& r) {
+  GPIPE_COLD constexpr void constants(int l, const layer_type& r) {
     const auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
     for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i)
       put(kind::tied, l, -1, i, static_cast<std::int64_t>(net_.tied_bytes(l)));
@@ -131,7 +131,7 @@ class layout {
     if (needs_.tensor_rule != nullptr)
       put(kind::arrays, l, -1, 0, static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule)));
     if (needs_.averages) put(kind::averages, l, -1, 0, bytes);
-    // Every slot has a block of parameters, even an empty one, so its address is known.
+    // Every layer has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
@@ -143,17 +143,17 @@ class layout {
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
   }
 
-  /// Gradients of this slot's parameters that arrive from users in later stages: the block of the user's parameter
+  /// Gradients of this layer's parameters that arrive from users in later stages: the block of the user's parameter
   /// number p has the index 2 + p, behind the indices of its own values and gradients.
-  GPIPE_COLD constexpr void gradients_from_elsewhere(int l, const row& r) {
-    for (int user = s_.last(); user < net_.slot_count; ++user)
-      for (int i = 0; i < net_.slots[user].tied; ++i)
-        if (const tied_parameter& t = net_.tied[net_.slots[user].first_tied + i]; t.owner.slot == l)
+  GPIPE_COLD constexpr void gradients_from_elsewhere(int l, const layer_type& r) {
+    for (int user = s_.last(); user < net_.layer_count; ++user)
+      for (int i = 0; i < net_.layers[user].tied; ++i)
+        if (const tied_parameter& t = net_.tied[net_.layers[user].first_tied + i]; t.owner.layer_index == l)
           put(kind::tied, user, -1, 2 + t.index,
               static_cast<std::int64_t>(aligned(r.parameters[t.owner.index].extents.size() * bytes_of(r.type))));
   }
 
-  /// If slots share the memory, each block begins where the kind does.
+  /// If layers share the memory, each block begins where the kind does.
   GPIPE_COLD constexpr void put_derived(int l, std::int64_t bytes) {
     if (!needs_.shares_derived) return put(kind::derived, l, -1, 0, bytes);
     if (counted_ != nullptr) emit(kind::derived, l, -1, 0, base(kind::derived), bytes, 1);
@@ -161,8 +161,8 @@ class layout {
   }
 
   /// Blocks that other stages and the caller write.
-  GPIPE_COLD constexpr void arrivals(int l, const row& r) {
-    for (int i = 0; i < net_.slots[l].reads; ++i) {
+  GPIPE_COLD constexpr void arrivals(int l, const layer_type& r) {
+    for (int i = 0; i < net_.layers[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
       if (net_.values[v].writer < s_.first() && s_.reads_first(v, s_.reader_index(v, l, i)))
         put(kind::stash, -1, v, 0, size_of(v), stash_copies(v));
@@ -171,7 +171,7 @@ class layout {
       put(kind::stash, l, -1, i,
           static_cast<std::int64_t>(edge_part{r.fields[i].size, r.fields[i].type}.bytes(needs_.micro_batch_size)),
           needs_.in_flight);
-    for (int o = 0; o < net_.slots[l].writes; ++o) {
+    for (int o = 0; o < net_.layers[l].writes; ++o) {
       const int v = net_.writes_value(l, o);
       if (!net_.values[v].gradient || !s_.sent(v)) continue;
       for (int k = 0; k < s_.returns(v); ++k)
@@ -182,7 +182,7 @@ class layout {
 
   /// Blocks of values for workers that share no memory with this one.
   GPIPE_COLD constexpr void departures(int l) {
-    for (int o = 0; o < net_.slots[l].writes; ++o)
+    for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.sent(v)) {
         int copies = 0;
         for (int i = 0; i < net_.values[v].readers; ++i)
@@ -191,7 +191,7 @@ class layout {
             copies = slots;
         if (copies > 0) put(kind::outgoing, -1, v, 0, size_of(v), copies);
       }
-    for (int i = 0; i < net_.slots[l].reads; ++i) {
+    for (int i = 0; i < net_.layers[l].reads; ++i) {
       const int v = net_.reads_value(l, i), index = s_.reader_index(v, l, i);
       if (!needs_.trains || !net_.values[v].gradient || net_.values[v].writer >= s_.first()) continue;
       if (s_.top_stage(v) == s_.stage() && !s_.reads_first(v, index)) continue;
@@ -213,19 +213,19 @@ class layout {
   }
 
   /// Places a transient buffer; in backward in the micro-batch's own kept part, if there are several and it fits.
-  GPIPE_COLD constexpr void place_transient(kind k, int slot, int value, std::int64_t bytes) {
+  GPIPE_COLD constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes) {
     now_.separate += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
     if (backward && needs_.kept_copies > 1)
       if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
         if (counted_ != nullptr)
-          emit(k, slot, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
+          emit(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
                needs_.kept_copies, kept_bytes());
         return;
       }
     const std::int64_t depth = now_.transient.place(value, bytes);
-    if (counted_ != nullptr) emit(k, slot, value, 0, counted_->total() - depth, bytes, 1);
+    if (counted_ != nullptr) emit(k, layer, value, 0, counted_->total() - depth, bytes, 1);
     if (backward) reach(depth + (needs_.kept_copies > 1 ? kept_bytes() : now_.alive));
   }
   constexpr void drop(int value, std::int64_t bytes) {
@@ -265,7 +265,7 @@ class layout {
     });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, needs_.micro_batch_size));
     if (added > 0) place_transient(kind::scratch, l, -1, added);
-    const auto work = static_cast<std::int64_t>(net_.row_of(l).workspace_bytes(needs_.micro_batch_size));
+    const auto work = static_cast<std::int64_t>(net_.type_of(l).workspace_bytes(needs_.micro_batch_size));
     if (work > 0) place_transient(kind::workspace, l, -1, work);
     note_alive();
     if (added > 0) drop(-1, added);
@@ -279,8 +279,8 @@ class layout {
       stay(v);
     });
     if (waits) return;
-    if (net_.row_of(l).extra_count > 0)
-      now_.alive -= static_cast<std::int64_t>(net_.row_of(l).extra_bytes(needs_.micro_batch_size));
+    if (net_.type_of(l).extra_count > 0)
+      now_.alive -= static_cast<std::int64_t>(net_.type_of(l).extra_bytes(needs_.micro_batch_size));
     life_.held(l, [&](int v) { now_.alive -= size_of(v); });
   }
 

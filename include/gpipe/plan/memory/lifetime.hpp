@@ -13,10 +13,10 @@ namespace gpipe::detail {
 ///   A recompute writes it again, in the same order.
 /// - An *activation* that only forward reads dies with its last reader; one that is sent dies when it is copied.
 /// - The *gradient* of a value is born when its last reader writes it and dies when its writer has read it.
-/// - A *workspace* lives in one part of a slot's backward: the input part, or the parameter part if no input has a
+/// - A *workspace* lives in one part of a layer's backward: the input part, or the parameter part if no input has a
 ///   gradient, because then only that part runs.
-/// - The parameter part of a slot comes at once. In a *split* backward it comes after all input parts, and until then
-///   its operands live: the kept input, output and extras of a slot with parameters, and its output's gradient.
+/// - The parameter part of a layer comes at once. In a *split* backward it comes after all input parts, and until then
+///   its operands live: the kept input, output and extras of a layer with parameters, and its output's gradient.
 ///
 /// An activation and a gradient are never alive together: only kept values of a micro-batch live from forward to
 /// backward. Values from and for other stages (stash, returned gradients) are not on this time line.
@@ -24,31 +24,31 @@ class lifetimes {
  public:
   constexpr lifetimes(const stage_view& stage, bool split) : s_(stage), net_(stage.net()), split_(split) {}
 
-  /// Whether the slot's parameter part comes after all input parts.
-  constexpr bool waits(int l) const { return split_ && net_.row_of(l).parameter_count > 0; }
+  /// Whether the layer's parameter part comes after all input parts.
+  constexpr bool waits(int l) const { return split_ && net_.type_of(l).parameter_count > 0; }
 
-  /// The slot whose backward is the last to read a value that the stage writes; -1: none does.
+  /// The layer whose backward is the last to read a value that the stage writes; -1: none does.
   GPIPE_COLD constexpr int holder(int v) const {
     const value& of = net_.values[v];
     int found = -1;
-    if (net_.row_of(of.writer).keeps.output) {
+    if (net_.type_of(of.writer).keeps.output) {
       found = of.writer;
       if (!split_ || waits(found)) return found;
     }
     for (int i = 0; i < of.readers; ++i) {
       const int reader = net_.reader(v, i);
       if (reader >= s_.last()) break;
-      if (!net_.row_of(reader).keeps.input) continue;
+      if (!net_.type_of(reader).keeps.input) continue;
       if (!split_ || waits(reader)) return reader;
       if (found < 0) found = reader;
     }
     return found;
   }
 
-  /// Calls `f(v)` for the values whose holder is slot `l`.
+  /// Calls `f(v)` for the values whose holder is layer `l`.
   template <class F>
   GPIPE_COLD constexpr void held(int l, F&& f) const {
-    const row& r = net_.row_of(l);
+    const layer_type& r = net_.type_of(l);
     if (r.keeps.output)
       for (int o = 0; o < r.outputs; ++o)
         if (const int v = net_.writes_value(l, o); holder(v) == l) f(v);
@@ -62,39 +62,39 @@ class lifetimes {
     }
   }
 
-  /// Forward: `f(v)` for the activations that slot `l` writes.
+  /// Forward: `f(v)` for the activations that layer `l` writes.
   template <class F>
   GPIPE_COLD constexpr void activated(int l, F&& f) const {
-    for (int o = 0; o < net_.slots[l].writes; ++o)
+    for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); !s_.kept(v) && !s_.direct(v)) f(v);
   }
-  /// ... and for those that no later slot needs.
+  /// ... and for those that no later layer needs.
   template <class F>
   GPIPE_COLD constexpr void dies_after_forward(int l, F&& f) const {
-    for (int i = 0; i < net_.slots[l].reads; ++i)
+    for (int i = 0; i < net_.layers[l].reads; ++i)
       if (const int v = net_.reads_value(l, i); s_.writes(v) && closes(v, l, i) && !s_.kept(v)) f(v);
-    for (int o = 0; o < net_.slots[l].writes; ++o)
+    for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].readers == 0 && !s_.kept(v)) f(v);
   }
 
-  /// Backward: `f(v)` for the values whose gradient is born at slot `l`.
+  /// Backward: `f(v)` for the values whose gradient is born at layer `l`.
   template <class F>
   GPIPE_COLD constexpr void differentiated(int l, F&& f) const {
-    for (int o = 0; o < net_.slots[l].writes; ++o)  // zeros, because the value has no reader
+    for (int o = 0; o < net_.layers[l].writes; ++o)  // zeros, because the value has no reader
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && net_.values[v].readers == 0) f(v);
-    for (int i = 0; i < net_.slots[l].reads; ++i)
+    for (int i = 0; i < net_.layers[l].reads; ++i)
       if (const int v = net_.reads_value(l, i); net_.values[v].gradient && s_.writes(v) && closes(v, l, i)) f(v);
   }
-  /// ... and for those whose gradient slot `l`, their writer, is the last to read.
+  /// ... and for those whose gradient layer `l`, their writer, is the last to read.
   template <class F>
   GPIPE_COLD constexpr void consumed(int l, F&& f) const {
-    for (int o = 0; o < net_.slots[l].writes; ++o)
+    for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && !s_.sent(v)) f(v);
   }
-  /// Bytes of the gradients that slot `l` writes to scratch memory and adds to those of other readers.
+  /// Bytes of the gradients that layer `l` writes to scratch memory and adds to those of other readers.
   GPIPE_COLD constexpr std::size_t added_bytes(int l, int samples) const {
     std::size_t sum = 0;
-    for (int i = 0; i < net_.slots[l].reads; ++i) {
+    for (int i = 0; i < net_.layers[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
       if (net_.values[v].gradient && (s_.writes(v) ? !closes(v, l, i) : s_.adds(v, s_.reader_index(v, l, i))))
         sum += net_.values[v].part.bytes(samples);
@@ -102,18 +102,18 @@ class lifetimes {
     return sum;
   }
 
-  /// Whether the slot's workspace is used in a parameter part that comes after all input parts.
+  /// Whether the layer's workspace is used in a parameter part that comes after all input parts.
   GPIPE_COLD constexpr bool works_late(int l) const {
     bool wanted = false;
-    for (int i = 0; i < net_.slots[l].reads; ++i) wanted = wanted || net_.values[net_.reads_value(l, i)].gradient;
+    for (int i = 0; i < net_.layers[l].reads; ++i) wanted = wanted || net_.values[net_.reads_value(l, i)].gradient;
     return waits(l) && !wanted;
   }
 
  private:
-  /// Whether input `i` of slot `l` is the last of all that read the value.
+  /// Whether input `i` of layer `l` is the last of all that read the value.
   constexpr bool closes(int v, int l, int i) const {
     const value& of = net_.values[v];
-    return net_.readers[of.first_reader + of.readers - 1] == net_.slots[l].first_read + i;
+    return net_.readers[of.first_reader + of.readers - 1] == net_.layers[l].first_read + i;
   }
 
   const stage_view& s_;

@@ -23,11 +23,11 @@ enum class memory_kind : std::uint8_t {
   moments,      ///< of the optimizer: arrays of the parameters' size
   arrays,       ///< of an optimizer that sees whole tensors: rows, columns
   averages,     ///< moving averages of the parameters
-  tied,         ///< values and gradients of parameters that an earlier slot owns, and gradients that arrive for these
+  tied,         ///< values and gradients of parameters that an earlier layer owns, and gradients that arrive for these
   state,        ///< of layers, not trained: moving averages, now and after the step
   derived,      ///< made from the parameters after each commit, or before each kernel: packed weights
   partials,     ///< results of layers for each micro-batch: loss, weight, batch statistics
-  sums,         ///< a double a slot: the sum of squares of its gradient
+  sums,         ///< a double a layer: the sum of squares of its gradient
   stash,        ///< inputs of the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
   outgoing,     ///< values for workers that share no memory with this one, until they have left
@@ -55,10 +55,10 @@ constexpr const char* name_of(memory_kind kind) {
 namespace detail {
 
 /// One buffer of the arena: `copies` times `bytes`, from `offset` on, `stride` apart (0: without a gap). It belongs to
-/// `slot` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one.
+/// `layer` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one.
 struct memory_block {
   memory_kind kind{};
-  int slot = -1, value = -1, index = 0;
+  int layer_index = -1, value = -1, index = 0;
   std::size_t offset = 0, bytes = 0;
   int copies = 1;
   std::size_t stride = 0;

@@ -21,18 +21,18 @@ struct optimizer_array {
 
 namespace detail {
 
-/// Bytes of a slot's arrays before those of its own parameter number `index`; without a number, of all its own.
+/// Bytes of a layer's arrays before those of its own parameter number `index`; without a number, of all its own.
 ///
-///     arrays of a slot:  | parameter 0: row | column | square | sums | parameter 1: row | ...
-constexpr std::size_t arrays_before(const network& net, int slot, const tensor_rule_memory& rule, int index) {
-  const row& layer = net.row_of(slot);
+///     arrays of a layer:  | parameter 0: row | column | square | sums | parameter 1: row | ...
+constexpr std::size_t arrays_before(const network& net, int layer_index, const tensor_rule_memory& rule, int index) {
+  const layer_type& layer = net.type_of(layer_index);
   std::size_t bytes = 0;
   for (int p = 0; p < index; ++p)
-    if (net.owns(slot, p)) bytes += rule.bytes(layer.parameters[p].extents, layer.type);
+    if (net.owns(layer_index, p)) bytes += rule.bytes(layer.parameters[p].extents, layer.type);
   return bytes;
 }
-constexpr std::size_t arrays_before(const network& net, int slot, const tensor_rule_memory& rule) {
-  return arrays_before(net, slot, rule, net.row_of(slot).parameter_count);
+constexpr std::size_t arrays_before(const network& net, int layer_index, const tensor_rule_memory& rule) {
+  return arrays_before(net, layer_index, rule, net.type_of(layer_index).parameter_count);
 }
 
 /// The arrays that the optimizer keeps for a parameter: moments, then those of a tensor rule.
@@ -44,11 +44,11 @@ GPIPE_COLD inline std::vector<optimizer_array> optimizer_arrays(const network& n
   for (int i = 0; i < options.optimizer_moments; ++i)
     all.push_back({"moment." + std::to_string(i), extents, locate(net, owner).in(memory_kind::moments, i)});
   if (const tensor_rule_memory* const rule = options.tensor_rule; rule != nullptr) {
-    std::size_t at = arrays_before(net, owner.slot, *rule, owner.index);
+    std::size_t at = arrays_before(net, owner.layer_index, *rule, owner.index);
     for (int k = 0; k < rule->arrays; ++k) {
       const tensor_array kept = rule->array(extents, k);
-      const std::size_t bytes = kept.extents.size() * bytes_of(net.row_of(owner.slot).type);
-      all.push_back({kept.name, kept.extents, {memory_kind::arrays, owner.slot, 0, at, bytes}});
+      const std::size_t bytes = kept.extents.size() * bytes_of(net.type_of(owner.layer_index).type);
+      all.push_back({kept.name, kept.extents, {memory_kind::arrays, owner.layer_index, 0, at, bytes}});
       at += aligned(bytes);
     }
   }

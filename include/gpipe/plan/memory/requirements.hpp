@@ -42,7 +42,7 @@ struct memory_requirements {
   int others = 0;         ///< replicas that share no memory with this one
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< the arrays of an optimizer that sees whole tensors
   bool averages = false;                                    ///< a moving average of the parameters is kept
-  bool shares_derived = false;                              ///< all slots make derived buffers in the same memory
+  bool shares_derived = false;                              ///< all layers make derived buffers in the same memory
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;

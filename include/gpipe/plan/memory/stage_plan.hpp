@@ -9,10 +9,10 @@ namespace gpipe {
 
 class stage_view;
 
-/// A stage of a plan: its slots, what its memory depends on, and its bytes by kind. The steps that follow the cut pass
+/// A stage of a plan: its layers, what its memory depends on, and its bytes by kind. The steps that follow the cut pass
 /// it on, so a stage's bytes are counted once for the same requirements.
 struct stage_plan {
-  int first = 0, last = 0;  ///< the slots [first, last)
+  int first = 0, last = 0;  ///< the layers [first, last)
   memory_requirements requirements{};
   stage_memory memory{};
   bool counted = false;  ///< `memory` is that of `requirements`

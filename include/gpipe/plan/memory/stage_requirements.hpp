@@ -28,7 +28,7 @@ GPIPE_COLD constexpr void set_requirements(const plan_options& o, const Schedule
                                            stage_plan& plan) {
   memory_requirements needs = requirements_of(schedule, o, stage);
   if (o.recompute == recompute_mode::as_needed)
-    needs.kept_copies = most_working_sets(needs, [&](const memory_requirements& with) {
+    needs.kept_copies = max_working_sets(needs, [&](const memory_requirements& with) {
       return o.memory_limit == no_memory_limit || plan.count(stage, with) <= o.memory_limit;
     });
   plan.first = stage.first();

@@ -15,7 +15,7 @@
 namespace gpipe {
 
 constexpr schedule_choice plan_options::chosen_schedule() const {
-  if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, lead}).on_workers(workers);
+  if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, warmup}).on_workers(workers);
   if (schedule != schedule_kind::custom) return schedule_choice(schedule, chunks).on_workers(workers);
   const bool splits = custom_schedule->admits(stages, micro_batches) &&
                       detail::splits_backward(*custom_schedule, stages, micro_batches);
@@ -43,13 +43,13 @@ inline constexpr option_description plan_option_list[] = {
                                                      "the order of work"),
     detail::describe_number<&plan_options::chunks>("chunks", {1}, detail::agreed::yes,
                                                    "stages a worker, of the interleaved and looped schedules"),
-    detail::describe_choice<&plan_options::lead>("lead", lead_kind::longest, detail::agreed::yes,
-                                                 "forwards before the first backward, of the interleaved schedule"),
+    detail::describe_choice<&plan_options::warmup>("warmup", warmup_kind::longest, detail::agreed::yes,
+                                                   "forwards before the first backward, of the interleaved schedule"),
     detail::describe_choice<&plan_options::recompute>("recompute", recompute_mode::as_needed, detail::agreed::yes,
                                                       "which micro-batches run forward again before backward"),
-    detail::describe_number<&plan_options::coalesce>("coalesce", {0, max_coalesced, "as many as pay off"},
-                                                     detail::agreed::yes,
-                                                     "micro-batches whose parameter gradients are computed together"),
+    detail::describe_number<&plan_options::group_gradients>(
+        "group_gradients", {0, max_gradient_group, "as many as pay off"}, detail::agreed::yes,
+        "micro-batches whose parameter gradients are computed together"),
     detail::describe_number<&plan_options::optimizer_moments>("optimizer_moments", {0, max_moments},
                                                               detail::agreed::yes,
                                                               "arrays that the optimizer keeps beside the parameters"),
@@ -114,12 +114,12 @@ template <precision P>
 using precision_is = detail::option<&plan_options::precision, P>;
 template <int V>
 using chunks = detail::option<&plan_options::chunks, V>;
-template <lead_kind Kind>
-using lead = detail::option<&plan_options::lead, Kind>;
+template <warmup_kind Kind>
+using warmup = detail::option<&plan_options::warmup, Kind>;
 template <recompute_mode Mode>
 using recompute = detail::option<&plan_options::recompute, Mode>;
 template <int G>
-using coalesce = detail::option<&plan_options::coalesce, G>;
+using group_gradients = detail::option<&plan_options::group_gradients, G>;
 /// No stage needs more: the cut obeys the limit, and recompute as needed fits it. `memory_limit<16_GiB>`.
 template <std::int64_t Bytes>
 using memory_limit = detail::option<&plan_options::memory_limit, Bytes>;
@@ -129,11 +129,11 @@ using with_average_weights = detail::option<&plan_options::average_weights, true
 using with_shared_packed_weights = detail::option<&plan_options::share_packed_weights, true>;
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 
-/// Throws if no plan of a network of `slots` slots can have these options.
-GPIPE_COLD constexpr void require_valid(const plan_options& o, int slots) {
+/// Throws if no plan of a network of `layers` layers can have these options.
+GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   using detail::throw_error;
   for (const option_description& option : plan_option_list) detail::require_in_range(option, option.get(o));
-  if (o.stages > slots) throw_error({"stages is ", o.stages}, {"choose 1 to ", slots, ", the number of layers"});
+  if (o.stages > layers) throw_error({"stages is ", o.stages}, {"choose 1 to ", layers, ", the number of layers"});
   if (o.device_count != 0 && o.device_count != o.stages)
     throw_error({"device_count is ", o.device_count, " and stages is ", o.stages}, {"name the device of every stage"});
   if ((o.schedule == schedule_kind::custom) != (o.custom_schedule != nullptr))
@@ -144,12 +144,13 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int slots) {
     throw_error({"replicas x micro_batches x micro_batch_size is ", o.replicas, " x ", o.micro_batches, " x ",
                  o.micro_batch_size, ", more samples than an int counts"},
                 {"choose smaller numbers"});
-  if (o.coalesce > 1 && !o.may_coalesce()) {
+  if (o.group_gradients > 1 && !o.may_group_gradients()) {
     const bool drains = o.schedule == schedule_kind::fill_drain, keeps = o.recompute == recompute_mode::never;
-    throw_error({"coalesce is ", o.coalesce, drains ? "" : ", schedule is ", drains ? "" : o.chosen_schedule().name(),
-                 keeps ? "" : ", recompute is ", keeps ? "" : name_of(o.recompute)},
-                {"choose ", drains ? "" : "fill-drain", drains || keeps ? "" : " and ", keeps ? "" : "recompute never",
-                 ", or coalesce 0"});
+    throw_error(
+        {"group_gradients is ", o.group_gradients, drains ? "" : ", schedule is ",
+         drains ? "" : o.chosen_schedule().name(), keeps ? "" : ", recompute is ", keeps ? "" : name_of(o.recompute)},
+        {"choose ", drains ? "" : "fill-drain", drains || keeps ? "" : " and ", keeps ? "" : "recompute never",
+         ", or group_gradients 0"});
   }
   if (const int max = o.max_workers(); max > 0 && o.workers > max)
     throw_error({"workers is ", o.workers, ", and ", o.chosen_schedule().name(), " of ",

@@ -28,9 +28,9 @@ struct plan_options {
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved and looped schedules
-  /// Of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if transfers
-  /// have a cost (see `choose_lead`); else the shortest.
-  lead_kind lead = lead_kind::automatic;
+  /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
+  /// transfers have a cost (see `choose_warmup`); else the shortest.
+  warmup_kind warmup = warmup_kind::automatic;
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
@@ -38,7 +38,7 @@ struct plan_options {
   /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and recompute never: each
   /// gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit the
   /// memory limit (see `group_gradients`).
-  int coalesce = 0;
+  int group_gradients = 0;
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
   bool average_weights = false;                             ///< keeps a moving average of the parameters
@@ -59,7 +59,7 @@ struct plan_options {
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
   /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
-  constexpr bool may_coalesce() const {
+  constexpr bool may_group_gradients() const {
     return schedule == schedule_kind::fill_drain && recompute == recompute_mode::never;
   }
 };

@@ -14,12 +14,13 @@ struct model_of_a_plan {
 };
 template <int Stage, int First, int End, bool Holds>
 struct cut_ascends {
-  static_assert(Holds, "gpipe: a cut names ascending slots of the model, and no stage is empty (Stage, its First slot, "
-                       "the End of the stage)");
+  static_assert(Holds,
+                "gpipe: a cut names ascending layers of the model, and no stage is empty (Stage, its First layer, "
+                "the End of the stage)");
 };
-template <int Stages, int Slots, bool Holds>
-struct cut_has_a_slot_for_each_stage {
-  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Slots)");
+template <int Stages, int Layers, bool Holds>
+struct cut_has_a_layer_for_each_stage {
+  static_assert(Holds, "gpipe: a cut names the first layer of every stage but the first (Stages, Layers)");
 };
 
 }  // namespace broken
@@ -47,7 +48,7 @@ constexpr auto planned_model() {
                   typename Model::entering;
                   typename Model::items;
                 }) {
-    return planned_as<std::conditional_t<(slots_of<Model> > 0), Model, any_model>, mistaken_model<Model>>{};
+    return planned_as<std::conditional_t<(layers_of<Model> > 0), Model, any_model>, mistaken_model<Model>>{};
   } else {
     static_cast<void>(asserted<broken::model_of_a_plan<Model, false>>{});
     return planned_as<any_model, true>{};
@@ -56,27 +57,27 @@ constexpr auto planned_model() {
 
 /// The first stage of a custom cut that is empty or ends outside the model; -1: none.
 template <class Cut>
-constexpr int bad_stage(int slots) {
+constexpr int bad_stage(int layers) {
   for (int s = 0; s <= Cut::count; ++s) {
-    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::count ? slots : Cut::between[s];
-    if (begin < 0 || end <= begin || end > slots) return s;
+    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::count ? layers : Cut::between[s];
+    if (begin < 0 || end <= begin || end > layers) return s;
   }
   return -1;
 }
 
 /// Whether a plan uses a custom cut. An invalid one has its error here, and the plan continues with the best cut.
-template <class Types, int Stages, int Slots>
+template <class Types, int Stages, int Layers>
 constexpr bool takes_custom_cut() {
   using chosen = typename Types::custom_cut;
-  constexpr int bad = bad_stage<chosen>(Slots);
+  constexpr int bad = bad_stage<chosen>(Layers);
   if constexpr (!Types::has_cut) {
     return false;
   } else if constexpr (chosen::count != Stages - 1) {
-    static_cast<void>(asserted<broken::cut_has_a_slot_for_each_stage<Stages, chosen::count, false>>{});
+    static_cast<void>(asserted<broken::cut_has_a_layer_for_each_stage<Stages, chosen::count, false>>{});
     return false;
   } else if constexpr (bad >= 0) {
     constexpr int begin = bad == 0 ? 0 : chosen::between[bad - 1],
-                  end = bad == chosen::count ? Slots : chosen::between[bad];
+                  end = bad == chosen::count ? Layers : chosen::between[bad];
     static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
     return false;
   } else {

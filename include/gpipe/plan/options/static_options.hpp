@@ -84,7 +84,7 @@ struct profiled {
     return detail::require_profile<Table, Model, MicroBatchSize>();
   }
 };
-/// Your own cut: the first slot of every stage but the first. It implies the number of stages, too.
+/// Your own cut: the first layer of every stage but the first. It implies the number of stages, too.
 template <int... First>
 struct cut_at {
   static constexpr int count = sizeof...(First);
@@ -139,7 +139,7 @@ struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
     else if constexpr (!scheduler<Schedule>) return fill_drain{};  // which has its error above
     else if constexpr (std::is_same_v<Schedule, looped_bfs> || std::is_same_v<Schedule, interleaved_zb>)
       return Schedule{o.chunks};
-    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks, o.lead};
+    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks, o.warmup};
     else return Schedule{};
   }
   static constexpr bool has_schedule = true;

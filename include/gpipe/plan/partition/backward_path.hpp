@@ -37,7 +37,7 @@ class backward_path {
     }
   }
   /// The least of the whole path if a stage before has a backward of at least `backward`.
-  constexpr std::int64_t least(const std::int64_t* h, std::int64_t backward) const {
+  constexpr std::int64_t shortest(const std::int64_t* h, std::int64_t backward) const {
     std::int64_t longest = 0;
     for (int j = 0; j <= steps_; ++j)
       if (const std::int64_t path = h[j] + (steps_ - j) * backward; path > longest) longest = path;

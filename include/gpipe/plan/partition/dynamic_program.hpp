@@ -15,9 +15,9 @@ struct limits {
   std::int64_t forward = unlimited, backward = unlimited, both = unlimited, total = unlimited;
 };
 
-/// The best rest of a cut from each slot at which a stage may begin, from the last stage to the first. A longest-prefix
-/// probe is wrong if costs grow and shrink with a range (transfers), or if the next device may not have memory for the
-/// next slot; this is exact in both cases, because it tries every end that the limits allow.
+/// The best rest of a cut from each layer at which a stage may begin, from the last stage to the first. A
+/// longest-prefix probe is wrong if costs grow and shrink with a range (transfers), or if the next device may not have
+/// memory for the next layer; this is exact in both cases, because it tries every end that the limits allow.
 ///
 /// The limits keep the search short. Without transfers, stage s begins no later than the stages before it can reach,
 /// and no earlier than the stages from s on can reach back from the end:
@@ -27,7 +27,7 @@ struct limits {
 ///     stage 2                |=========|
 class dynamic_program {
   // Defined before its use: clang 14 evaluates no member template before its definition.
-  constexpr std::int64_t& rest(int stage, int begin) const { return rest_[stage * (slots_ + 1) + begin]; }
+  constexpr std::int64_t& rest(int stage, int begin) const { return rest_[stage * (layers_ + 1) + begin]; }
 
   // The value of a stage with this load, combined with the value of the stages after it.
   constexpr std::int64_t combined(const load& stage_load, std::int64_t moved, std::int64_t after) const {
@@ -69,12 +69,12 @@ class dynamic_program {
  public:
   GPIPE_COLD constexpr explicit dynamic_program(const range_sums& ranges)
       : ranges_(ranges),
-        slots_(ranges.of.slots),
+        layers_(ranges.of.layers),
         stages_(ranges.of.stages),
         low_(stages_),
         high_(stages_),
-        rest_((stages_ + 1) * (slots_ + 1)),
-        queue_(slots_) {}
+        rest_((stages_ + 1) * (layers_ + 1)),
+        queue_(layers_) {}
 
   /// The smallest value of any cut within the limits; `unlimited` if there is none.
   GPIPE_COLD constexpr std::int64_t run(const limits& within, smallest what) {
@@ -82,7 +82,7 @@ class dynamic_program {
     if (limits_.total < limits_.both) limits_.both = limits_.total;
     what_ = what;
     if (!find_bands()) return unlimited;
-    rest(stages_, slots_) = 0;
+    rest(stages_, layers_) = 0;
     for (int s = stages_ - 1; s >= 0; --s) {
       if (ranges_.moved.any() || !ranges_.monotone()) scan(s);
       else slide(s);
@@ -97,11 +97,11 @@ class dynamic_program {
     std::int64_t budget = rest(0, 0);
     for (int s = 0; s < stages_; ++s) {
       const int begin = first[s], left = stages_ - s;
-      const std::int64_t work = ranges_.range(s, begin, slots_).both, share = work / left;
+      const std::int64_t work = ranges_.range(s, begin, layers_).both, share = work / left;
       std::int64_t nearest = unlimited, used = 0;
       each_end(s, begin, [&](int end, const load& stage_load, std::int64_t value) {
         if (value > budget) return;
-        const std::int64_t off = work > 0 ? stage_load.both - share : end - begin - (slots_ - begin) / left;
+        const std::int64_t off = work > 0 ? stage_load.both - share : end - begin - (layers_ - begin) / left;
         const std::int64_t distance = off < 0 ? -off : off;
         if (distance < nearest || (distance == nearest && off <= 0)) {  // a tie: the larger one within the share
           nearest = distance;
@@ -121,7 +121,7 @@ class dynamic_program {
   }
 
   GPIPE_COLD constexpr bool find_bands() {
-    low_[stages_] = slots_;
+    low_[stages_] = layers_;
     for (int s = stages_ - 1; s >= 0; --s) {
       low_[s] = low_[s + 1];
       while (low_[s] > s && obeys(s, low_[s] - 1, low_[s + 1])) --low_[s];
@@ -129,7 +129,7 @@ class dynamic_program {
     high_[0] = 0;
     for (int s = 0; s < stages_; ++s) {
       high_[s + 1] = high_[s];
-      while (high_[s + 1] < slots_ - (stages_ - s - 1) && obeys(s, high_[s], high_[s + 1] + 1)) ++high_[s + 1];
+      while (high_[s + 1] < layers_ - (stages_ - s - 1) && obeys(s, high_[s], high_[s + 1] + 1)) ++high_[s + 1];
     }
     for (int s = 0; s <= stages_; ++s)
       if (low_[s] > high_[s]) return false;
@@ -169,7 +169,7 @@ class dynamic_program {
   }
 
   const range_sums& ranges_;
-  int slots_, stages_;
+  int layers_, stages_;
   limits limits_{};
   smallest what_ = smallest::total;
   zeroed_array<int> low_, high_;

@@ -13,8 +13,8 @@ namespace gpipe::detail {
 template <class Fits>
 class equal_device_search {
  public:
-  constexpr equal_device_search(const load* sum, const load& largest, int slots, int stages, const Fits& fits)
-      : probe_{sum, slots, stages, fits}, all_(sum[slots]), best_(all_) {
+  constexpr equal_device_search(const load* sum, const load& largest, int layers, int stages, const Fits& fits)
+      : probe_{sum, layers, stages, fits}, all_(sum[layers]), best_(all_) {
     if (fits_ = probe_.run(all_, &load::both); fits_)
       lowest_ = {min_maximum(&load::forward, largest), min_maximum(&load::backward, largest),
                  min_maximum(&load::both, largest)};
@@ -37,7 +37,7 @@ class equal_device_search {
   }
 
  private:
-  // The largest stage holds at least the largest slot and at least the mean.
+  // The largest stage holds at least the largest layer and at least the mean.
   constexpr std::int64_t min_maximum(std::int64_t load::*of, const load& largest) {
     const std::int64_t total = all_.*of, mean = total / probe_.stages + (total % probe_.stages != 0);
     return probe_.min_limit(all_, of, mean > largest.*of ? mean : largest.*of, total);
@@ -73,8 +73,8 @@ class equal_device_search {
   bool fits_ = false;
 };
 
-/// A range within a bound of the first sums of `objective_of`, r of the stage and f + b - r of all slots up to its end.
-/// A part of a range that is within it is, too, so it is like a limit of memory.
+/// A range within a bound of the first sums of `objective_of`, r of the stage and f + b - r of all layers up to its
+/// end. A part of a range that is within it is, too, so it is like a limit of memory.
 template <class Fits>
 struct turns_within {
   const load* sum;
@@ -104,9 +104,9 @@ class turn_search {
       load limit = maxima(trial_.data());
       latest = limit.both;
       const std::int64_t period = limit.forward + limit.backward;
-      if (periods == 0) limit = sum[p_.slots];
-      limit.both = sum[p_.slots].both;
-      prefix_probe<turns_within<Fits>> probe{sum, p_.slots, p_.stages, turns_};
+      if (periods == 0) limit = sum[p_.layers];
+      limit.both = sum[p_.layers].both;
+      prefix_probe<turns_within<Fits>> probe{sum, p_.layers, p_.stages, turns_};
       turns_.limit = unlimited;
       for (std::int64_t low = turn_of_last(probe, limit), at = low; low < latest; at = low + (latest - low) / 2) {
         turns_.limit = at;  // mostly the first can be reached
@@ -126,18 +126,18 @@ class turn_search {
 
  private:
   constexpr bool find(int* first) const {
-    return equal_device_search<turns_within<Fits>>(turns_.sum, largest_, p_.slots, p_.stages, turns_)
+    return equal_device_search<turns_within<Fits>>(turns_.sum, largest_, p_.layers, p_.stages, turns_)
         .find(p_.micro_batches > 1, first);
   }
   /// The turn of the last stage if all before are as long as the limits allow: no cut within them has an earlier one.
   constexpr std::int64_t turn_of_last(const prefix_probe<turns_within<Fits>>& probe, const load& limit) const {
     int begin = 0;
-    for (int s = 0, width = p_.slots / p_.stages; s + 1 < p_.stages; ++s) {
+    for (int s = 0, width = p_.layers / p_.stages; s + 1 < p_.stages; ++s) {
       const int end = probe.reach(begin, width, limit);
       width = end - begin;
       begin = end;
     }
-    return turns_.turn(begin < p_.slots ? begin : p_.slots - 1, p_.slots);
+    return turns_.turn(begin < p_.layers ? begin : p_.layers - 1, p_.layers);
   }
   /// The largest f and b of a stage, and its latest turn as `both`.
   constexpr load maxima(const int* first) const {
@@ -160,14 +160,14 @@ class turn_search {
 
 template <class Fits>
 GPIPE_COLD constexpr bool partition_equal(const partition_problem& p, int* first, const Fits& fits) {
-  const slot_cost* costs = p.costs_on(0);
-  const zeroed_array<load> sum(p.slots);
+  const pass_cost* costs = p.costs_on(0);
+  const zeroed_array<load> sum(p.layers);
   load largest{};
-  for (int l = 0; l < p.slots; ++l) {
-    const slot_cost& cost = costs[l];
+  for (int l = 0; l < p.layers; ++l) {
+    const pass_cost& cost = costs[l];
     require_cost(l, cost);
-    const std::int64_t both = added(cost.forward, cost.backward, p.slots, 1);
-    sum[l + 1].both = added(sum[l].both, both, p.slots, 1);
+    const std::int64_t both = added(cost.forward, cost.backward, p.layers, 1);
+    sum[l + 1].both = added(sum[l].both, both, p.layers, 1);
     sum[l + 1].forward = sum[l].forward + cost.forward;
     sum[l + 1].backward = sum[l].backward + cost.backward;
     sum[l + 1].again = sum[l].again + cost.again;
@@ -176,7 +176,7 @@ GPIPE_COLD constexpr bool partition_equal(const partition_problem& p, int* first
     if (both > largest.both) largest.both = both;
   }
   const bool drains = p.goal == objective::fill_drain;
-  if (!equal_device_search<Fits>(sum.data(), largest, p.slots, p.stages, fits)
+  if (!equal_device_search<Fits>(sum.data(), largest, p.layers, p.stages, fits)
            .find(drains && p.micro_batches > 1, first))
     return false;
   if (drains && p.first_again && p.stages > 1) turn_search<Fits>(p, sum.data(), largest, fits).improve(first);

@@ -22,12 +22,12 @@ namespace detail {
 ///     max over stages t of  r of t + sum over stages s <= t of (f + b - r).
 constexpr std::int64_t objective_of(const partition_problem& p, const int* first) {
   detail::require_problem(p);
-  require_cut(first, p.slots, p.stages);
-  const auto add = [&p](std::int64_t a, std::int64_t b) { return detail::added(a, b, p.slots, p.micro_batches); };
+  require_cut(first, p.layers, p.stages);
+  const auto add = [&p](std::int64_t a, std::int64_t b) { return detail::added(a, b, p.layers, p.micro_batches); };
   std::int64_t sum = 0, turn = 0, forward = 0, backward = 0, bottleneck = 0;
   const detail::zeroed_array<std::int64_t> moved(p.stages);
   if (p.transfer_count > 0) {
-    const detail::zeroed_array<int> stage_of(p.slots);
+    const detail::zeroed_array<int> stage_of(p.layers);
     for (int s = 0; s < p.stages; ++s)
       for (int l = first[s]; l < first[s + 1]; ++l) stage_of[l] = s;
     for (int i = 0; i < p.transfer_count; ++i) {
@@ -41,8 +41,8 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
     }
   }
   for (int s = 0; s < p.stages; ++s) {
-    const slot_cost* costs = p.costs_on(s);
-    slot_cost stage_cost{};
+    const pass_cost* costs = p.costs_on(s);
+    pass_cost stage_cost{};
     for (int l = first[s]; l < first[s + 1]; ++l) {
       detail::require_cost(l, costs[l]);
       stage_cost.forward = add(stage_cost.forward, costs[l].forward);
@@ -58,7 +58,7 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
   }
   if (p.goal == objective::bottleneck) return bottleneck;
   const std::int64_t period = add(forward, backward), periods = p.micro_batches - 1;
-  if (periods > 0 && period > detail::unlimited / periods) detail::cost_overflow(p.slots, p.micro_batches);
+  if (periods > 0 && period > detail::unlimited / periods) detail::cost_overflow(p.layers, p.micro_batches);
   return add(turn, periods * period);
 }
 
@@ -68,10 +68,10 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
 ///
 ///     sum f + sum b + (M - 1) (max f + max b),
 ///
-/// over stages s with the slots [first[s], first[s + 1]). The two maxima may belong to different stages.
-constexpr std::int64_t fill_drain_makespan(const slot_cost* costs, int slots, const int* first, int stages,
+/// over stages s with the layers [first[s], first[s + 1]). The two maxima may belong to different stages.
+constexpr std::int64_t fill_drain_makespan(const pass_cost* costs, int layers, const int* first, int stages,
                                            int micro_batches) {
-  return detail::objective_of({slots, stages, micro_batches, costs}, first);
+  return detail::objective_of({layers, stages, micro_batches, costs}, first);
 }
 
 }  // namespace gpipe

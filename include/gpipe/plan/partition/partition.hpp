@@ -51,30 +51,30 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 
 }  // namespace detail
 
-/// Cuts a model into non-empty stages: stage s holds the slots [first[s], first[s + 1]), so `first` has stages + 1
+/// Cuts a model into non-empty stages: stage s holds the layers [first[s], first[s + 1]), so `first` has stages + 1
 /// elements. No cut has a smaller objective. Among equal cuts it takes one whose largest f + b of a stage is smallest;
 /// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. (On
 /// equal devices with `first_again` a cut with the smallest max f + max b comes before one with a smaller f + b.) The
 /// same problem always gives the same cut.
 ///
-/// `fits(begin, end)` returns whether one stage has the memory for a range of slots; every part of a range that fits
+/// `fits(begin, end)` returns whether one stage has the memory for a range of layers; every part of a range that fits
 /// must fit, too. `fits(stage, begin, end)` is for stages that differ, and for limits that include what enters a stage:
 /// there, only every prefix of a range that fits must fit. Throws if a count, a cost or a transfer is not valid, if 64
 /// bits do not suffice, or if no cut fits.
 ///
-/// Under the compilers' default limits, constant evaluation can cut 20,000 slots for 128 equal devices with free
-/// transfers, some 500 slots with transfers, and some 240 by the makespan on unequal devices.
+/// Under the compilers' default limits, constant evaluation can cut 20,000 layers for 128 equal devices with free
+/// transfers, some 500 layers with transfers, and some 240 by the makespan on unequal devices.
 template <class Fits = detail::fits_always>
 GPIPE_COLD constexpr void partition(const partition_problem& p, int* first, const Fits& fits = {}) {
   if (!detail::try_partition(p, first, fits))
-    detail::throw_misfit(detail::unplaceable_slot(fits, p.slots, p.stages), p.slots, p.stages);
+    detail::throw_misfit(detail::unplaceable_layer(fits, p.layers, p.stages), p.layers, p.stages);
 }
 
 /// The same for equal devices and free transfers, by the makespan of fill-drain.
 template <class Fits = detail::fits_always>
-constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
+constexpr void partition(const pass_cost* costs, int layers, int stages, int micro_batches, int* first,
                          const Fits& fits = {}) {
-  partition(partition_problem{slots, stages, micro_batches, costs}, first, fits);
+  partition(partition_problem{layers, stages, micro_batches, costs}, first, fits);
 }
 
 namespace detail {
@@ -88,8 +88,8 @@ struct distance {
 template <class Fits = fits_always>
 GPIPE_COLD constexpr distance distance_from_optimum(const partition_problem& p, const int* first,
                                                     const Fits& fits = {}) {
-  detail::require_counts(p.slots, p.stages, p.micro_batches);
-  require_cut(first, p.slots, p.stages, fits);
+  detail::require_counts(p.layers, p.stages, p.micro_batches);
+  require_cut(first, p.layers, p.stages, fits);
   const detail::zeroed_array<int> best(p.stages);
   partition(p, best.data(), fits);
   return {objective_of(p, first), objective_of(p, best.data())};

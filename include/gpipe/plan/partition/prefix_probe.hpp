@@ -6,20 +6,20 @@
 
 namespace gpipe::detail {
 
-/// The cost of a range of slots, or the limits of every stage.
+/// The cost of a range of layers, or the limits of every stage.
 struct load {
   std::int64_t forward = 0, backward = 0, both = 0;
-  std::int64_t again = 0;  ///< see `slot_cost`; a probe does not sum it
+  std::int64_t again = 0;  ///< see `pass_cost`; a probe does not sum it
 
   constexpr std::int64_t once() const { return both - again; }
 };
 
-/// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A part of a range that
-/// is within the limits is, too, so if any cut is within them, this one is. Unused stages are filled by splitting.
+/// Longest-prefix probe: each stage, from the first on, takes as many layers as the limits allow. A part of a range
+/// that is within the limits is, too, so if any cut is within them, this one is. Unused stages are filled by splitting.
 template <class Fits>
 struct prefix_probe {
-  const load* sum;  ///< sum[l] is the load of the slots [0, l)
-  int slots, stages;
+  const load* sum;  ///< sum[l] is the load of the layers [0, l)
+  int layers, stages;
   const Fits& fits;
   load reached{};         ///< after a successful probe: the largest stage in each criterion
   std::int64_t next = 0;  ///< after a failed probe: the next limit of the searched criterion to try
@@ -38,7 +38,7 @@ struct prefix_probe {
   /// The largest end of a stage from `begin`. Neighbouring stages are similar, so first try the `width` of the stage
   /// before, then gallop, then bisect.
   constexpr int reach(int begin, int width, const load& limit) const {
-    int low = begin, high = slots;
+    int low = begin, high = layers;
     for (int stride = width > 0 ? width : 1, further = 1; low < high;) {
       const int middle = stride < high - low ? low + stride : high - (high - low) / 2;
       if (obeys(begin, middle, limit)) {
@@ -57,9 +57,9 @@ struct prefix_probe {
     others.*searched = unlimited;
     reached = {};
     next = unlimited;
-    int begin = 0, width = slots / stages;
-    for (int s = 0; s < stages && begin < slots; ++s) {
-      const std::int64_t rest = sum[slots].*searched - sum[begin].*searched, left = stages - s;
+    int begin = 0, width = layers / stages;
+    for (int s = 0; s < stages && begin < layers; ++s) {
+      const std::int64_t rest = sum[layers].*searched - sum[begin].*searched, left = stages - s;
       const std::int64_t share = rest / left + (rest % left != 0);
       if (share > limit.*searched) {  // the remaining stages cannot take the rest
         if (share < next) next = share;
@@ -70,14 +70,14 @@ struct prefix_probe {
       if (stage_load.forward > reached.forward) reached.forward = stage_load.forward;
       if (stage_load.backward > reached.backward) reached.backward = stage_load.backward;
       if (stage_load.both > reached.both) reached.both = stage_load.both;
-      if (end < slots && obeys(begin, end + 1, others)) {
+      if (end < layers && obeys(begin, end + 1, others)) {
         const std::int64_t more = range(begin, end + 1).*searched;
         if (more < next) next = more;
       }
       width = end - begin;
       begin = end;
     }
-    return begin == slots;
+    return begin == layers;
   }
 
   /// The smallest limit of the searched criterion in [low, high] for which a cut exists under the other limits;
@@ -99,13 +99,13 @@ struct prefix_probe {
   }
 };
 
-/// Cuts as evenly as the limits allow. Each cut lies between the earliest slot from which the later stages can take the
-/// rest and the latest slot that its own stage can reach, close to an equal share of the rest.
+/// Cuts as evenly as the limits allow. Each cut lies between the earliest layer from which the later stages can take
+/// the rest and the latest layer that its own stage can reach, close to an equal share of the rest.
 template <class Fits>
 GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& probe, const load& limit, int* first) {
-  const int slots = probe.slots, stages = probe.stages;
-  first[stages] = slots;
-  for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest slot for now
+  const int layers = probe.layers, stages = probe.stages;
+  first[stages] = layers;
+  for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest layer for now
     int low = s, high = first[s + 1] - 1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
@@ -116,12 +116,12 @@ GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& probe, const load& li
   }
   first[0] = 0;
   for (int s = 0; s + 1 < stages; ++s) {
-    const int begin = first[s], left = stages - s, latest = slots - left + 1;
-    const std::int64_t rest = probe.range(begin, slots).both;
+    const int begin = first[s], left = stages - s, latest = layers - left + 1;
+    const std::int64_t rest = probe.range(begin, layers).both;
     load share = limit;
     if (rest / left < share.both) share.both = rest / left;
-    int end = rest == 0 ? begin + (slots - begin) / left : probe.reach(begin, (slots - begin) / left, share);
-    if (rest > 0 && end < slots && probe.obeys(begin, end + 1, limit) &&
+    int end = rest == 0 ? begin + (layers - begin) / left : probe.reach(begin, (layers - begin) / left, share);
+    if (rest > 0 && end < layers && probe.obeys(begin, end + 1, limit) &&
         probe.range(begin, end + 1).both - rest / left < rest / left - probe.range(begin, end).both)
       ++end;
     if (end < first[s + 1]) end = first[s + 1];

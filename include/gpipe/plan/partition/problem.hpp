@@ -6,19 +6,19 @@
 
 namespace gpipe {
 
-/// The cost of one slot of the model for one micro-batch, in any one unit of time.
-struct slot_cost {
+/// The cost of one layer of the model for one micro-batch, in any one unit of time.
+struct pass_cost {
   std::int64_t forward = 0, backward = 0;
   std::int64_t again = 0;  ///< the part of `backward` that runs forward again; it need not wait for the gradient
 };
 
 namespace detail {
 
-/// A value that one slot writes and later slots read. It goes directly from the writer's stage to each reader's stage.
-/// The writer's stage pays once for sending it, each other stage that reads it once for receiving it.
+/// A value that one layer writes and later layers read. It goes directly from the writer's stage to each reader's
+/// stage. The writer's stage pays once for sending it, each other stage that reads it once for receiving it.
 struct transfer {
   int writer = 0;
-  const int* readers = nullptr;  ///< slots after the writer, ascending; null: the next slot, as in a chain
+  const int* readers = nullptr;  ///< layers after the writer, ascending; null: the next layer, as in a chain
   int reader_count = 1;
   std::int64_t time = 0;  ///< one way, for one micro-batch, in the unit of the costs
   bool gradient = true;   ///< it has a gradient, which needs the same time back
@@ -39,8 +39,8 @@ enum class objective : std::uint8_t {
 
 /// A model to cut, and the devices of its stages. The arrays belong to the caller.
 struct partition_problem {
-  int slots = 0, stages = 1, micro_batches = 1;
-  const slot_cost* costs = nullptr;     ///< costs of every slot on each kind of device, [kind][slot]
+  int layers = 0, stages = 1, micro_batches = 1;
+  const pass_cost* costs = nullptr;     ///< costs of every layer on each kind of device, [kind][layer]
   int kinds = 1;                        ///< kinds of devices
   const int* kind_of = nullptr;         ///< the kind of each stage's device; null: kind 0
   const detail::transfer* transfers = nullptr;  ///< null: free
@@ -50,7 +50,7 @@ struct partition_problem {
   bool first_again = false;
 
   constexpr int kind(int stage) const { return kind_of == nullptr ? 0 : kind_of[stage]; }
-  constexpr const slot_cost* costs_on(int stage) const { return costs + kind(stage) * slots; }
+  constexpr const pass_cost* costs_on(int stage) const { return costs + kind(stage) * layers; }
 };
 
 namespace detail {

@@ -18,17 +18,17 @@ class range_sums {
   GPIPE_COLD constexpr range_sums(const partition_problem& p, const Fits& fits)
       : of(p),
         moved(p),
-        sum_(p.kinds * (p.slots + 1)),
-        furthest_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.slots : 0),
-        reach_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.slots : 0),
-        step_(limits_stages<Fits> ? p.slots : 0),
+        sum_(p.kinds * (p.layers + 1)),
+        furthest_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.layers : 0),
+        reach_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.layers : 0),
+        step_(limits_stages<Fits> ? p.layers : 0),
         limited_(limited<Fits>) {
     for (int k = 0; k < p.kinds; ++k)
-      for (int l = 0; l < p.slots; ++l) {
-        const slot_cost& cost = p.costs[k * p.slots + l];
+      for (int l = 0; l < p.layers; ++l) {
+        const pass_cost& cost = p.costs[k * p.layers + l];
         require_cost(l, cost);
-        const load& before = sum_[k * (p.slots + 1) + l];
-        sum_[k * (p.slots + 1) + l + 1] = {before.forward + cost.forward, before.backward + cost.backward,
+        const load& before = sum_[k * (p.layers + 1) + l];
+        sum_[k * (p.layers + 1) + l + 1] = {before.forward + cost.forward, before.backward + cost.backward,
                                            add(before.both, add(cost.forward, cost.backward)),
                                            before.again + cost.again};
       }
@@ -36,13 +36,13 @@ class range_sums {
     if constexpr (limited<Fits>)
       for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s) {
         if (const int same = same_before(fits, s); same < s) {
-          for (int begin = 0; begin < p.slots; ++begin) {
+          for (int begin = 0; begin < p.layers; ++begin) {
             furthest_[s * step_ + begin] = furthest_[same * step_ + begin];
             reach_[s * step_ + begin] = reach_[same * step_ + begin];
           }
           continue;
         }
-        for (int begin = 0, end = 0, reach = 0; begin < p.slots; ++begin) {
+        for (int begin = 0, end = 0, reach = 0; begin < p.layers; ++begin) {
           if (end < begin) end = begin;
           // The values that enter a stage count, too, so a later begin may reach less far.
           if (end > begin && !stage_fits(fits, s, begin, end)) {
@@ -53,7 +53,7 @@ class range_sums {
             }
             end = low;
           }
-          while (end < p.slots && stage_fits(fits, s, begin, end + 1)) ++end;
+          while (end < p.layers && stage_fits(fits, s, begin, end + 1)) ++end;
           if (end < reach) monotone_ = false;
           else reach = end;
           furthest_[s * step_ + begin] = end;
@@ -62,24 +62,25 @@ class range_sums {
       }
   }
 
-  /// Running sums of the slots' loads on a stage's device.
-  constexpr const load* sums(int stage) const { return sum_.data() + of.kind(stage) * (of.slots + 1); }
+  /// Running sums of the layers' loads on a stage's device.
+  constexpr const load* sums(int stage) const { return sum_.data() + of.kind(stage) * (of.layers + 1); }
   constexpr load range(int stage, int begin, int end) const {
     const load* sum = sums(stage);
     return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
             sum[end].both - sum[begin].both, sum[end].again - sum[begin].again};
   }
-  /// The furthest end that a stage's memory allows from `begin`; then, the furthest from `begin` or any slot before it.
+  /// The furthest end that a stage's memory allows from `begin`; then, the furthest from `begin` or any layer before
+  /// it.
   constexpr int furthest(int stage, int begin) const {
-    return limited_ && begin < of.slots ? furthest_[stage * step_ + begin] : of.slots;
+    return limited_ && begin < of.layers ? furthest_[stage * step_ + begin] : of.layers;
   }
   constexpr int reach(int stage, int begin) const {
-    return limited_ && begin < of.slots ? reach_[stage * step_ + begin] : of.slots;
+    return limited_ && begin < of.layers ? reach_[stage * step_ + begin] : of.layers;
   }
   /// Whether the two are equal for every begin.
   constexpr bool monotone() const { return monotone_; }
 
-  /// The sum of f + b with every slot on its fastest device; the same without what runs again; then, on its slowest
+  /// The sum of f + b with every layer on its fastest device; the same without what runs again; then, on its slowest
   /// device and with all transfers.
   constexpr std::int64_t min_sum() const { return min_; }
   constexpr std::int64_t min_once() const { return min_once_; }
@@ -98,13 +99,13 @@ class range_sums {
     return first;
   }
 
-  constexpr std::int64_t add(std::int64_t a, std::int64_t b) const { return added(a, b, of.slots, of.micro_batches); }
+  constexpr std::int64_t add(std::int64_t a, std::int64_t b) const { return added(a, b, of.layers, of.micro_batches); }
 
   GPIPE_COLD constexpr void sum_extremes() {
-    for (int l = 0; l < of.slots; ++l) {
+    for (int l = 0; l < of.layers; ++l) {
       std::int64_t min = unlimited, once = unlimited, max = 0;
       for (int k = 0; k < of.kinds; ++k) {
-        const slot_cost& on = of.costs[k * of.slots + l];
+        const pass_cost& on = of.costs[k * of.layers + l];
         if (on.forward + on.backward < min) min = on.forward + on.backward;
         if (on.forward + on.backward - on.again < once) once = on.forward + on.backward - on.again;
         if (on.forward + on.backward > max) max = on.forward + on.backward;
@@ -115,10 +116,10 @@ class range_sums {
     }
     for (int i = 0; i < of.transfer_count; ++i) max_ = add(max_, of.transfers[i].charge());
     if (of.goal == objective::fill_drain && max_ > (unlimited - 1) / of.micro_batches)
-      cost_overflow(of.slots, of.micro_batches);
+      cost_overflow(of.layers, of.micro_batches);
   }
 
-  zeroed_array<load> sum_;              // [kind][slot]
+  zeroed_array<load> sum_;              // [kind][layer]
   zeroed_array<int> furthest_, reach_;  // [stage][begin], or one row for all stages
   int step_;
   bool limited_, monotone_ = true;

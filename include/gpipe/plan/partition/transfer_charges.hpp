@@ -7,7 +7,7 @@
 
 namespace gpipe::detail {
 
-/// A problem's transfers, sorted by reading slot, to sum the charges of a growing stage.
+/// A problem's transfers, sorted by reading layer, to sum the charges of a growing stage.
 class transfer_charges {
  public:
   struct reading {
@@ -29,12 +29,12 @@ class transfer_charges {
 
  public:
   GPIPE_COLD constexpr explicit transfer_charges(const partition_problem& p)
-      : first_(p.slots + 1), readings_(count(p)), written_(p.slots), any_(false) {
-    each_reading(p, [this](int slot, const reading&) { ++first_[slot + 1]; });
-    for (int l = 0; l < p.slots; ++l) first_[l + 1] += first_[l];
-    const zeroed_array<int> filled(p.slots);
-    each_reading(p, [&](int slot, const reading& it) {
-      readings_[first_[slot] + filled[slot]++] = it;
+      : first_(p.layers + 1), readings_(count(p)), written_(p.layers), any_(false) {
+    each_reading(p, [this](int layer, const reading&) { ++first_[layer + 1]; });
+    for (int l = 0; l < p.layers; ++l) first_[l + 1] += first_[l];
+    const zeroed_array<int> filled(p.layers);
+    each_reading(p, [&](int layer, const reading& it) {
+      readings_[first_[layer] + filled[layer]++] = it;
       if (it.before == it.writer) written_[it.writer] += it.charge;
       any_ = true;
     });
@@ -42,22 +42,22 @@ class transfer_charges {
 
   constexpr bool any() const { return any_; }
 
-  /// The charges of a stage that starts at `begin` while slot after slot is added.
+  /// The charges of a stage that starts at `begin` while layer after layer is added.
   ///
-  ///     begin          slot
+  ///     begin          layer
   ///     [--------------]          receives a value written before `begin` at its first reader inside,
   ///          w ----------> r      sends a value written inside, until its last reader is inside, too
   class running_charge {
    public:
     constexpr running_charge(const transfer_charges& all, int begin) : all_(all), begin_(begin) {}
 
-    constexpr void add(int slot) {
-      for (int i = all_.first_[slot]; i < all_.first_[slot + 1]; ++i) {
+    constexpr void add(int layer) {
+      for (int i = all_.first_[layer]; i < all_.first_[layer + 1]; ++i) {
         const reading& it = all_.readings_[i];
         if (it.before < begin_) charge_ += it.charge;
         if (it.last && it.writer >= begin_) charge_ -= it.charge;
       }
-      charge_ += all_.written_[slot];
+      charge_ += all_.written_[layer];
     }
     constexpr std::int64_t charge() const { return charge_; }
 

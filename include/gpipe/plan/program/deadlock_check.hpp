@@ -50,8 +50,9 @@ GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int s
                                                  const detail::recompute_choice& choice, const stage_link* links,
                                                  int link_count, int slots = detail::rendezvous,
                                                  detail::send_mode mode = detail::send_mode::synchronous,
-                                                 int coalesce = 1) {
-  const detail::step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, mode, coalesce);
+                                                 int group_gradients = 1) {
+  const detail::step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, mode,
+                                            group_gradients);
   return detail::check(all.terms(), all.views(), all.workers(), slots);
 }
 
@@ -84,9 +85,10 @@ GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, i
 constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches,
                                       const detail::recompute_choice& choice, const stage_link* links, int link_count,
                                       int slots = detail::rendezvous,
-                                      detail::send_mode mode = detail::send_mode::synchronous, int coalesce = 1) {
+                                      detail::send_mode mode = detail::send_mode::synchronous,
+                                      int group_gradients = 1) {
   return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,
-                                         coalesce);
+                                         group_gradients);
 }
 
 }  // namespace gpipe

@@ -211,7 +211,7 @@ class execution {
     }
   }
 
-  /// What a stage has computed is ready for the other stages of its worker.
+  /// The results of a stage are ready for the other stages of its worker.
   constexpr void pass_on(int s, int m, bool back) {
     each_leaving(s, back, [&](int, const stage_link& it, int channel) {
       if (!is_local(it)) return;

@@ -87,7 +87,7 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     make_transfers_before(t);
     const bool gives =
         forward ? plan(action_kind::send_activation, t, c) > 0 : back && plan(action_kind::send_gradient, t, c) > 0;
-    const bool parts = c.kind == action_kind::backward && (gives || table.coalesce() > 1);
+    const bool parts = c.kind == action_kind::backward && (gives || table.group_gradients() > 1);
     sink(instruction{parts ? action_kind::backward_input : c.kind, c.stage, c.micro_batch, -1});
     if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;
   });
@@ -105,7 +105,8 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 ///
 /// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
 ///   sends no gradient runs the fused `backward`. Cells that the table has split stay at their ticks.
-/// - The parameter parts of each `coalesce` consecutive micro-batches come together, after the last one's input part.
+/// - The parameter parts of each `group_gradients` consecutive micro-batches come together, after the last one's input
+///   part.
 /// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
 /// - A link between two stages of one worker is no transfer and makes no instruction.
 ///
@@ -127,13 +128,13 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 template <scheduler Schedule, class Sink>
 constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                      const stage_link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
+                     send_mode mode = send_mode::synchronous, int group_gradients = 1) {
   detail::require_admitted(schedule, stages, micro_batches);
   if (worker < 0 || worker >= schedule.workers(stages))
     detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
   detail::require_links(stages, links, link_count);
 
-  detail::tick_index<Schedule> table(schedule, stages, micro_batches, coalesce);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches, group_gradients);
   const detail::zeroed_array<bool> recomputed(stages * micro_batches);
   for (int s = 0; s < stages; ++s)
     if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
@@ -144,8 +145,8 @@ constexpr void lower(const Schedule& schedule, int stages, int micro_batches, co
 template <class Sink>
 constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
                      const stage_link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
-  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, coalesce);
+                     send_mode mode = send_mode::synchronous, int group_gradients = 1) {
+  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, group_gradients);
 }
 
 /// The number of instructions that `lower` makes.

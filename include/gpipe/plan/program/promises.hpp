@@ -106,10 +106,10 @@ struct keep_no_programs {
 template <scheduler Schedule, class Keep = keep_no_programs>
 GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
                                                 const recompute_choice& choice, const stage_link* links, int link_count,
-                                                int coalesce, const link_slot_table& slots, bool ties,
+                                                int group_gradients, const link_slot_table& slots, bool ties,
                                                 const Keep& keep = {}) {
   const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
-                                    coalesce);
+                                    group_gradients);
   expected_step terms = all.terms();
   terms.slots = slots;
   terms.ties = ties;
@@ -122,7 +122,7 @@ template <class Table>
 inline constexpr auto link_slots_of = [] {
   constexpr int M = Table::micro_batches, count = Table::link_count;
   constant_list<int, 2 * count * M> all;
-  tick_index table(Table::schedule, Table::stages, M, Table::coalesce);
+  tick_index table(Table::schedule, Table::stages, M, Table::group_gradients);
   for (int i = 0; i < count; ++i)
     assign_link_slots(table, Table::links[i], Table::late, all.of + 2 * i * M, all.of + (2 * i + 1) * M);
   return all;
@@ -146,13 +146,13 @@ inline constexpr auto programs_of = [] {
   const link_slot_table slots{stash.data(), returned.data(), copies.data()};
   const auto keep = [&all](const program_view* programs, int workers) { all.keep(programs, workers); };
   if constexpr (Trains)
-    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots,
+    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::group_gradients, slots,
                               Table::ties, keep);
   else all.found = check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false, keep);
   return all;
 }();
 
-/// Where the program of each worker is.
+/// The position of each worker's program.
 template <class Table, bool Trains>
 inline constexpr auto program_views_of = [] {
   constexpr int workers = Table::schedule.workers(Table::stages);
@@ -191,7 +191,7 @@ constexpr bool require_runnable() {
 namespace detail {
 
 /// `static_assert(require_programs<Table>())`: runs the programs that workers will run, in the slots that the plan has,
-/// if they are small enough (`max_executed`). Beside the constants of `require_sound`, the table has `coalesce`,
+/// if they are small enough (`max_executed`). Beside the constants of `require_sound`, the table has `group_gradients`,
 /// `late`, `ties`, `recompute()`, `forwards`, the schedule of a pass without backward, and `set_copies(link, int[2])`,
 /// the slots that the stages of a link have for its activations and gradients.
 template <class Table>

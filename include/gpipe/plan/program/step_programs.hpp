@@ -27,8 +27,8 @@ class step_programs {
  public:
   GPIPE_COLD constexpr step_programs(const Schedule& schedule, int stages, int micro_batches,
                                      const recompute_choice& choice, const stage_link* links, int link_count,
-                                     send_mode mode, int coalesce = 1)
-      : table_(admitted(schedule, stages, micro_batches), stages, micro_batches, coalesce),
+                                     send_mode mode, int group_gradients = 1)
+      : table_(admitted(schedule, stages, micro_batches), stages, micro_batches, group_gradients),
         links_(links),
         link_count_(link_count),
         recomputed_(stages * micro_batches),

@@ -33,13 +33,13 @@ namespace detail {
 
 /// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lead, const custom_schedule* custom,
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind warmup, const custom_schedule* custom,
                                    Use&& use) {
   switch (kind) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
     case schedule_kind::interleaved:
-      return std::forward<Use>(use)(interleaved{chunks, lead});
+      return std::forward<Use>(use)(interleaved{chunks, warmup});
     case schedule_kind::looped_bfs:
       return std::forward<Use>(use)(looped_bfs{chunks});
     case schedule_kind::zb_h1:
@@ -63,14 +63,14 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
 /// A built-in schedule with the parameters that it has.
 template <class Schedule>
 constexpr Schedule schedule_with(const schedule_parameters& of) {
-  if constexpr (requires { Schedule{of.chunks, of.lead}; }) return Schedule{of.chunks, of.lead};
+  if constexpr (requires { Schedule{of.chunks, of.warmup}; }) return Schedule{of.chunks, of.warmup};
   else if constexpr (requires { Schedule{of.chunks}; }) return Schedule{of.chunks};
   else return Schedule{};
 }
 
 /// The functions of a built-in schedule.
 constexpr const schedule_functions* functions_of(schedule_kind kind) {
-  return with_kind(kind, 2, lead_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
+  return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
     return &schedule_functions_by<Schedule, &schedule_with<Schedule>>;
   });
 }
@@ -82,7 +82,7 @@ constexpr const schedule_functions* functions_of(schedule_kind kind) {
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
   int chunks = 2;                           ///< stages per worker, for the schedules that have such a number
-  lead_kind lead = lead_kind::automatic;    ///< of the interleaved schedule
+  warmup_kind warmup = warmup_kind::automatic;    ///< of the interleaved schedule
   const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
@@ -91,9 +91,9 @@ struct schedule_choice {
       : kind(k), chunks(chunk_count), trains(k != schedule_kind::forward_only), functions(detail::functions_of(k)) {
     splits = functions->splits;
   }
-  /// Interleaved, with its lead.
+  /// Interleaved, with its warm-up.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
-    lead = it.lead;
+    warmup = it.warmup;
   }
   constexpr schedule_choice(const custom_schedule& users, bool split)
       : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split), functions(users.functions) {}
@@ -114,7 +114,7 @@ struct schedule_choice {
   /// Calls `use` with an object of the schedule's type, without the fold.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
-    return detail::with_kind(kind, chunks, lead, custom, std::forward<Use>(use));
+    return detail::with_kind(kind, chunks, warmup, custom, std::forward<Use>(use));
   }
 
   GPIPE_COLD constexpr const char* name() const { return whole().name(); }
@@ -136,10 +136,10 @@ struct schedule_choice {
     if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_slots(S, M, from, to, late);
     return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_slots(S, M, from, to, late) : -1;
   }
-  GPIPE_COLD constexpr int returned_slots(int S, int M, int from, int to, int late = 0, int coalesce = 1) const {
+  GPIPE_COLD constexpr int returned_slots(int S, int M, int from, int to, int late = 0, int group_gradients = 1) const {
     if (onto > 0 || !trains) return -1;
-    if (kind == schedule_kind::fill_drain) return fill_drain::returned_slots(S, M, from, to, late, coalesce);
-    if (kind != schedule_kind::one_f_one_b || coalesce > 1) return -1;
+    if (kind == schedule_kind::fill_drain) return fill_drain::returned_slots(S, M, from, to, late, group_gradients);
+    if (kind != schedule_kind::one_f_one_b || group_gradients > 1) return -1;
     return one_f_one_b::returned_slots(S, M, from, to, late);
   }
 
@@ -147,7 +147,7 @@ struct schedule_choice {
 
  private:
   constexpr custom_schedule whole() const {
-    return custom != nullptr ? *custom : custom_schedule{functions, {nullptr, chunks, lead}};
+    return custom != nullptr ? *custom : custom_schedule{functions, {nullptr, chunks, warmup}};
   }
 };
 

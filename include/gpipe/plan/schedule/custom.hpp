@@ -11,7 +11,7 @@ namespace detail {
 struct schedule_parameters {
   const void* object = nullptr;
   int chunks = 2;
-  lead_kind lead = lead_kind::automatic;
+  warmup_kind warmup = warmup_kind::automatic;
 
   constexpr bool operator==(const schedule_parameters&) const = default;
 };

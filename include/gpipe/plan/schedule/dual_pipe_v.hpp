@@ -12,7 +12,7 @@ namespace gpipe {
 /// of the other one, which a device with two streams can overlap. (Our workers run them one after the other.) If
 /// forward and both parts of backward have equal times, and M >= 2 K, a worker is idle for K - 1 parts: a step takes
 /// 6 M + K - 1, as in ZB-V. Every worker holds the inputs of at most 2 K + 1 chunks. With fewer micro-batches, which
-/// PyTorch refuses, the ticks of the missing ones are idle. In the picture a whole backward has two ticks:
+/// PyTorch refuses, the ticks of the missing ones are idle. In the drawing a whole backward has two ticks:
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15   16   17   18
 ///     worker 0  0F0  0F1  0F2  3F0  3I0  3W0  3F1  0F3  3B1  .    3F2  0B0  .    3B2  .    3F3  .    0B1  .    ...

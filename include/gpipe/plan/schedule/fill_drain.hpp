@@ -26,8 +26,9 @@ struct fill_drain {
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
   static constexpr int stash_slots(int, int micro_batches, int, int, int = 0) { return micro_batches; }
-  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0, int coalesce = 1) {
-    const int slots = from - to + on_the_way + coalesce;
+  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0,
+                                      int group_gradients = 1) {
+    const int slots = from - to + on_the_way + group_gradients;
     return slots < micro_batches ? slots : micro_batches;
   }
 

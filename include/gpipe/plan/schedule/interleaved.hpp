@@ -75,8 +75,8 @@ struct chunk_order {
 /// stages a worker is idle for (K - 1) (f + b) of a chunk's time: 1 / `chunks` of 1F1B's, with `chunks` times its
 /// transfers.
 ///
-/// Worker w begins with a lead of forwards, its warm-up, and holds the inputs of as many chunks. With V chunks a worker
-/// the lead is
+/// Worker w begins with a warm-up of forwards, and holds the inputs of as many chunks. With V chunks a worker
+/// the warm-up is
 ///
 ///     shortest  (V - 1) G + K - w              with free transfers, fewer would make it wait longer
 ///     longest   (V - 1) G + 2 (K - 1 - w) + 1  as in the paper: faster if transfers take time
@@ -85,7 +85,7 @@ struct chunk_order {
 /// longest it needs them two ticks later, and a transfer hides behind a chunk's work. With a latency of a tenth of a
 /// chunk's forward, b = 2 f, K = 4, V = 2 and M = 16, the longest is 3.8 % faster, and worker 0 holds 11 chunks, not 8.
 /// But a gradient leaves before the parameter part of backward, which hides transfers, too: then both may be equal. So
-/// a plan with `cost_transfers` simulates both (see `choose_lead`); any other takes the shortest.
+/// a plan with `cost_transfers` simulates both (see `choose_warmup`); any other takes the shortest.
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9
 ///     worker 0  0F0  0F1  2F0  .    2F1  2B0  .    2B1  0B0  0B1
@@ -96,7 +96,7 @@ struct chunk_order {
 ///     worker 1  .    1F0  1F1  3F0  3B0  3F1  3B1  .    1B0  1B1  .
 struct interleaved {
   int chunks = 2;
-  lead_kind lead = lead_kind::automatic;
+  warmup_kind warmup = warmup_kind::automatic;
 
   static constexpr bool trains = true, splits = false;
 
@@ -131,9 +131,9 @@ struct interleaved {
 
  private:
   /// Ticks from a worker's backward to that of the worker before, and from forward to the next worker's.
-  constexpr int hop() const { return lead == lead_kind::longest ? 2 : 1; }
+  constexpr int hop() const { return warmup == warmup_kind::longest ? 2 : 1; }
 
-  // Forward k is in tick w + k in the lead, then in every second tick. Backward k is in every second tick, too, and
+  // Forward k is in tick w + k in the warm-up, then in every second tick. Backward k is in every second tick, too, and
   // in every tick after the last worker's last forward.
   struct row {
     detail::chunk_order order;

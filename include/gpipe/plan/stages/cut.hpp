@@ -2,18 +2,18 @@
 
 namespace gpipe {
 
-/// A cut of a model: stage s holds the slots [first[s], first[s + 1]).
+/// A cut of a model: stage s holds the layers [first[s], first[s + 1]).
 struct cut {
   const int* first = nullptr;
   int stages = 0;
 
-  /// The stage of a slot; -1 for the writer of a value that enters the model (slot -1).
-  constexpr int stage_of(int slot) const {
-    if (slot < 0) return -1;
+  /// The stage of a layer; -1 for the writer of a value that enters the model (layer -1).
+  constexpr int stage_of(int layer) const {
+    if (layer < 0) return -1;
     int low = 0, high = stages;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      (first[middle] <= slot ? low : high) = middle;
+      (first[middle] <= layer ? low : high) = middle;
     }
     return low;
   }

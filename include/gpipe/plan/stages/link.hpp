@@ -26,7 +26,7 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
   const detail::zeroed_array<unsigned char> between(S * S);  // 1: a link, 3: with gradients
   int v = net.entering;                                      // no stage writes the values that enter the model
   for (int from = 0; from < S; ++from) {
-    const slot& last = net.slots[cut.first[from + 1] - 1];
+    const expanded_layer& last = net.layers[cut.first[from + 1] - 1];
     for (const int end = last.first_write + last.writes, next = cut.first[from + 1]; v < end; ++v) {
       const value& of = net.values[v];
       if (of.readers == 0 || net.reader(v, of.readers - 1) < next) continue;
@@ -40,7 +40,7 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
       if (between[from * S + to] != 0) sink(stage_link{from, to, between[from * S + to] == 3});
 }
 
-/// The slots from which on each reads the slot before: any of its values, and one that has a gradient. If they are at
+/// The layers from which on each reads the layer before: any of its values, and one that has a gradient. If they are at
 /// most 1, neighbouring stages of any cut have a link, or a link with gradients.
 struct chain_begin {
   int values = 1, gradients = 1;
@@ -49,9 +49,9 @@ struct chain_begin {
 };
 GPIPE_COLD constexpr chain_begin chained_from(const network& net) {
   chain_begin found;
-  for (int l = 1; l < net.slot_count; ++l) {
+  for (int l = 1; l < net.layer_count; ++l) {
     bool reads = false, gradient = false;
-    for (int i = 0; i < net.slots[l].reads; ++i)
+    for (int i = 0; i < net.layers[l].reads; ++i)
       if (const value& of = net.values[net.reads_value(l, i)]; of.writer == l - 1) {
         reads = true;
         gradient = gradient || of.gradient;

@@ -18,11 +18,11 @@
 
 #include <gpipe/core/descriptions/recompute.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/model/rows.hpp>
+#include <gpipe/model/layer_types.hpp>
 
 namespace gpipe::detail {
 
-/// `Count` slots of a stage that repeat one layer with one input.
+/// `Count` layers of a stage that repeat one layer with one input.
 template <class Bound, int Count>
 struct layer_run {
   using layer = Bound;
@@ -44,7 +44,7 @@ struct recomputed : Stage {
   static constexpr recompute_mode mode = Mode;
 };
 
-// The rows of the slots [first, last), ascending, with the number of their slots.
+// The types of the layers [first, last), ascending, with the number of their layers.
 template <class Model, int First, int Last>
 constexpr auto rows_between() {
   struct {
@@ -52,7 +52,7 @@ constexpr auto rows_between() {
     int row[static_cast<std::size_t>(Last - First)]{}, times[static_cast<std::size_t>(Last - First)]{};
   } found;
   for (int l = First; l < Last; ++l) {
-    const int row = network_of<Model>.slots[l].row;
+    const int row = network_of<Model>.layers[l].type;
     int i = 0;
     while (i < found.count && found.row[i] != row) ++i;
     if (i == found.count) found.row[found.count++] = row;
@@ -64,7 +64,8 @@ constexpr auto rows_between() {
 template <class Model, int Index, int First, int Last, int... I>
 constexpr auto make_stage(std::integer_sequence<int, I...>) {
   constexpr auto found = rows_between<Model, First, Last>();
-  return stage<Index, First, Last, boost::hana::tuple<layer_run<row_type<Model, found.row[I]>, found.times[I]>...>>{};
+  return stage<Index, First, Last,
+               boost::hana::tuple<layer_run<bound_layer_type<Model, found.row[I]>, found.times[I]>...>>{};
 }
 
 template <class Model, recompute_mode Mode, int Index, int First, int Last>

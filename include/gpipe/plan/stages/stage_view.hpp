@@ -12,8 +12,8 @@ class stage_view {
  public:
   constexpr stage_view(const network& net, gpipe::cut cut, int stage)
       : net_(net), cut_(cut), stage_(stage), first_(cut.first[stage]), last_(cut.first[stage + 1]) {}
-  /// The slots [first, last) as a stage, with every other slot in a stage of its own. No other cut with this stage has
-  /// more gradients that come back to it or that it sends separately.
+  /// The layers [first, last) as a stage, with every other layer in a stage of its own. No other cut with this stage
+  /// has more gradients that come back to it or that it sends separately.
   constexpr stage_view(const network& net, int first, int last)
       : net_(net), stage_(first), first_(first), last_(last), separate_(true) {}
 
@@ -21,7 +21,7 @@ class stage_view {
   constexpr int last() const { return last_; }
   constexpr int stage() const { return stage_; }
   constexpr const network& net() const { return net_; }
-  constexpr bool holds(int slot) const { return slot >= first_ && slot < last_; }
+  constexpr bool holds(int layer) const { return layer >= first_ && layer < last_; }
   /// Whether the stage writes the value.
   constexpr bool writes(int v) const { return holds(net_.values[v].writer); }
 
@@ -41,17 +41,17 @@ class stage_view {
   /// Whether the stage's backward reads the value again.
   constexpr bool kept(int v) const {
     const detail::value& of = net_.values[v];
-    if (holds(of.writer) && net_.row_of(of.writer).keeps.output) return true;
+    if (holds(of.writer) && net_.type_of(of.writer).keeps.output) return true;
     for (int i = 0; i < of.readers; ++i)
-      if (holds(net_.reader(v, i)) && net_.row_of(net_.reader(v, i)).keeps.input) return true;
+      if (holds(net_.reader(v, i)) && net_.type_of(net_.reader(v, i)).keeps.input) return true;
     return false;
   }
   /// Whether the value is written directly into the receiver's stash: no layer of this stage reads any output of its
   /// writer, in forward or backward, so no recompute writes it again.
   constexpr bool direct(int v) const {
     if (!sent(v)) return false;
-    const detail::slot& writer = net_.slots[net_.values[v].writer];
-    if (net_.rows[writer.row].extra_count > 0) return false;
+    const detail::expanded_layer& writer = net_.layers[net_.values[v].writer];
+    if (net_.types[writer.type].extra_count > 0) return false;
     for (int o = 0; o < writer.writes; ++o) {
       const detail::value& of = net_.values[writer.first_write + o];
       if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
@@ -62,18 +62,18 @@ class stage_view {
   /// Whether a gradient leaves the stage; then its backward sends it before the parameter part.
   constexpr bool sends_gradients() const {
     for (int l = first_; l < last_ && first_ > 0; ++l)
-      for (int i = 0; i < net_.slots[l].reads; ++i)
+      for (int i = 0; i < net_.layers[l].reads; ++i)
         if (const detail::value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient)
           return true;
     return false;
   }
   /// Whether the value enters the stage: an earlier stage writes it, or it enters the model.
   constexpr bool boundary(int v) const { return net_.values[v].writer < first_ && local_readers(v) > 0; }
-  /// The index of input `i` of slot `l` among the value's readers, in model order.
+  /// The index of input `i` of layer `l` among the value's readers, in model order.
   constexpr int reader_index(int v, int l, int i) const {
     const int* readers = net_.readers + net_.values[v].first_reader;
     int index = 0;
-    while (readers[index] != net_.slots[l].first_read + i) ++index;
+    while (readers[index] != net_.layers[l].first_read + i) ++index;
     return index;
   }
   /// Whether this reader is the stage's first reader of the value.
@@ -86,12 +86,12 @@ class stage_view {
     return later_inside && top_stage(v) == stage_;
   }
 
-  /// Marks the slots that a recompute must run: writers of values that backward needs, and of the values that these
+  /// Marks the layers that a recompute must run: writers of values that backward needs, and of the values that these
   /// read.
   constexpr void mark_rerun(bool* rerun) const {
     for (int l = last_ - 1; l >= first_; --l) {
-      bool needed = net_.row_of(l).extra_count > 0;
-      for (int o = 0; o < net_.slots[l].writes && !needed; ++o) {
+      bool needed = net_.type_of(l).extra_count > 0;
+      for (int o = 0; o < net_.layers[l].writes && !needed; ++o) {
         const int v = net_.writes_value(l, o);
         needed = kept(v);
         for (int i = 0; i < net_.values[v].readers && !needed; ++i) {
@@ -135,10 +135,10 @@ class stage_view {
   /// Whether a value enters from an earlier stage than the one before, or a gradient comes from after the next stage.
   constexpr bool skipped() const {
     for (int l = first_; l < last_; ++l) {
-      for (int i = 0; i < net_.slots[l].reads; ++i)
+      for (int i = 0; i < net_.layers[l].reads; ++i)
         if (const int v = net_.reads_value(l, i); net_.values[v].writer < first_ && origin_of(v) == origin::skip)
           return true;
-      for (int o = 0; o < net_.slots[l].writes; ++o)
+      for (int o = 0; o < net_.layers[l].writes; ++o)
         if (const int v = net_.writes_value(l, o); net_.values[v].gradient && sent(v))
           for (int k = 0; k < returns(v); ++k)
             if (!returned_by_next(v, k)) return true;
@@ -156,17 +156,17 @@ class stage_view {
   constexpr bool returned_by_next(int v, int k) const { return return_stage(v, k) == stage_ + 1; }
 
   /// Whether two stages are equal except for their position: the same layers, connected equally inside and at the ends.
-  /// (It looks at every slot of a model, mostly at compile time, so the loops call no functions.)
+  /// (It looks at every layer of a model, mostly at compile time, so the loops call no functions.)
   constexpr bool matches(const stage_view& other) const {
     const int n = last_ - first_;
     if (other.last_ - other.first_ != n) return false;
-    const detail::slot *mine = net_.slots + first_, *theirs = net_.slots + other.first_;
-    if (mine[0].row != theirs[0].row || mine[n - 1].row != theirs[n - 1].row) return false;
+    const detail::expanded_layer *mine = net_.layers + first_, *theirs = net_.layers + other.first_;
+    if (mine[0].type != theirs[0].type || mine[n - 1].type != theirs[n - 1].type) return false;
     for (int k = 0; k < n; ++k)
-      if (mine[k].row != theirs[k].row) return false;
+      if (mine[k].type != theirs[k].type) return false;
 
-    // Equal rows read and write equally many values, which are numbered in order.
-    const detail::slot &first = mine[0], &end = mine[n - 1];
+    // Layers of equal types read and write equally many values, which are numbered in order.
+    const detail::expanded_layer &first = mine[0], &end = mine[n - 1];
     const int reads = end.first_read + end.reads - first.first_read;
     const int begin = first.first_write, shift = theirs[0].first_write - begin;  // lower values enter
     const detail::read *my_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
@@ -195,16 +195,16 @@ class stage_view {
   }
 
  private:
-  constexpr int stage_of(int slot) const {
-    if (!separate_) return cut_.stage_of(slot);
-    return slot < first_ ? slot : slot < last_ ? first_ : slot - last_ + first_ + 1;
+  constexpr int stage_of(int layer) const {
+    if (!separate_) return cut_.stage_of(layer);
+    return layer < first_ ? layer : layer < last_ ? first_ : layer - last_ + first_ + 1;
   }
   /// The number of reads of the values below `v`.
   constexpr int reads_before(int v) const {
     return v < net_.value_count ? net_.values[v].first_reader : net_.read_count;
   }
   constexpr bool enters_equally(int v, int read, const stage_view& other, int w) const {
-    const int l = net_.reads[read].slot, k = l - first_ + other.first_, i = read - net_.slots[l].first_read;
+    const int l = net_.reads[read].layer_index, k = l - first_ + other.first_, i = read - net_.layers[l].first_read;
     const int index = reader_index(v, l, i), theirs = other.reader_index(w, k, i);
     return net_.values[v].gradient == net_.values[w].gradient && origin_of(v) == other.origin_of(w) &&
            reads_first(v, index) == other.reads_first(w, theirs) && adds(v, index) == other.adds(w, theirs);

@@ -29,9 +29,9 @@ GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const
   // Sorted by insertion. They come in order, in forward, or from the last to the first, in fill-drain's backward.
   const bool falls = micro_batches > 0 && begin[0] > begin[micro_batches - 1];
   for (int n = 0; n < micro_batches; ++n) {
-    const int m = falls ? micro_batches - 1 - n : n, least = falls ? begin[m] : begin[m] + 1;
+    const int m = falls ? micro_batches - 1 - n : n, earliest = falls ? begin[m] : begin[m] + 1;
     int i = n;
-    for (; i > 0 && begin[order[i - 1]] >= least; --i) order[i] = order[i - 1];
+    for (; i > 0 && begin[order[i - 1]] >= earliest; --i) order[i] = order[i - 1];
     order[i] = m;
   }
   int count = 0, longest_free = -1;  // the slot that is free longest; -1: search for it

@@ -16,13 +16,17 @@ struct cell_ticks {
 
 /// The inverse of a table: from a stage and micro-batch to its ticks. A worker's row is read at its first use.
 ///
-/// The parameter parts of each `coalesce` consecutive micro-batches, from 0 on, come together after the last one's
-/// cell.
+/// The parameter parts of each `group_gradients` consecutive micro-batches, from 0 on, come together after the last
+/// one's cell.
 template <scheduler Schedule>
 class tick_index {
  public:
-  constexpr tick_index(const Schedule& schedule, int stages, int micro_batches, int coalesce = 1)
-      : schedule_(schedule), stages_(stages), micro_batches_(micro_batches), coalesce_(coalesce), of_(stages) {}
+  constexpr tick_index(const Schedule& schedule, int stages, int micro_batches, int group_gradients = 1)
+      : schedule_(schedule),
+        stages_(stages),
+        micro_batches_(micro_batches),
+        group_gradients_(group_gradients),
+        of_(stages) {}
   constexpr ~tick_index() {
     for (int s = 0; s < stages_; ++s) delete[] of_[s];
   }
@@ -32,11 +36,11 @@ class tick_index {
   constexpr const Schedule& schedule() const { return schedule_; }
   constexpr int stages() const { return stages_; }
   constexpr int micro_batches() const { return micro_batches_; }
-  constexpr int coalesce() const { return coalesce_; }
+  constexpr int group_gradients() const { return group_gradients_; }
   /// The first and the last of the micro-batches whose parameter parts come together with that of `m`.
-  constexpr int first_with(int m) const { return m - m % coalesce_; }
+  constexpr int first_with(int m) const { return m - m % group_gradients_; }
   constexpr int last_with(int m) const {
-    const int last = first_with(m) + coalesce_ - 1;
+    const int last = first_with(m) + group_gradients_ - 1;
     return last < micro_batches_ ? last : micro_batches_ - 1;
   }
   constexpr int worker_of(int stage) const { return schedule_.worker_of(stages_, stage); }
@@ -78,13 +82,13 @@ class tick_index {
       }
       before = t;
     });
-    for (int s = 0; s < stages_ && coalesce_ > 1; ++s)
+    for (int s = 0; s < stages_ && group_gradients_ > 1; ++s)
       for (int m = 0; m < micro_batches_ && worker_of(s) == worker; ++m)
         of_[s][m].retired = of_[s][last_with(m)].retired;
   }
 
   const Schedule schedule_;
-  const int stages_, micro_batches_, coalesce_;
+  const int stages_, micro_batches_, group_gradients_;
   const zeroed_array<cell_ticks*> of_;
 };
 

@@ -17,7 +17,7 @@
 
 namespace gpipe {
 
-/// What `newest_checkpoint` found.
+/// The result of `newest_checkpoint`.
 struct found_checkpoint {
   std::string path{};                  ///< of the newest folder that is whole; empty if there is none
   long step = -1;                      ///< its step

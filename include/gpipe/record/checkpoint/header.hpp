@@ -23,7 +23,7 @@
 
 namespace gpipe {
 
-/// What a tensor of a file is.
+/// A tensor of a file, without its elements.
 struct safetensors_tensor {
   std::string name;
   safetensors_type type = safetensors_type::F32;

@@ -18,7 +18,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_set::safetensors_set(const std::string& path
   using detail::throw_error;
   if (!path.ends_with(".json")) {
     const safetensors_file& file = files_.emplace_back(path, files);
-    for (const safetensors_entry& e : file.entries()) tensors_.emplace(e.name, place{&file, &e});
+    for (const safetensors_entry& e : file.entries()) tensors_.emplace(e.name, tensor_location{&file, &e});
     return;
   }
   safetensors_index index;
@@ -43,7 +43,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_set::safetensors_set(const std::string& path
         throw_error({"file ", detail::quoted(name), " has a tensor ", detail::quoted(e.name),
                      ", which the index does not map to it"},
                     {"write the index anew"}, {.file = path});
-      tensors_.emplace(e.name, place{file, &e});
+      tensors_.emplace(e.name, tensor_location{file, &e});
       bytes += e.bytes();
     }
   }
@@ -57,7 +57,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_set::safetensors_set(const std::string& path
                 {"correct total_size, or delete it"}, {.file = path});
 }
 
-GPIPE_COLD GPIPE_INLINE const safetensors_set::place* safetensors_set::find(std::string_view name) const {
+GPIPE_COLD GPIPE_INLINE const safetensors_set::tensor_location* safetensors_set::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
 }

@@ -18,7 +18,7 @@ namespace gpipe {
 class safetensors_set {
  public:
   /// A tensor, and the file that has it.
-  struct place {
+  struct tensor_location {
     const safetensors_file* file;
     const safetensors_entry* entry;
 
@@ -34,9 +34,9 @@ class safetensors_set {
   /// The path that was opened: the file's or the index's.
   const std::string& path() const { return path_; }
   /// All tensors, sorted by name.
-  const std::map<std::string_view, place>& tensors() const { return tensors_; }
+  const std::map<std::string_view, tensor_location>& tensors() const { return tensors_; }
   /// Null if no file has such a tensor.
-  const place* find(std::string_view name) const;
+  const tensor_location* find(std::string_view name) const;
   /// The files, sorted by name; each has its own metadata.
   const std::deque<safetensors_file>& files() const { return files_; }
   /// That of the first file.
@@ -45,7 +45,7 @@ class safetensors_set {
  private:
   std::string path_;
   std::deque<safetensors_file> files_;
-  std::map<std::string_view, place> tensors_;
+  std::map<std::string_view, tensor_location> tensors_;
 };
 
 namespace detail {

@@ -57,7 +57,7 @@ constexpr look look_of(action_kind kind) {
   }
 }
 
-/// A picture (SVG) under construction; lengths in pixels.
+/// A drawing (SVG) under construction; lengths in pixels.
 class canvas {
  public:
   GPIPE_COLD canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {

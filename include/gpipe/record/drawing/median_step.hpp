@@ -3,7 +3,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/record/picture/timeline.hpp>
+#include <gpipe/record/drawing/timeline.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/picture/canvas.hpp>
+#include <gpipe/record/drawing/canvas.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,12 +30,12 @@ GPIPE_COLD inline void write_stacked_bar(std::ostream& out, const std::vector<ba
   double sum = 0;
   for (const auto& part : parts) sum += static_cast<double>(part.ns);
   const double whole = (std::max)(1.0, sum);
-  canvas picture(out, bar + 2 * left, below + 32, title);
-  picture.text("head", left, 30, title);
+  canvas drawing(out, bar + 2 * left, below + 32, title);
+  drawing.text("head", left, 30, title);
   const auto draw = [&](const char* kind, const bar_part& part, double x, double y, double w, double h,
                         const std::string& hint) {
-    if (part.fill == nullptr) return picture.action(kind, part.drawn, 0, x, y, w, h, hint);
-    picture.box(kind, x, y, w, h, (std::min)(2.5, w / 4));
+    if (part.fill == nullptr) return drawing.action(kind, part.drawn, 0, x, y, w, h, hint);
+    drawing.box(kind, x, y, w, h, (std::min)(2.5, w / 4));
     out << " fill=\"" << part.fill << "\"><title>" << xml(hint) << "</title></rect>\n";
   };
   double x = left;
@@ -50,10 +50,10 @@ GPIPE_COLD inline void write_stacked_bar(std::ostream& out, const std::vector<ba
     const std::size_t row = i / columns;
     const double down = top + height + line * static_cast<double>(row);
     draw("key", part, key, down + 20, 18, 13, part.name);
-    picture.text("name", key + 24, down + 31, part.name);
-    picture.text("faint", key + 24, down + 48, share);
+    drawing.text("name", key + 24, down + 31, part.name);
+    drawing.text("faint", key + 24, down + 48, share);
   }
-  picture.text("faint", left, below + 26, note);
+  drawing.text("faint", left, below + 26, note);
 }
 
 }  // namespace gpipe::detail

@@ -4,8 +4,8 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/file/write_file.hpp>
-#include <gpipe/record/picture/canvas.hpp>
-#include <gpipe/record/picture/timeline_layout.hpp>
+#include <gpipe/record/drawing/canvas.hpp>
+#include <gpipe/record/drawing/timeline_layout.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>
@@ -58,22 +58,22 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
   const double top = 74, lane = std::clamp(640.0 / rows.size(), 12.0, 34.0), pitch = lane + (lane < 20 ? 3 : 6);
   const auto top_of = [&](int row) { return top + row * pitch + (rows.is_part(row) ? 10 : 0); };
   const double bottom = top_of(rows.size() - 1) + lane;
-  detail::canvas picture(out, scale.end() + scale.right(), bottom + 52, title);
-  picture.text("head", 20, 30, title);
+  detail::canvas drawing(out, scale.end() + scale.right(), bottom + 52, title);
+  drawing.text("head", 20, 30, title);
   double x = scale.left;
   const auto explain = [&](const std::string& words) {
-    picture.text("faint", x + 24, 54.5, words);
+    drawing.text("faint", x + 24, 54.5, words);
     x += 24 + 6.3 * static_cast<double>(words.size()) + 20;
   };
   for (const action_kind kind : kinds) {
-    picture.action("key", kind, 0, x, 44, 18, 13, "");
+    drawing.action("key", kind, 0, x, 44, 18, 13, "");
     explain(name_of(kind));
   }
   if (scale.stops()) {
-    picture.not_running("key", x, 44, 18, 13, "");
+    drawing.not_running("key", x, 44, 18, 13, "");
     explain("not running");
   }
-  picture.box("lane", x, 44, 18, 13, 2);
+  drawing.box("lane", x, 44, 18, 13, 2);
   out << "/>\n";
   explain("waiting");
   x -= 24;
@@ -83,15 +83,15 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
 
   for (int row = 0; row < rows.size(); ++row) {
     const double y = top_of(row), words = y + lane / 2 + 4;
-    picture.box("lane", scale.left, y, scale.plot(), lane, 3);
+    drawing.box("lane", scale.left, y, scale.plot(), lane, 3);
     out << "/>\n";
-    picture.text("row", scale.left - 10, words, rows.name(row));
+    drawing.text("row", scale.left - 10, words, rows.name(row));
     const auto percent = [&](double ns) { return detail::fixed(100 * ns / scale.span(), 0) + " %"; };
     const double worked = works[static_cast<std::size_t>(row)], stopped = stops[static_cast<std::size_t>(row)];
     std::string shares = rows.is_part(row) ? "works " + percent(worked)
                                            : "waits " + percent((std::max)(0.0, scale.span() - worked - stopped));
     if (percent(stopped) != percent(0)) shares += ", not running " + percent(stopped);
-    picture.text("faint", scale.end() + 10, words, shares);
+    drawing.text("faint", scale.end() + 10, words, shares);
   }
 
   const double range = scale.to_ms() - scale.from_ms(), step = detail::round_step(range, scale.plot() / 90);
@@ -99,10 +99,10 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
   for (double i = std::ceil((std::max)(0.0, scale.from_ms() / step - 1e-6)); i * step <= scale.to_ms() + 1e-6 * step;
        ++i) {
     const double tick = scale.left + (i * step - scale.from_ms()) / range * scale.plot();
-    picture.line(tick, bottom + 2, bottom + 12);
-    picture.text("tick", tick, bottom + 26, detail::fixed(i * step, decimals));
+    drawing.line(tick, bottom + 2, bottom + 12);
+    drawing.text("tick", tick, bottom + 26, detail::fixed(i * step, decimals));
   }
-  picture.text("faint", scale.end() + 28, bottom + 26, "ms");
+  drawing.text("faint", scale.end() + 28, bottom + 26, "ms");
 
   for (const trace_event& e : events) {
     if (!scale.shows(e)) continue;
@@ -120,13 +120,13 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
       for (const auto& [ns, words] : {std::pair{e.waited_ns, "waiting"}, std::pair{e.not_running_ns, "not running"}})
         if (ns > 0 && 100 * ns >= e.end_ns - e.begin_ns)
           hint += ", " + detail::fixed(static_cast<double>(ns) * 1e-6, 3) + " ms of it " + words;
-      picture.action("event", e.kind, e.micro_batch, from, y, width, height, hint);
+      drawing.action("event", e.kind, e.micro_batch, from, y, width, height, hint);
       const double stopped = (std::max)(from, scale.at(e.end_ns - e.not_running_ns));
       if (from + width - stopped >= 0.5)
-        picture.not_running("not-running", stopped, y, from + width - stopped, height, hint);
+        drawing.not_running("not-running", stopped, y, from + width - stopped, height, hint);
       const double free = (std::min)(from + width, stopped) - from;
       if (!number.empty() && height >= 11 && free >= 7.0 * static_cast<double>(number.size()) + 3.2)
-        picture.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", from + free / 2,
+        drawing.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", from + free / 2,
                      y + height / 2 + 4, number);
     });
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/picture/canvas.hpp>
+#include <gpipe/record/drawing/canvas.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace gpipe {
 enum class timeline_rows : std::uint8_t { automatic, stages, workers };
 
 struct timeline_options {
-  std::string title = {};  ///< empty: what the picture shows, in words
+  std::string title = {};  ///< empty: what the drawing shows, in words
   timeline_rows rows = timeline_rows::automatic;
   int width = 0;  ///< in pixels; 0: 1200, or wider until most actions have a visible width
   /// The part of the time that is drawn, in nanoseconds from the first action on.
@@ -31,7 +31,7 @@ namespace detail {
 
 inline bool is_drawn(const trace_event& e) { return look_of(e.kind).shown && e.stage >= 0; }
 
-/// The rows of a picture of events, from top to bottom: of workers, then of stages, each replica after replica.
+/// The rows of a drawing of events, from top to bottom: of workers, then of stages, each replica after replica.
 class timeline_row_list {
  public:
   GPIPE_COLD timeline_row_list(std::span<const trace_event> events, timeline_rows rows) {
@@ -43,9 +43,9 @@ class timeline_row_list {
       worker_count_ = (std::max)(worker_count_, e.worker + 1);
       stages_[{e.replica, e.worker}].insert(e.stage);
     }
-    for (const auto& [worker, stages] : stages_) most_ = (std::max)(most_, stages.size());
+    for (const auto& [worker, stages] : stages_) max_stages_ = (std::max)(max_stages_, stages.size());
     workers_ =
-        worker_count_ > 0 && (rows == timeline_rows::workers || (rows == timeline_rows::automatic && most_ > 1));
+        worker_count_ > 0 && (rows == timeline_rows::workers || (rows == timeline_rows::automatic && max_stages_ > 1));
     stage_rows_ = !workers_ || rows != timeline_rows::workers;
   }
 
@@ -69,7 +69,7 @@ class timeline_row_list {
     if (workers_ && e.worker >= 0) {
       const std::set<int>& its = stages_.at({e.replica, e.worker});
       const auto before = std::distance(its.begin(), its.find(e.stage));
-      f(e.replica * worker_count_ + e.worker, 0.5 * static_cast<double>(before) / static_cast<double>(most_));
+      f(e.replica * worker_count_ + e.worker, 0.5 * static_cast<double>(before) / static_cast<double>(max_stages_));
     }
     if (stage_rows_) f(worker_rows() + e.replica * stage_count_ + e.stage, 0.0);
   }
@@ -79,7 +79,7 @@ class timeline_row_list {
 
   std::map<std::pair<int, int>, std::set<int>> stages_;  // of each worker of each replica
   int replicas_ = 1, stage_count_ = 1, worker_count_ = 0;
-  std::size_t most_ = 1;  // stages of one worker
+  std::size_t max_stages_ = 1;  // stages of one worker
   bool workers_ = false, stage_rows_ = true;
 };
 

@@ -17,7 +17,7 @@ namespace detail {
 
 /// The total time of the layers of one name for a micro-batch.
 struct layer_time {
-  const row* of;
+  const layer_type* of;
   int layers = 0;
   double ns = 0, operations = 0;
 
@@ -26,7 +26,7 @@ struct layer_time {
 };
 
 /// The operations of a micro-batch, of the parts that ran: the gradient of a model's input is not computed.
-GPIPE_COLD inline double operations_of(const row& r, const measured_layer& line, int samples) {
+GPIPE_COLD inline double operations_of(const layer_type& r, const measured_layer& line, int samples) {
   return static_cast<double>(samples) *
          static_cast<double>((line.forward_ns > 0 ? r.cost.forward : 0) +
                              (line.backward_input_ns > 0 ? r.cost.backward_input : 0) +
@@ -34,13 +34,14 @@ GPIPE_COLD inline double operations_of(const row& r, const measured_layer& line,
 }
 
 /// The remedy for a layer that is slow for its number of operations.
-GPIPE_COLD inline std::string remedy(const row& r, int samples, int coalesce) {
+GPIPE_COLD inline std::string remedy(const layer_type& r, int samples, int group_gradients) {
   // Products have many operations per byte moved, other layers few.
   if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
     return "its weights are read for every micro-batch of " + several(samples, "sample") +
-           (coalesce > 1 ? ", and their gradients are written for every " + std::to_string(coalesce) + ": use "
-                         : ", and their gradients are written (with fill-drain, no recompute and enough "
-                           "memory: once for `coalesce` of them): use ") +
+           (group_gradients > 1
+                ? ", and their gradients are written for every " + std::to_string(group_gradients) + ": use "
+                : ", and their gradients are written (with fill-drain, no recompute and enough "
+                  "memory: once for `group_gradients` of them): use ") +
            "fewer and larger micro-batches, or more stages, so that a stage's weights fit a core's cache";
   return "it moves many bytes per operation: build for speed and for this processor (-O3 -march=native); in "
          "your own layer, compute more per number read, and check that the compiler vectorizes its loops";
@@ -50,12 +51,12 @@ GPIPE_COLD inline std::string remedy(const row& r, int samples, int coalesce) {
 
 /// One line per layer: its time for one micro-batch, its share of the total time, and its declared operations, of the
 /// parts that ran, per second and relative to `peak`, in operations per second (`host::gemm_peak()`; 0: unknown).
-/// Below, the name whose layers lose most against that peak, and the remedy. `coalesce` is the plan's.
+/// Below, the name whose layers lose most against that peak, and the remedy. `group_gradients` is the plan's.
 ///
-///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
-///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
+///     layer  name          share   forward  input part  parameter part  GFLOP/s  of the peak
+///         2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
 GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0,
-                                    int coalesce = 1) {
+                                    int group_gradients = 1) {
   detail::require_profile_of(costs, net, costs.micro_batch_size);
   const auto time_of = [](const measured_layer& line) {
     return static_cast<double>(line.forward_ns + line.backward_input_ns + line.backward_parameters_ns);
@@ -65,10 +66,10 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
   const auto us = [](std::int64_t ns) { return detail::fixed(1e-3 * static_cast<double>(ns), 1) + " us"; };
   std::vector<detail::layer_time> named;
   std::vector<std::vector<std::string>> rows{
-      {"slot", "layer", "share", "forward", "input part", "parameter part", "GFLOP/s", "of the peak"}};
+      {"layer", "name", "share", "forward", "input part", "parameter part", "GFLOP/s", "of the peak"}};
   for (int l = 0; l < costs.count; ++l) {
     const measured_layer& line = costs.layers[l];
-    const detail::row& r = net.row_of(l);
+    const detail::layer_type& r = net.type_of(l);
     const double ns = time_of(line), operations = detail::operations_of(r, line, costs.micro_batch_size);
     auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.of->name == r.name; });
     if (sum == named.end()) sum = named.insert(sum, {&r});
@@ -87,7 +88,7 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
       << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches in this build's matrix products\n"
       << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses the most time: "
       << detail::percent(worst->lost(peak), whole) << " of the total; "
-      << detail::remedy(*worst->of, costs.micro_batch_size, coalesce) << '\n';
+      << detail::remedy(*worst->of, costs.micro_batch_size, group_gradients) << '\n';
 }
 
 }  // namespace gpipe

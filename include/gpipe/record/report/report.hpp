@@ -21,8 +21,8 @@ namespace gpipe {
 /// step time beside the predicted one, and its breakdown. `cores` and `predicted_ps` (picoseconds, as returned by
 /// `step_time`) of 0 are unknown.
 ///
-///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
-///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms
+///     stage  layers  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
+///         0    0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms
 GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
                                     std::int64_t predicted_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
@@ -43,7 +43,7 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
   const auto time = [&](std::int64_t ns) {
     return measured > 0 ? detail::fixed(static_cast<double>(ns) * 1e-6, 1) + " ms" : "-";
   };
-  std::vector<std::vector<std::string>> rows{{"replica", "stage", "slots", "parameters", "memory", "predicted",
+  std::vector<std::vector<std::string>> rows{{"replica", "stage", "layers", "parameters", "memory", "predicted",
                                               "measured", "idle", "forward", "recompute", "backward", "update"}};
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// One stage of a replica: the plan's prediction and the measurement. Holds the slots [first, last).
+/// One stage of a replica: the plan's prediction and the measurement. Holds the layers [first, last).
 struct stage_report {
   int stage = 0, first = 0, last = 0;
   double predicted_share = 0;              ///< of the time of all stages

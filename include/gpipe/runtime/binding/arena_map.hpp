@@ -37,13 +37,13 @@ class arena_map {
  public:
   explicit arena_map(std::byte* base) : base_(base) {}
 
-  void add(const memory_block& b) { blocks_[{b.kind, b.slot, b.value, b.index}] = b; }
+  void add(const memory_block& b) { blocks_[{b.kind, b.layer_index, b.value, b.index}] = b; }
 
-  bool has(memory_kind kind, int slot, int value, int index = 0) const {
-    return blocks_.count({kind, slot, value, index}) > 0;
+  bool has(memory_kind kind, int layer, int value, int index = 0) const {
+    return blocks_.count({kind, layer, value, index}) > 0;
   }
-  GPIPE_COLD block_address find(memory_kind kind, int slot, int value, slot_table slots = {}, int index = 0) const {
-    const memory_block& b = blocks_.at({kind, slot, value, index});
+  GPIPE_COLD block_address find(memory_kind kind, int layer, int value, slot_table slots = {}, int index = 0) const {
+    const memory_block& b = blocks_.at({kind, layer, value, index});
     return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? slots : slot_table{}};
   }
 

@@ -31,8 +31,8 @@ class binder {
   GPIPE_COLD binding<Context> bind(const kernel_row<Context>* kernels) {
     binding<Context> b;
     for (int l = s_.first(); l < s_.last(); ++l) {
-      b.slots.push_back(bind_slot(l, kernels));
-      for (int o = 0; o < net_.slots[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
+      b.layers.push_back(bind_layer(l, kernels));
+      for (int o = 0; o < net_.layers[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
     }
     return b;
   }
@@ -48,7 +48,7 @@ class binder {
     while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
     return plan_.slots_of_links[k];
   }
-  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+  int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
   bool remote(int stage) const { return maps_[index(stage)] == nullptr; }
   block_address outgoing(int v, int index) const {
     return here().find(memory_kind::outgoing, -1, v, slot_table(plan_.leaving.data()), index);
@@ -91,12 +91,12 @@ class binder {
     return here().find(memory_kind::backward, -1, v, kept_slots());
   }
 
-  GPIPE_COLD bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
-    const row& r = net_.row_of(l);
-    bound_slot<Context> b;
+  GPIPE_COLD bound_layer<Context> bind_layer(int l, const kernel_row<Context>* kernels) const {
+    const layer_type& r = net_.type_of(l);
+    bound_layer<Context> b;
     b.layer = &r;
-    b.kernels = kernels + net_.slots[l].row;
-    b.slot = l;
+    b.kernels = kernels + net_.layers[l].type;
+    b.layer_index = l;
     b.rerun = rerun_[l - s_.first()];
     b.inputs = r.inputs;
     b.outputs = r.outputs;
@@ -133,7 +133,7 @@ class binder {
     return b;
   }
 
-  GPIPE_COLD void bind_parameters(int l, bound_slot<Context>& b) const {
+  GPIPE_COLD void bind_parameters(int l, bound_layer<Context>& b) const {
     b.own = {here().find(memory_kind::parameters, l, -1).base, here().find(memory_kind::gradients, l, -1).base,
              net_.own_bytes(l)};
     if (!net_.owns(l)) {

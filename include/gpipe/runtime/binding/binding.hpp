@@ -9,7 +9,7 @@
 
 namespace gpipe::detail {
 
-/// Rows that are copied out of a watched slot in every step.
+/// Rows that are copied out of a watched layer in every step.
 struct watched_rows {
   tensor_rows outputs, gradients;
 };
@@ -22,16 +22,16 @@ struct parameter_block {
 
 /// One layer with an address for everything that it reads and writes.
 template <class Context>
-struct bound_slot {
-  const row* layer = nullptr;
+struct bound_layer {
+  const layer_type* layer = nullptr;
   const kernel_row<Context>* kernels = nullptr;
-  int slot = -1;
+  int layer_index = -1;
   bool rerun = false;         ///< a recompute must run it
   bool wants_input = false;   ///< some input wants a gradient
   bool frozen = false;        ///< its parameters do not change
   std::vector<bool> frozen_parameters;  ///< which of them do not, by their group or by a call
   std::vector<bool> frozen_by_call;
-  watched_rows* watched = nullptr;  ///< its rows are copied there; null: the slot is not watched
+  watched_rows* watched = nullptr;  ///< its rows are copied there; null: the layer is not watched
   int inputs = 0, outputs = 0;
   int value_in[max_tensors_per_edge]{}, value_out[max_tensors_per_edge]{};
   block_address in[max_tensors_per_edge], out[max_tensors_per_edge];
@@ -40,7 +40,7 @@ struct bound_slot {
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
   block_address extras, workspace, partials, fields[max_fields];
   parameter_block own;   ///< in the stage's flat arrays
-  parameter_block tied;  ///< copies of parameters that other slots own, and their gradients of this use alone
+  parameter_block tied;  ///< copies of parameters that other layers own, and their gradients of this use alone
   std::vector<std::byte*> parameter_at, gradient_at;  ///< of each parameter
   std::byte *state = nullptr, *derived = nullptr;
   std::byte* next_state = nullptr;   ///< after the commit, if it holds; null: the layer has no state, or nothing trains
@@ -56,7 +56,7 @@ struct buffer_pair {
 /// A stage's addresses.
 template <class Context>
 struct binding {
-  std::vector<bound_slot<Context>> slots;
+  std::vector<bound_layer<Context>> layers;
   std::vector<buffer_pair> copies;  ///< sent values that the stage keeps, or sends to several stages
   std::vector<buffer_pair> folds;   ///< gradients from several readers, added to the first
 };

@@ -8,10 +8,10 @@
 
 namespace gpipe::detail {
 
-/// The arguments of a slot's kernels for a micro-batch. `again`: in recompute or backward. `capacity`: the samples of a
-/// full micro-batch.
+/// The arguments of a layer's kernels for a micro-batch. `again`: in recompute or backward. `capacity`: the samples of
+/// a full micro-batch.
 template <class Context>
-GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context& step, int capacity, int m,
+GPIPE_OUT_OF_LINE call call_of(const bound_layer<Context>& b, const step_context& step, int capacity, int m,
                                bool again) {
   call c;
   c.samples = step.samples(m);
@@ -36,14 +36,14 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context&
   c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
   c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
   c.micro_batches = step.filled_of_all();
-  c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
+  c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.layer_index),
               static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
   return c;
 }
 
-/// The arguments of `absorb`: the partials of all micro-batches of the step.
+/// The arguments of `update_state`: the partials of all micro-batches of the step.
 template <class Context>
-call call_of_all(const bound_slot<Context>& b, const step_context& step, int capacity) {
+call call_of_all(const bound_layer<Context>& b, const step_context& step, int capacity) {
   call c = call_of(b, step, capacity, 0, false);
   c.partials = reinterpret_cast<double*>(b.partials.base);
   return c;
@@ -60,10 +60,10 @@ void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype t
   else visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(into)); });
 }
 
-/// Uploads the rows that a slot reads from the batch into the stash: those of the model's input and of its fields. `c`
+/// Uploads the rows that a layer reads from the batch into the stash: those of the model's input and of its fields. `c`
 /// is a context, or records the uploads of one.
 template <class Into, class Context>
-GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_slot<Context>& b, const step_context& step,
+GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer<Context>& b, const step_context& step,
                             int m) {
   for (int i = 0; i < b.inputs; ++i)
     if (const int v = b.value_in[i]; v < net.entering)

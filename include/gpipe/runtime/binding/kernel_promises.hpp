@@ -28,9 +28,10 @@ struct layer_has_refresh {
 };
 
 template <class Layer, class Input, bool Holds>
-struct layer_has_absorb {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void absorb(const auto& context, "
-                       "const auto& operands) noexcept`, which its state requires: it runs when a step is committed");
+struct layer_has_update_state {
+  static_assert(Holds,
+                "gpipe: training needs kernels, and a layer lacks `static void update_state(const auto& context, "
+                "const auto& operands) noexcept`, which its state requires: it runs when a step is committed");
 };
 
 }  // namespace broken

@@ -10,7 +10,7 @@
 
 namespace gpipe::detail {
 
-/// The kernels of one row of the network. A kernel that the layer does not need is null.
+/// The kernels of one layer type of the network. A kernel that the layer does not need is null.
 template <class Context>
 struct kernel_row {
   using kernel = void (*)(const Context&, const call&);
@@ -18,10 +18,10 @@ struct kernel_row {
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
   kernel backward = nullptr;  ///< both parts at once
-  /// The parameter parts of several micro-batches, at most `max_coalesced`.
-  void (*backward_parameters_together)(const Context&, const call*, int count) = nullptr;
+  /// The parameter parts of several micro-batches, at most `max_gradient_group`.
+  void (*backward_parameters_of_group)(const Context&, const call*, int count) = nullptr;
   kernel predict = nullptr;
-  kernel absorb = nullptr;
+  kernel update_state = nullptr;
   kernel refresh = nullptr;
   /// Sets up libraries before the first step.
   void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
@@ -33,8 +33,8 @@ struct kernel_functions {
   using body = kernels<typename View::on, Context>;
   using arguments = operands<View>;
   using again = operands<View, pass::backward>;
-  using together = several_operands<View>;
-  using committed = operands<View, pass::absorb>;
+  using group = several_operands<View>;
+  using committed = operands<View, pass::update_state>;
 
   static constexpr bool has_forward =
       requires(const Context& c, const arguments& a) { body::forward(c, a); };
@@ -45,11 +45,11 @@ struct kernel_functions {
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
   // An overload: a layer that is derived from another and has its own backward_parameters hides it.
-  static constexpr bool has_backward_parameters_together =
-      requires(const Context& c, const together& all) { body::backward_parameters(c, all, 2); };
+  static constexpr bool has_backward_parameters_of_group =
+      requires(const Context& c, const group& all) { body::backward_parameters(c, all, 2); };
   static constexpr bool has_predict = requires(const Context& c, const arguments& a) { body::predict(c, a); };
-  static constexpr bool has_absorb =
-      requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
+  static constexpr bool has_update_state =
+      requires(const Context& c, const committed& a) { { body::update_state(c, a) } noexcept; };
   static constexpr bool has_refresh =
       requires(const Context& c, const arguments& a) { { body::refresh(c, a) } noexcept; };
   static constexpr bool has_prepare = [] {
@@ -61,10 +61,10 @@ struct kernel_functions {
   GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count);
+  GPIPE_OUT_OF_LINE static void backward_parameters_of_group(const Context& c, const call* all, int count);
   GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b);
   GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void update_state(const Context& c, const call& b);
   GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b);
   GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples, const layer_lists* of);
 };
@@ -84,8 +84,8 @@ void kernel_functions<View, Context>::backward_parameters(const Context& c, cons
   if constexpr (has_backward_parameters) body::backward_parameters(c, again(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward_parameters_together(const Context& c, const call* all, int count) {
-  if constexpr (has_backward_parameters_together) body::backward_parameters(c, together(all, count), count);
+void kernel_functions<View, Context>::backward_parameters_of_group(const Context& c, const call* all, int count) {
+  if constexpr (has_backward_parameters_of_group) body::backward_parameters(c, group(all, count), count);
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward(const Context& c, const call& b) {
@@ -96,8 +96,8 @@ void kernel_functions<View, Context>::predict(const Context& c, const call& b) {
   if constexpr (has_predict || !is_bound_kind<View>) body::predict(c, arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::absorb(const Context& c, const call& b) {
-  if constexpr (has_absorb) body::absorb(c, committed(b));
+void kernel_functions<View, Context>::update_state(const Context& c, const call& b) {
+  if constexpr (has_update_state) body::update_state(c, committed(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::refresh(const Context& c, const call& b) {
@@ -155,14 +155,14 @@ struct entry_points {
     if constexpr (!Bound::parameters.empty()) {
       if constexpr (own::has_backward_parameters) k.backward_parameters = &own::backward_parameters;
       else promise<broken::layer_has_backward_parameters<layer, input, false>>();
-      if constexpr (own::has_backward_parameters_together)
-        k.backward_parameters_together = &own::backward_parameters_together;
+      if constexpr (own::has_backward_parameters_of_group)
+        k.backward_parameters_of_group = &own::backward_parameters_of_group;
     }
     if constexpr (own::has_backward) k.backward = &own::backward;
     if constexpr (Bound::predicted >= 0) k.predict = &own::predict;
     if constexpr (!Bound::state.empty()) {
-      if constexpr (own::has_absorb) k.absorb = &own::absorb;
-      else promise<broken::layer_has_absorb<layer, input, false>>();
+      if constexpr (own::has_update_state) k.update_state = &own::update_state;
+      else promise<broken::layer_has_update_state<layer, input, false>>();
     }
     if constexpr (!Bound::derived.empty()) {
       if constexpr (own::has_refresh) k.refresh = &own::refresh;
@@ -179,7 +179,7 @@ struct entry_points {
   }
 };
 
-// Walks the typed model in the same order as the network's expansion, so that each row gets what `Entry` has for it.
+// Walks the typed model in the same order as the network's expansion, so that each type gets what `Entry` has for it.
 template <class Entry, int Rows>
 struct row_table {
   typename Entry::row_type rows[static_cast<std::size_t>(Rows) + 1]{};
@@ -201,13 +201,13 @@ struct row_table {
   constexpr void leave_edge() {}
   constexpr int enter() const { return 0; }
   constexpr void leave(int) {}
-  constexpr int next_row() const { return next; }
-  constexpr void back_to_row(int row) { next = row; }
+  constexpr int next_type() const { return next; }
+  constexpr void back_to_type(int row) { next = row; }
 };
 
 template <class Model, class Entry>
 constexpr auto tabulate_rows() {
-  row_table<Entry, typed_model<Model>::counts.rows> table;
+  row_table<Entry, typed_model<Model>::counts.types> table;
   typed_model<Model>::emit(table);
   return table;
 }
@@ -224,7 +224,7 @@ struct kernel_entry {
 template <class Model, class Context>
 inline constexpr auto kernels_of_model = tabulate_rows<Model, kernel_entry<Context>>();
 
-/// The kernels of a model's rows on a device.
+/// The kernels of a model's layer types on a device.
 template <class Model, class Context>
 inline constexpr const kernel_row<Context>* kernels_of = detail::kernels_of_model<Model, Context>.rows;
 

@@ -22,14 +22,14 @@ class parameter_groups {
  public:
   /// Throws `error` if a setting is invalid or a pattern matches nothing.
   GPIPE_COLD parameter_groups(const network& net, const std::vector<parameter_group>& groups)
-      : groups_(groups), of_(index(net.slot_count)) {
+      : groups_(groups), of_(index(net.layer_count)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) require_valid(g);
     std::vector<std::string> paths;
     std::vector<std::vector<bool>> used(groups_.size());
     for (std::size_t g = 0; g < groups_.size(); ++g)
       used[g].resize(groups_[g].parameters.size() + groups_[g].layers.size());
-    for (int l = 0; l < net.slot_count; ++l) {
-      const row& r = net.row_of(l);
+    for (int l = 0; l < net.layer_count; ++l) {
+      const layer_type& r = net.type_of(l);
       auto& mine = of_[index(l)];
       mine.resize(index(r.parameter_count), static_cast<int>(groups_.size()));
       for (int p = 0; p < r.parameter_count; ++p) {
@@ -41,28 +41,28 @@ class parameter_groups {
       for (int p = 0; p < r.parameter_count; ++p)
         if (int& owner = at(net.owner(l, p)); mine[index(p)] < owner) owner = mine[index(p)];
     }
-    for (int l = 0; l < net.slot_count; ++l)
-      for (int p = 0; p < net.row_of(l).parameter_count; ++p) at({l, p}) = at(net.owner(l, p));
+    for (int l = 0; l < net.layer_count; ++l)
+      for (int p = 0; p < net.type_of(l).parameter_count; ++p) at({l, p}) = at(net.owner(l, p));
     for (std::size_t g = 0; g < groups_.size(); ++g) require_used(groups_[g], used[g], paths, net);
   }
 
   const std::vector<parameter_group>& all() const { return groups_; }
   /// The number of a parameter's group; the number of groups: it is in none.
-  int of(int slot, int parameter) const { return of_[index(slot)][index(parameter)]; }
-  bool frozen(int slot, int parameter) const {
-    const int g = of(slot, parameter);
+  int of(int layer, int parameter) const { return of_[index(layer)][index(parameter)]; }
+  bool frozen(int layer, int parameter) const {
+    const int g = of(layer, parameter);
     return g < static_cast<int>(groups_.size()) && groups_[index(g)].frozen;
   }
-  /// Whether all parameters of a slot, one at least, are frozen.
-  bool frozen(int slot) const {
-    const int count = static_cast<int>(of_[index(slot)].size());
+  /// Whether all parameters of a layer, one at least, are frozen.
+  bool frozen(int layer) const {
+    const int count = static_cast<int>(of_[index(layer)].size());
     for (int p = 0; p < count; ++p)
-      if (!frozen(slot, p)) return false;
+      if (!frozen(layer, p)) return false;
     return count > 0;
   }
 
  private:
-  int& at(const named_array& which) { return of_[index(which.slot)][index(which.index)]; }
+  int& at(const named_array& which) { return of_[index(which.layer_index)][index(which.index)]; }
   GPIPE_COLD void require_valid(std::size_t g) const {
     const parameter_group& group = groups_[g];
     const auto refuse = [&](const char* setting, double value) {
@@ -101,8 +101,8 @@ class parameter_groups {
       std::vector<std::string> known = paths;
       if (!of_path) {
         known.clear();
-        for (int l = 0; l < net.slot_count; ++l)
-          if (net.row_of(l).parameter_count > 0) known.emplace_back(net.row_of(l).name);
+        for (int l = 0; l < net.layer_count; ++l)
+          if (net.type_of(l).parameter_count > 0) known.emplace_back(net.type_of(l).name);
       }
       throw_error(
           {"the pattern \"", pattern, "\" of a group matches no ", of_path ? "parameter" : "layer with parameters"},
@@ -119,7 +119,7 @@ class parameter_groups {
   }
 
   std::vector<parameter_group> groups_;
-  std::vector<std::vector<int>> of_;  // [slot][parameter]
+  std::vector<std::vector<int>> of_;  // [layer][parameter]
 };
 
 }  // namespace gpipe::detail

@@ -17,7 +17,7 @@ namespace gpipe::detail {
 template <class Context>
 class activation_recorder {
  public:
-  using bound = bound_slot<Context>;
+  using bound = bound_layer<Context>;
 
   activation_recorder(const network& net, int moments) : net_(&net), moments_(moments) {}
 
@@ -37,7 +37,7 @@ class activation_recorder {
     for (int o = 0; o < b.outputs; ++o) add(c, b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)), sum);
     if (done.partials != nullptr)
       add(c, reinterpret_cast<const std::byte*>(done.partials), sizeof(double) * b.layer->partial_elements(), sum);
-    digest_->put(action_kind::forward, step.global_micro_batch(m), b.slot, sum.value());
+    digest_->put(action_kind::forward, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
   /// When the gradients of the outputs are complete.
@@ -55,7 +55,7 @@ class activation_recorder {
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr)
         add(c, b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)), sum);
-    digest_->put(action_kind::backward_input, step.global_micro_batch(m), b.slot, sum.value());
+    digest_->put(action_kind::backward_input, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
   GPIPE_OUT_OF_LINE void after_parameter_part(const Context& c, const bound& b, const step_context& step, int m) {
@@ -63,17 +63,18 @@ class activation_recorder {
     hash sum;
     add(c, b.own.gradients, b.own.bytes, sum);
     add(c, b.tied.gradients, b.tied.bytes, sum);
-    digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.slot, sum.value());
+    digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  /// `flat_bytes` is the distance from a slot's parameters to its gradients, from these to its first moment, and so on.
+  /// `flat_bytes` is the distance from a layer's parameters to its gradients, from these to its first moment, and so
+  /// on.
   GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, std::size_t flat_bytes) {
     if (!hashes() || (b.own.bytes == 0 && b.tied.bytes > 0)) return;
     hash sum;
     add(c, b.own.parameters, b.own.bytes, sum);
     for (int k = 0; k < moments_; ++k)
       add(c, b.own.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.own.bytes, sum);
-    digest_->put(action_kind::update, -1, b.slot, sum.value());
+    digest_->put(action_kind::update, -1, b.layer_index, sum.value());
   }
 
  private:

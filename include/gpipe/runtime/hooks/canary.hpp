@@ -17,13 +17,13 @@ template <class Context>
 class canary {
  public:
   GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms,
-                    const std::vector<bound_slot<Context>>& slots)
-      : first_(stage.first()), dead_(slots.size()) {
+                    const std::vector<bound_layer<Context>>& layers)
+      : first_(stage.first()), dead_(layers.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());
     const auto bytes = [&](int v) { return net.values[v].part.bytes(terms.micro_batch_size); };
     for (int l = stage.first(); l < stage.last(); ++l) {
-      const bound_slot<Context>& b = slots[at(l)];
+      const bound_layer<Context>& b = layers[at(l)];
       deaths& here = dead_[at(l)];
       life.dies_after_forward(l, [&](int v) {
         if (!stage.sent(v)) here.forward.push_back({where(b, v), bytes(v)});
@@ -44,13 +44,13 @@ class canary {
     }
   }
 
-  /// Called after forward, the input part and the parameter part of a slot.
-  void after_forward(const Context& c, int slot, int m, bool again) const {
-    poison(c, dead_[at(slot)].forward, m, again);
+  /// Called after forward, the input part and the parameter part of a layer.
+  void after_forward(const Context& c, int layer, int m, bool again) const {
+    poison(c, dead_[at(layer)].forward, m, again);
   }
-  void after_input_part(const Context& c, int slot, int m) const { poison(c, dead_[at(slot)].input, m, true); }
-  void after_parameter_part(const Context& c, int slot, int m) const {
-    poison(c, dead_[at(slot)].parameters, m, true);
+  void after_input_part(const Context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
+  void after_parameter_part(const Context& c, int layer, int m) const {
+    poison(c, dead_[at(layer)].parameters, m, true);
   }
 
  private:
@@ -62,9 +62,9 @@ class canary {
     std::vector<buffer> forward, input, parameters;
   };
 
-  std::size_t at(int slot) const { return index(slot - first_); }
+  std::size_t at(int layer) const { return index(layer - first_); }
 
-  static block_address where(const bound_slot<Context>& b, int v) {
+  static block_address where(const bound_layer<Context>& b, int v) {
     for (int i = 0; i < b.inputs; ++i)
       if (b.value_in[i] == v) return b.in[i];
     for (int o = 0; o < b.outputs; ++o)

@@ -17,7 +17,8 @@
 namespace gpipe::detail {
 
 /// Code that runs between the layers of a stage: `nonfinite_finder` in a diagnosis, `activation_recorder` for watched
-/// slots and digests, `canary`, and `layer_timer`. All are off by default; then a hook is one branch that is not taken.
+/// layers and digests, `canary`, and `layer_timer`. All are off by default; then a hook is one branch that is not
+/// taken.
 ///
 ///     before_forward  | forward        |                                           | after_forward
 ///     before_backward | input part     | ran_input_part, sums with other readers'  | after_input_part
@@ -25,18 +26,18 @@ namespace gpipe::detail {
 template <class Context>
 class layer_hooks {
  public:
-  using bound = bound_slot<Context>;
-  using bound_slots = std::vector<bound>;
+  using bound = bound_layer<Context>;
+  using bound_layers = std::vector<bound>;
 
   /// `context` is the stage's.
   layer_hooks(const Context& context, const network& net, const step_plan& plan, int stage)
       : context_(context), net_(net), plan_(plan), stage_(stage), recorder_(net, plan.options.optimizer_moments) {}
 
   /// These follow when the stage is bound.
-  GPIPE_COLD void use_canary(const bound_slots& slots) {
-    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), slots);
+  GPIPE_COLD void use_canary(const bound_layers& layers) {
+    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), layers);
   }
-  GPIPE_COLD void time_slots(bool on) {
+  GPIPE_COLD void time_layers(bool on) {
     if (!on) timer_.reset();
     else if (!timer_) timer_ = std::make_unique<layer_timer>(plan_.cut().first[stage_ + 1] - first());
   }
@@ -45,10 +46,10 @@ class layer_hooks {
     recorder_.record_in(into);
     recorded_ = true;
   }
-  /// The set of watched slots has changed.
-  void update_watched(const bound_slots& slots) {
+  /// The set of watched layers has changed.
+  void update_watched(const bound_layers& layers) {
     recorded_ = recorder_.has_digest();
-    for (const bound& b : slots) recorded_ = recorded_ || b.watched != nullptr;
+    for (const bound& b : layers) recorded_ = recorded_ || b.watched != nullptr;
   }
 
   /// A hook runs between two micro-batches, so their parameter parts must not run together.
@@ -60,7 +61,7 @@ class layer_hooks {
   void after_forward(const bound& b, const call& done, const step_context& step, int m) {
     if (step.diagnoses()) finder().check_outputs(b, step, m, done);
     if (recorded_ && !done.recompute) recorder_.after_forward(context_, b, done, step, m);
-    if (canary_) canary_->after_forward(context_, b.slot, m, done.recompute);
+    if (canary_) canary_->after_forward(context_, b.layer_index, m, done.recompute);
   }
 
   /// When the gradients of the outputs are complete.
@@ -77,34 +78,34 @@ class layer_hooks {
   /// Called for a layer without such a part, too.
   void after_input_part(const bound& b, const step_context& step, int m) const {
     if (step.diagnoses()) finder().check_input_part(b, step, m);
-    if (canary_) canary_->after_input_part(context_, b.slot, m);
+    if (canary_) canary_->after_input_part(context_, b.layer_index, m);
   }
   void after_parameter_part(const bound& b, const step_context& step, int m) const {
     if (step.diagnoses()) finder().check_parameter_part(b, step, m);
-    if (canary_) canary_->after_parameter_part(context_, b.slot, m);
+    if (canary_) canary_->after_parameter_part(context_, b.layer_index, m);
   }
   /// Called for a layer whose two parts run one after the other.
   void after_both_parts(const bound& b, const step_context& step, int m) const {
     if (step.diagnoses()) finder().check_input_part(b, step, m), finder().check_parameter_part(b, step, m);
-    if (canary_) canary_->after_input_part(context_, b.slot, m);
+    if (canary_) canary_->after_input_part(context_, b.layer_index, m);
   }
-  /// Called when all layers have run. Only then are the buffers for parameter parts dead: an earlier slot may still
+  /// Called when all layers have run. Only then are the buffers for parameter parts dead: an earlier layer may still
   /// read what a later one held for it.
-  void after_backward(const bound_slots& slots, int m) const {
+  void after_backward(const bound_layers& layers, int m) const {
     if (!canary_) return;
-    for (const bound& b : slots) canary_->after_parameter_part(context_, b.slot, m);
+    for (const bound& b : layers) canary_->after_parameter_part(context_, b.layer_index, m);
   }
-  void after_update(const bound_slots& slots, std::size_t flat_bytes) {
+  void after_update(const bound_layers& layers, std::size_t flat_bytes) {
     if (!recorded_) return;
-    for (const bound& b : slots) recorder_.after_update(context_, b, flat_bytes);
+    for (const bound& b : layers) recorder_.after_update(context_, b, flat_bytes);
   }
 
-  /// Runs a part of a slot on `together` micro-batches, the first of which is m, and records their mean time.
+  /// Runs a part of a layer on `group` micro-batches, the first of which is m, and records their mean time.
   template <class Run>
-  void time(const bound& b, timed part, const step_context& step, int m, Run&& run, int together = 1) {
+  void time(const bound& b, timed part, const step_context& step, int m, Run&& run, int group = 1) {
     const std::int64_t begin = timer_ ? finished_ns() : 0;
     run();
-    if (timer_) record_time(b, part, step, m, together, begin);
+    if (timer_) record_time(b, part, step, m, group, begin);
   }
 
  private:
@@ -113,11 +114,11 @@ class layer_hooks {
     context_.finish();
     return now_ns();
   }
-  GPIPE_OUT_OF_LINE void record_time(const bound& b, timed part, const step_context& step, int m, int together,
+  GPIPE_OUT_OF_LINE void record_time(const bound& b, timed part, const step_context& step, int m, int group,
                                      std::int64_t begin) {
     const std::int64_t end = finished_ns();
-    if (step.samples(m + together - 1) == plan_.options.micro_batch_size)
-      timer_->add(b.slot - first(), part, (end - begin) / together);
+    if (step.samples(m + group - 1) == plan_.options.micro_batch_size)
+      timer_->add(b.layer_index - first(), part, (end - begin) / group);
   }
   nonfinite_finder<Context> finder() const { return {context_, net_, stage_}; }
   int first() const { return plan_.cut().first[stage_]; }
@@ -126,7 +127,7 @@ class layer_hooks {
   const network& net_;
   const step_plan& plan_;
   int stage_;
-  bool recorded_ = false;  ///< there is a digest, or a slot is watched
+  bool recorded_ = false;  ///< there is a digest, or a layer is watched
   activation_recorder<Context> recorder_;
   std::optional<canary<Context>> canary_;
   std::unique_ptr<layer_timer> timer_;

@@ -25,24 +25,24 @@ struct zero_if_finite {
 template <class Context>
 class nonfinite_finder {
  public:
-  using bound = bound_slot<Context>;
+  using bound = bound_layer<Context>;
 
   nonfinite_finder(const Context& context, const network& net, int stage)
       : context_(context), net_(net), stage_(stage) {}
 
-  /// Checks the model's inputs and the fields that this slot reads.
+  /// Checks the model's inputs and the fields that this layer reads.
   GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
     for (int i = 0; i < b.inputs; ++i)
       if (const int v = b.value_in[i]; v < net_.entering && !finite(v, b, m, b.in[i].at(m, again), step))
         not_finite(b, step, m, "the field \"inputs\" of the data",
-                   place_in(step.rows.inputs, net_.values[0].part.type, net_.values[0].part.size, step, m));
+                   location_in(step.rows.inputs, net_.values[0].part.type, net_.values[0].part.size, step, m));
     for (int f = 0; f < b.layer->field_count; ++f) {
       const auto& field = b.layer->fields[f];
       const auto n = static_cast<std::ptrdiff_t>(field.size) * step.samples(m);
       if (const std::byte* rows = step.rows.fields[index(b.layer->field_index[f])];
           rows != nullptr && !finite(b, field.type, n, b.fields[f].at(m, again)))
         not_finite(b, step, m, concat({"the field \"", field.name, "\" of the data"}),
-                   place_in(rows, field.type, field.size, step, m));
+                   location_in(rows, field.type, field.size, step, m));
     }
   }
   GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
@@ -107,7 +107,7 @@ class nonfinite_finder {
     while (begin < end && is_finite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
-  GPIPE_COLD static std::string place_in(const std::byte* rows, dtype type, std::size_t columns,
+  GPIPE_COLD static std::string location_in(const std::byte* rows, dtype type, std::size_t columns,
                                          const step_context& step, int m) {
     if (!is_floating(type)) return {};
     const auto size = static_cast<std::ptrdiff_t>(columns);
@@ -119,14 +119,15 @@ class nonfinite_finder {
                    at % size, " (counted from 0)"});
   }
   [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m,
-                                          const std::string& what, const std::string& place = {}) const {
-    throw_error({what, " is not finite", place},
-                {place.empty() ? "look for such numbers in the data, or lower the learning rate" : "correct the data",
-                 "; parameters are as before the step"},
-                {.layer = std::string(b.layer->name),
-                 .slot = b.slot,
-                 .stage = stage_,
-                 .micro_batch = step.global_micro_batch(m)});
+                                          const std::string& what, const std::string& location = {}) const {
+    throw_error(
+        {what, " is not finite", location},
+        {location.empty() ? "look for such numbers in the data, or lower the learning rate" : "correct the data",
+         "; parameters are as before the step"},
+        {.layer = std::string(b.layer->name),
+         .layer_index = b.layer_index,
+         .stage = stage_,
+         .micro_batch = step.global_micro_batch(m)});
   }
 
   const Context& context_;

@@ -21,20 +21,20 @@ class collective_calls {
   explicit collective_calls(process_group* job) : job_(job) {}
 
   /// These throw if another process makes another call.
-  GPIPE_COLD void agree_to_freeze(int slot, bool frozen) const {
+  GPIPE_COLD void agree_to_freeze(int layer, bool frozen) const {
     agree(collective_kind::freeze,
-          {agreed_value::number("the slot", slot), agreed_value::number("whether it is frozen", frozen)});
+          {agreed_value::number("the layer", layer), agreed_value::number("whether it is frozen", frozen)});
   }
-  GPIPE_COLD void agree_to_watch(int slot, bool watched) const {
+  GPIPE_COLD void agree_to_watch(int layer, bool watched) const {
     agree(collective_kind::watch,
-          {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
+          {agreed_value::number("the layer", layer), agreed_value::number("whether it is watched", watched)});
   }
   GPIPE_COLD void agree_to_write(const array_location& into, const void* from) const {
     if (job_ == nullptr) return;
     hash values;
     values.add(static_cast<const std::byte*>(from), into.bytes);
     agree(collective_kind::write, {agreed_value::number("the kind of memory", static_cast<int>(into.kind)),
-                                   agreed_value::number("the slot", into.layer_index),
+                                   agreed_value::number("the layer", into.layer_index),
                                    agreed_value::number("the first byte", static_cast<std::int64_t>(into.at)),
                                    {"the values", values.value()}});
   }

@@ -19,7 +19,7 @@ class decision_exchange {
  public:
   GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
       : job_(job), plan_(plan) {
-    losses_ = places_of_losses(net, plan.all_micro_batches());
+    losses_ = locations_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
       for (int s = 0; s < plan.stages(); ++s)
@@ -34,7 +34,7 @@ class decision_exchange {
       std::byte* to = gather_->mine() + at;
       copy(to, squares(values, s), square_bytes(r, s));
       to += square_bytes(r, s);
-      each_loss(s, [&](const loss_place& loss, std::size_t bytes) {
+      each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
         copy(to, partials(values, loss, r), bytes);
         to += bytes;
       });
@@ -45,7 +45,7 @@ class decision_exchange {
       const std::byte* from = gather_->of(rank_of(r, s)) + at;
       copy(squares(values, s), from, square_bytes(r, s));
       from += square_bytes(r, s);
-      each_loss(s, [&](const loss_place& loss, std::size_t bytes) {
+      each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
         copy(partials(values, loss, r), from, bytes);
         from += bytes;
       });
@@ -65,7 +65,7 @@ class decision_exchange {
   }
   std::size_t partial_bytes(int s) const {
     std::size_t sum = 0;
-    each_loss(s, [&](const loss_place&, std::size_t bytes) { sum += bytes; });
+    each_loss(s, [&](const loss_location&, std::size_t bytes) { sum += bytes; });
     return sum;
   }
   double* squares(gathered_values& values, int s) const {
@@ -74,10 +74,10 @@ class decision_exchange {
   /// Calls `f(loss, bytes of its partials in one replica)` for each loss of a stage.
   template <class F>
   void each_loss(int s, F&& f) const {
-    for (const loss_place& loss : losses_)
-      if (plan_.cut().stage_of(loss.slot) == s) f(loss, loss.bytes(plan_.micro_batches()));
+    for (const loss_location& loss : losses_)
+      if (plan_.cut().stage_of(loss.layer_index) == s) f(loss, loss.bytes(plan_.micro_batches()));
   }
-  std::byte* partials(gathered_values& values, const loss_place& loss, int r) const {
+  std::byte* partials(gathered_values& values, const loss_location& loss, int r) const {
     return reinterpret_cast<std::byte*>(values.partials.data() + loss.first) +
            detail::index(r) * loss.bytes(plan_.micro_batches());
   }
@@ -97,7 +97,7 @@ class decision_exchange {
 
   process_group& job_;
   const step_plan& plan_;
-  std::vector<loss_place> losses_;
+  std::vector<loss_location> losses_;
   std::unique_ptr<all_gather> gather_;
 };
 

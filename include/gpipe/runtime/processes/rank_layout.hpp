@@ -24,8 +24,8 @@ class rank_layout {
   bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_ == replica * plan_.workers() + worker; }
   bool has_part(int replica) const { return rank_ < 0 || rank_ / plan_.workers() == replica; }
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
-  /// Whether a slot's layer runs here, in any replica: [slot].
-  GPIPE_COLD std::vector<bool> slots_here(int count) const {
+  /// Whether a layer runs here, in any replica: [layer].
+  GPIPE_COLD std::vector<bool> layers_here(int count) const {
     std::vector<bool> all(static_cast<std::size_t>(count));
     for (int l = 0; l < count; ++l)
       all[static_cast<std::size_t>(l)] = rank_ < 0 || only() == plan_.worker_of(plan_.cut().stage_of(l));

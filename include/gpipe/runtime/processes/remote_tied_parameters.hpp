@@ -74,40 +74,41 @@ class remote_tied_parameters {
   }
   const connection& connection_of(const tie& t) const {
     if (const connection* const found = find(t)) return *found;
-    throw_error({"no process is joined for the tied parameter of slot ", t.user.slot}, {"this is a defect of gpipe"});
+    throw_error({"no process is joined for the tied parameter of layer ", t.user.layer_index},
+                {"this is a defect of gpipe"});
   }
   GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const step_plan& plan,
                           const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {
     using detail::index;
-    const int owner = plan.cut().stage_of(t.owner.slot), user = plan.cut().stage_of(t.user.slot);
+    const int owner = plan.cut().stage_of(t.owner.layer_index), user = plan.cut().stage_of(t.user.layer_index);
     if (plan.worker_of(owner) == plan.worker_of(user)) return;
     const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
     const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
     const void* const queue = queues[index(owns ? owner : user)];
     const array_location owned = locate(net, t.owner);
-    const std::size_t bytes = aligned(owned.bytes), before = net.tied_bytes(t.user.slot, t.user.index);
+    const std::size_t bytes = aligned(owned.bytes), before = net.tied_bytes(t.user.layer_index, t.user.index);
     const auto layout_to = [&](int stage, std::byte* at) {
       return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1, {{at, 0, bytes}}, {0}, {0}, queue};
     };
-    const auto begin = [&](int stage, memory_kind kind, int slot, int number = 0) {
-      return maps[index(stage)]->find(kind, slot, -1, {}, number).base;
+    const auto begin = [&](int stage, memory_kind kind, int layer_index, int number = 0) {
+      return maps[index(stage)]->find(kind, layer_index, -1, {}, number).base;
     };
     connection c;
     c.user = t.user, c.user_stage = user;
     if (owns) {
-      c.values = begin(owner, memory_kind::parameters, t.owner.slot) + owned.at;
+      c.values = begin(owner, memory_kind::parameters, t.owner.layer_index) + owned.at;
       c.values_out = job.sender(layout_to(user, c.values));
       senders_.push_back(c.values_out.get());
       if (plan.trains) {
-        c.gradients = begin(owner, memory_kind::tied, t.user.slot, 2 + t.user.index);
+        c.gradients = begin(owner, memory_kind::tied, t.user.layer_index, 2 + t.user.index);
         c.gradients_in = job.receiver(layout_to(user, c.gradients));
       }
     }
     if (uses) {
-      c.values = begin(user, memory_kind::tied, t.user.slot) + before;
+      c.values = begin(user, memory_kind::tied, t.user.layer_index) + before;
       c.values_in = job.receiver(layout_to(owner, c.values));
       if (plan.trains) {
-        c.gradients = begin(user, memory_kind::tied, t.user.slot, 1) + before;
+        c.gradients = begin(user, memory_kind::tied, t.user.layer_index, 1) + before;
         c.gradients_out = job.sender(layout_to(owner, c.gradients));
         senders_.push_back(c.gradients_out.get());
       }

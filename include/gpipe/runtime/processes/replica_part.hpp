@@ -29,9 +29,9 @@ class replica_part {
     std::size_t bytes;
   };
   /// The following are of a stage that is here. Its gradients: those of the parameters that it owns, and then those of
-  /// each tied use in the order of slots.
+  /// each tied use in the order of layers.
   virtual std::vector<range> gradient_ranges(int stage) const = 0;
-  /// The partials of each slot that has some.
+  /// The partials of each layer that has some.
   virtual std::vector<detail::block_address> partials(int stage) const = 0;
   virtual void add(int stage, dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const = 0;
   virtual void clear(int stage, const range& cleared) const = 0;

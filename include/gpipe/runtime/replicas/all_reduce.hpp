@@ -18,11 +18,11 @@ class all_reduce {
   /// adds. Returns for how many nanoseconds the worker waited for others. Throws if a wait fails.
   virtual std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) = 0;
 
-  /// Called before `sum`, any number of times: the gradients of the stage's slots from `slot` on do not change until
+  /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
   /// then. Returns true if it started or advanced a reduction; never blocks. In one process it does nothing, because
   /// only the workers could do the work.
-  virtual bool begin(int stage, int slot, const wait_context& what) {
-    (void)stage, (void)slot, (void)what;
+  virtual bool begin(int stage, int layer, const wait_context& what) {
+    (void)stage, (void)layer, (void)what;
     return false;
   }
   /// A call has failed: drops what `begin` has started.

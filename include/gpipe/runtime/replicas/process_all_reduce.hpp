@@ -71,7 +71,7 @@ class process_all_reduce final : public all_reduce {
     // In a commit the owners already have the gradients of tied uses.
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();
     finish(stage);
-    for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit absorbs these partials
+    for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit reads these partials
     for (const auto& to : all.partials_out) to->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
     std::int64_t waited = 0;
@@ -86,10 +86,10 @@ class process_all_reduce final : public all_reduce {
     return waited;
   }
 
-  GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const wait_context& what) override {
+  GPIPE_OUT_OF_LINE bool begin(int stage, int layer, const wait_context& what) override {
     bool moved = false;
     for (range& it : exchanges_[detail::index(stage)].ranges) {
-      if (it.complete_at < slot || it.now == range::progress::summed) continue;
+      if (it.complete_at < layer || it.now == range::progress::summed) continue;
       if (it.now == range::progress::untouched) {
         finish(stage);
         send_slices(it);
@@ -117,7 +117,7 @@ class process_all_reduce final : public all_reduce {
   // A range of gradients, and the channels of its slices to and from each other replica.
   struct range {
     static constexpr int never = -1;
-    int complete_at = never;  // the slot whose last backward completes the range; never: the stage's end does
+    int complete_at = never;  // the layer whose last backward completes the range; never: the stage's end does
     enum class progress { untouched, sent, summed };
     progress now = progress::untouched;
     std::byte* slice = nullptr;  // this replica's
@@ -130,7 +130,7 @@ class process_all_reduce final : public all_reduce {
     std::vector<range> ranges;   // the buckets of parameters that the stage owns, then each tied use
     std::size_t buckets = 0;     // the number of the former
     std::vector<replica_part::range> gradients;   // all of the stage
-    std::vector<detail::block_address> partials;  // of each slot that has some
+    std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
   };

@@ -17,8 +17,8 @@ namespace gpipe::detail {
 /// Hears in the last backward of a stage which of its gradients are complete.
 class gradient_listener {
  public:
-  /// The gradients of `slot` and of all slots behind it are complete.
-  virtual void complete(int slot) = 0;
+  /// The gradients of `layer` and of all layers behind it are complete.
+  virtual void complete(int layer) = 0;
 
  protected:
   ~gradient_listener() = default;
@@ -42,9 +42,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_COLD void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<device_context>* kernels,
                        bool canary = false) {
     binding_ = detail::binder<device_context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
-    if (canary) hooks_.use_canary(binding_.slots);
+    if (canary) hooks_.use_canary(binding_.layers);
     statistics_.reserve();
-    for (const auto& b : binding_.slots)
+    for (const auto& b : binding_.layers)
       if (b.kernels->prepare != nullptr)
         b.kernels->prepare(context_, plan_->options.micro_batch_size, b.layer->lists);
   }
@@ -55,34 +55,34 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   marker& done() { return done_; }
   /// The layer that ran last since `begin`, to be named when a kernel throws or does not return. Null before the first.
   /// From any thread: what the stage read before it, such as the batch, has been read, and may be freed.
-  const detail::bound_slot<device_context>* current() const { return current_.load(std::memory_order_acquire); }
+  const detail::bound_layer<device_context>* current() const { return current_.load(std::memory_order_acquire); }
   int current_micro_batch() const { return current_micro_batch_.load(std::memory_order_relaxed); }
   void begin([[maybe_unused]] int m = -1) {
     current_.store(nullptr, std::memory_order_relaxed);
     if constexpr (requires { context_.set_operation(operation_tag{}); })
       context_.set_operation({.stage = stage_, .micro_batch = m});
   }
-  /// Times every slot on full micro-batches from now on, or none.
-  void time_slots(bool on) { hooks_.time_slots(on); }
+  /// Times every layer on full micro-batches from now on, or none.
+  void time_layers(bool on) { hooks_.time_layers(on); }
   const layer_timer* timer() const { return hooks_.timer(); }
 
   /// These are called between steps. A frozen parameter does not change.
-  GPIPE_COLD void freeze(int slot, int parameter, bool frozen) {
-    auto& b = bound_at(slot);
+  GPIPE_COLD void freeze(int layer, int parameter, bool frozen) {
+    auto& b = bound_at(layer);
     b.frozen_by_call[index(parameter)] = frozen;
     base::find_frozen(b);
     base::find_ranges();
   }
-  GPIPE_COLD void watch(int slot, detail::watched_rows* into) {
-    bound_at(slot).watched = into;
-    hooks_.update_watched(binding_.slots);
+  GPIPE_COLD void watch(int layer, detail::watched_rows* into) {
+    bound_at(layer).watched = into;
+    hooks_.update_watched(binding_.layers);
   }
   void record_in(digest& into) { hooks_.record_in(into); }
 
   /// Uploads the rows of the batch that the stage reads, to a context or to a record of uploads.
   template <class Into>
   void feed(const Into& into, const step_context& step, int m) const {
-    for (const auto& b : binding_.slots) detail::feed(into, *net_, b, step, m);
+    for (const auto& b : binding_.layers) detail::feed(into, *net_, b, step, m);
   }
   /// Whether a layer has drawn random numbers since `clear_drew`.
   bool drew() const { return drew_; }
@@ -91,26 +91,26 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_OUT_OF_LINE void forward(const step_context& step, int m) {
     feed(context_, step, m);
     if (step.predicts()) return predict(step, m);
-    for (const auto& b : binding_.slots) run_forward(b, step, m, false);
+    for (const auto& b : binding_.layers) run_forward(b, step, m, false);
   }
 
   /// After forward: copies values that several stages read, or this one too, to where they read them.
   bool has_copies() const { return !binding_.copies.empty(); }
   GPIPE_OUT_OF_LINE void pass_on(const step_context& step, int m) {
     for (const auto& p : binding_.copies)
-      if (!step.predicts() || net_->values[p.value].writer < net_->loss_slot()) copy(p, step, m);
+      if (!step.predicts() || net_->values[p.value].writer < net_->loss_layer()) copy(p, step, m);
   }
 
   /// Runs forward again from the stash, as far as backward needs it.
   GPIPE_OUT_OF_LINE void recompute(const step_context& step, int m) {
-    for (const auto& b : binding_.slots)
+    for (const auto& b : binding_.layers)
       if (b.rerun) run_forward(b, step, m, true);
   }
 
   /// `listener` hears of complete gradients in the stage's last backward of a step; it may be null.
   GPIPE_OUT_OF_LINE void backward(const step_context& step, int m, gradient_listener* listener = nullptr) {
     begin_backward(step, m);
-    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+    for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
       enter(*b, m);
       clear_unread(*b, step, m);
       hooks_.before_backward(*b, step, m);
@@ -129,14 +129,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         run_parameter_part(*b, step, m, m, [] {});
       }
       hooks_.after_both_parts(*b, step, m);
-      if (listener != nullptr) listener->complete(b->slot);
+      if (listener != nullptr) listener->complete(b->layer_index);
     }
-    hooks_.after_backward(binding_.slots, m);
+    hooks_.after_backward(binding_.layers, m);
   }
 
   GPIPE_OUT_OF_LINE void backward_input(const step_context& step, int m) {
     begin_backward(step, m);
-    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+    for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
       enter(*b, m);
       clear_unread(*b, step, m);
       hooks_.before_backward(*b, step, m);
@@ -145,40 +145,40 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Runs the parameter parts of the micro-batches [first, m], at most `max_coalesced`: together, or one after the
+  /// Runs the parameter parts of the micro-batches [first, m], at most `max_gradient_group`: together, or one after the
   /// other if a hook needs that. The sums are the same. Calls `alive()` between layers.
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_context& step, int first, int m, const Alive& alive,
                                              gradient_listener* listener = nullptr) {
     for (; first < m && hooks_.need_each_micro_batch(step); ++first) backward_parameters(step, first, first, alive);
-    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+    for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
       run_parameter_part(*b, step, first, m, alive);
       hooks_.after_parameter_part(*b, step, m);
-      if (listener != nullptr) listener->complete(b->slot);
+      if (listener != nullptr) listener->complete(b->layer_index);
     }
   }
 
   /// Recomputes the buffers that are derived from parameters which this stage owns.
   GPIPE_OUT_OF_LINE void refresh() {
-    for (const auto& b : binding_.slots)
-      if (net_->owns(b.slot)) refresh(b);
+    for (const auto& b : binding_.layers)
+      if (net_->owns(b.layer_index)) refresh(b);
   }
   /// Copies the owner's values of a tied parameter.
   GPIPE_OUT_OF_LINE void copy_tied_values(const named_array& user, const std::byte* values) {
-    const bound& b = at(user.slot);
+    const bound& b = at(user.layer_index);
     std::byte* const into = b.parameter_at[index(user.index)];
     const std::size_t bytes = size_of(b, user) * bytes_of(b.layer->type);
     if (values != into) context_.copy(static_cast<std::ptrdiff_t>(bytes), values, into);
   }
-  /// Recomputes the buffers that are derived from a slot's parameters, some of which are tied.
-  void refresh_tied(int slot) { refresh(at(slot)); }
+  /// Recomputes the buffers that are derived from a layer's parameters, some of which are tied.
+  void refresh_tied(int layer) { refresh(at(layer)); }
   /// Adds a tied use's gradients to the owner's, which this stage has.
   GPIPE_OUT_OF_LINE void add_tied_gradients(const named_array& owner, const std::byte* gradients) {
-    const bound& b = at(owner.slot);
+    const bound& b = at(owner.layer_index);
     add(b.layer->type, static_cast<std::ptrdiff_t>(size_of(b, owner)), gradients, b.gradient_at[index(owner.index)]);
   }
   /// The stage has updated its parameters.
-  void updated() { hooks_.after_update(binding_.slots, flat_bytes()); }
+  void updated() { hooks_.after_update(binding_.layers, flat_bytes()); }
 
  private:
   using base = stage_arena<Device>;
@@ -214,15 +214,15 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     return c;
   }
 
-  bound& bound_at(int slot) { return binding_.slots[detail::index(slot - binding_.slots.front().slot)]; }
+  bound& bound_at(int layer) { return binding_.layers[detail::index(layer - binding_.layers.front().layer_index)]; }
 
   /// Runs the layers before the main loss but no other loss, and downloads the input of the loss; of a loss that makes
   /// its own inputs, those.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
-    const int loss = net_->loss_slot();
-    for (const auto& b : binding_.slots) {
-      if (b.slot < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
-      if (b.slot != loss) continue;
+    const int loss = net_->loss_layer();
+    for (const auto& b : binding_.layers) {
+      if (b.layer_index < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
+      if (b.layer_index != loss) continue;
       const int first = step.samples_before + step.first_sample(m);
       if (const int extra = b.layer->predicted; extra >= 0) {
         enter(b, m);
@@ -245,7 +245,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     current_.store(&b, std::memory_order_release);
     current_micro_batch_.store(m, std::memory_order_relaxed);
     if constexpr (requires { context_.set_operation(operation_tag{}); })
-      context_.set_operation({b.layer->name, b.slot, stage_, m});
+      context_.set_operation({b.layer->name, b.layer_index, stage_, m});
   }
 
   void run_forward(const bound& b, const step_context& step, int m, bool again) {
@@ -277,14 +277,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   template <class Alive>
   void run_parameter_part(const bound& b, const step_context& step, int first, int m, const Alive& alive) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
-    if (first < m && b.kernels->backward_parameters_together != nullptr) {
+    if (first < m && b.kernels->backward_parameters_of_group != nullptr) {
       enter(b, first);
       const int count = m - first + 1;
       const auto run = [&] {
-        call each[max_coalesced];
+        call each[max_gradient_group];
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
         refresh_before(b, detail::refresh_for::backward_parameters, each[0]);
-        b.kernels->backward_parameters_together(context_, each, count);
+        b.kernels->backward_parameters_of_group(context_, each, count);
         clear_frozen(b);
       };
       hooks_.time(b, timed::backward_parameters, step, first, run, count);

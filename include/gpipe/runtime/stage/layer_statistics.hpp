@@ -65,29 +65,29 @@ class layer_statistics {
 
   /// Makes room for the partials of accumulated calls, once the stage is bound.
   GPIPE_COLD void reserve() {
-    for (const auto& b : stage_.slots())
-      if (b.kernels->absorb != nullptr) earlier_.resize(stage_.slots().size());
+    for (const auto& b : stage_.layers())
+      if (b.kernels->update_state != nullptr) earlier_.resize(stage_.layers().size());
   }
 
-  /// Calls `f(block)` for the partials of each slot that has some.
+  /// Calls `f(block)` for the partials of each layer that has some.
   template <class Call>
   void each(Call&& f) const {
-    for (const auto& b : stage_.slots())
+    for (const auto& b : stage_.layers())
       if (b.partials.base != nullptr) f(b.partials);
   }
   /// Copies the partials that the same stage of another replica computed in the step `theirs`.
   GPIPE_OUT_OF_LINE void copy_from(const layer_statistics& other, const step_context& theirs) const {
-    for (std::size_t i = 0; i < stage_.slots().size(); ++i) {
-      const block_address &from = other.stage_.slots()[i].partials, &into = stage_.slots()[i].partials;
+    for (std::size_t i = 0; i < stage_.layers().size(); ++i) {
+      const block_address &from = other.stage_.layers()[i].partials, &into = stage_.layers()[i].partials;
       if (from.base == nullptr) continue;
       const std::size_t before = from.stride * index(theirs.first_micro_batch);
       stage_.context().copy(static_cast<std::ptrdiff_t>(from.stride) * theirs.filled(),
                             static_cast<const std::byte*>(from.base + before), into.base + before);
     }
   }
-  /// Downloads a slot's partials of each micro-batch with samples, to its place among those of all replicas.
-  void download(int slot, const step_context& step, double* into) const {
-    const block_address& from = stage_.at(slot).partials;
+  /// Downloads a layer's partials of each micro-batch with samples, to its place among those of all replicas.
+  void download(int layer, const step_context& step, double* into) const {
+    const block_address& from = stage_.at(layer).partials;
     const std::size_t before = from.stride * index(step.first_micro_batch);
     stage_.context().download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
                               reinterpret_cast<std::byte*>(into) + before);
@@ -96,12 +96,12 @@ class layer_statistics {
   bool has_state() const { return !earlier_.empty(); }
 
   /// Before the decision: makes the layers' next state from the partials of the mini-batch. If a number of it is not
-  /// finite, the slot's sum of squares is not, so that the step is refused; a diagnosis throws, and names the layer.
-  GPIPE_OUT_OF_LINE void absorb(const step_context& step) {
+  /// finite, the layer's sum of squares is not, so that the step is refused; a diagnosis throws, and names the layer.
+  GPIPE_OUT_OF_LINE void update_state(const step_context& step) {
     const auto& device = stage_.context();
     for (std::size_t i = 0; i < earlier_.size(); ++i) {
-      const auto& b = stage_.slots()[i];
-      if (b.kernels->absorb == nullptr) continue;
+      const auto& b = stage_.layers()[i];
+      if (b.kernels->update_state == nullptr) continue;
       call c = call_of_all(b, step, plan_.options.micro_batch_size);
       if (earlier_[i].count() > 0) {
         c.partials = earlier_[i].followed_by(device, c.partials, c.partial_stride, c.micro_batches);
@@ -109,20 +109,20 @@ class layer_statistics {
       }
       device.copy(bytes_of_state(b), static_cast<const std::byte*>(b.state), b.next_state);
       c.state = b.next_state;
-      b.kernels->absorb(device, c);
+      b.kernels->update_state(device, c);
       check_finite(b, step);
     }
   }
   /// After the decision: the next state becomes the state. Cannot fail.
   GPIPE_OUT_OF_LINE void commit() noexcept {
-    for (const auto& b : stage_.slots())
-      if (b.kernels->absorb != nullptr)
+    for (const auto& b : stage_.layers())
+      if (b.kernels->update_state != nullptr)
         stage_.context().copy(bytes_of_state(b), static_cast<const std::byte*>(b.next_state), b.state);
   }
   /// Keeps the partials of an accumulated call for the commit; may allocate.
   GPIPE_COLD void keep(const step_context& step) {
     for (std::size_t i = 0; i < earlier_.size(); ++i)
-      if (const auto& b = stage_.slots()[i]; b.kernels->absorb != nullptr) {
+      if (const auto& b = stage_.layers()[i]; b.kernels->update_state != nullptr) {
         const call c = call_of_all(b, step, plan_.options.micro_batch_size);
         earlier_[i].keep(stage_.context(), c.partials, c.partial_stride, c.micro_batches, plan_.all_micro_batches());
       }
@@ -133,7 +133,7 @@ class layer_statistics {
   }
 
  private:
-  using bound = bound_slot<typename Device::context>;
+  using bound = bound_layer<typename Device::context>;
 
   static std::ptrdiff_t bytes_of_state(const bound& b) { return static_cast<std::ptrdiff_t>(b.layer->state_bytes()); }
 
@@ -159,12 +159,12 @@ class layer_statistics {
     if (!is_finite(found))
       throw_error({"its state \"", it.name, "\" would not be finite after the step"},
                   {"scale the data, or lower the learning rate; parameters and state are as before the step"},
-                  {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_.stage()});
+                  {.layer = std::string(b.layer->name), .layer_index = b.layer_index, .stage = stage_.stage()});
   }
 
   const step_plan& plan_;
   const stage_arena<Device>& stage_;
-  std::vector<accumulated_statistics<Device>> earlier_;  // [slot]; empty: no layer has state
+  std::vector<accumulated_statistics<Device>> earlier_;  // [layer]; empty: no layer has state
 };
 
 }  // namespace gpipe::detail

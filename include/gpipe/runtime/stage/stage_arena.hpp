@@ -81,9 +81,9 @@ class stage_arena {
   const detail::arena_map& map() const { return map_; }
   const auto& arena() const { return arena_; }
   const device_context& context() const { return context_; }
-  const std::vector<detail::bound_slot<device_context>>& slots() const { return binding_.slots; }
-  const detail::bound_slot<device_context>& at(int slot) const {
-    return binding_.slots[detail::index(slot - binding_.slots.front().slot)];
+  const std::vector<detail::bound_layer<device_context>>& layers() const { return binding_.layers; }
+  const detail::bound_layer<device_context>& at(int layer) const {
+    return binding_.layers[detail::index(layer - binding_.layers.front().layer_index)];
   }
 
   /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
@@ -98,7 +98,7 @@ class stage_arena {
   /// The groups of the parameters, and the first values of the moments. `groups` outlives the stage.
   GPIPE_COLD void begin_updates(const parameter_groups& groups, const optimizer_update<device_context>& rule) {
     groups_ = &groups;
-    for (auto& b : binding_.slots) find_frozen(b);
+    for (auto& b : binding_.layers) find_frozen(b);
     find_ranges();
     for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i)
       visit_dtype<double, float>(net_->type, [&]<class T>() {
@@ -128,8 +128,9 @@ class stage_arena {
   template <class Call>
   void each_gradient(bool tied, Call&& f) const {
     f(flat_bytes(), flat_bytes());
-    for (const auto& b : binding_.slots)
-      if (tied && !net_->owns(b.slot)) f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
+    for (const auto& b : binding_.layers)
+      if (tied && !net_->owns(b.layer_index))
+        f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
   /// Each sum of two is rounded.
   void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
@@ -140,32 +141,33 @@ class stage_arena {
   /// Sets gradients to zero, before the first micro-batch adds to them.
   void clear_gradients() {
     context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
-    for (const auto& b : binding_.slots)
-      if (!net_->owns(b.slot)) context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
+    for (const auto& b : binding_.layers)
+      if (!net_->owns(b.layer_index))
+        context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
   }
 
-  /// Sums the squares of every slot's gradient. If the pass commits, tied gradients count at their owner only.
+  /// Sums the squares of every layer's gradient. If the pass commits, tied gradients count at their owner only.
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
-    for (const auto& b : binding_.slots) {
+    for (const auto& b : binding_.layers) {
       if (b.frozen || (commits && b.own.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
       else visit_dtype<double, float>(b.layer->type, [&]<class T>() { this->template sum_squares<T>(b, commits); });
     }
   }
-  /// Downloads the sums to `squares[slot]`.
+  /// Downloads the sums to `squares[layer]`.
   void download_squares(double* squares) const {
-    const auto& first = binding_.slots.front();
-    context_.download(static_cast<std::ptrdiff_t>(binding_.slots.size() * sizeof(double)),
+    const auto& first = binding_.layers.front();
+    context_.download(static_cast<std::ptrdiff_t>(binding_.layers.size() * sizeof(double)),
                       reinterpret_cast<const std::byte*>(first.sum_of_squares),
-                      reinterpret_cast<std::byte*>(squares + first.slot));
+                      reinterpret_cast<std::byte*>(squares + first.layer_index));
   }
 
  protected:
-  using bound = detail::bound_slot<device_context>;
+  using bound = detail::bound_layer<device_context>;
 
   GPIPE_COLD void find_frozen(bound& b) {
     b.frozen = !b.frozen_parameters.empty();
     for (std::size_t p = 0; p < b.frozen_parameters.size(); ++p) {
-      const bool in_group = groups_ != nullptr && groups_->frozen(b.slot, static_cast<int>(p));
+      const bool in_group = groups_ != nullptr && groups_->frozen(b.layer_index, static_cast<int>(p));
       b.frozen_parameters[p] = b.frozen_by_call[p] || in_group;
       b.frozen = b.frozen && b.frozen_parameters[p];
     }
@@ -175,19 +177,20 @@ class stage_arena {
     ranges_.clear();
     if (groups_ == nullptr || memory_.of(memory_kind::gradients) == 0) return;
     const tensor_rule_memory* const rule = plan_->options.tensor_rule;
-    for (const auto& b : binding_.slots)
+    for (const auto& b : binding_.layers)
       for (int p = 0; p < b.layer->parameter_count; ++p) {
-        if (!net_->owns(b.slot, p) || b.frozen_parameters[index(p)]) continue;
-        update_range next{net_->own_bytes(b.slot, p + 1) - net_->own_bytes(b.slot, p),
+        if (!net_->owns(b.layer_index, p) || b.frozen_parameters[index(p)]) continue;
+        update_range next{net_->own_bytes(b.layer_index, p + 1) - net_->own_bytes(b.layer_index, p),
                           b.parameter_at[index(p)],
                           b.gradient_at[index(p)],
                           {},
-                          groups_->of(b.slot, p)};
+                          groups_->of(b.layer_index, p)};
         for (int i = 0; i < plan_->options.optimizer_moments; ++i)
           next.moments[i] = moments(i) + (next.parameters - parameters());
         if (rule != nullptr) {
           next.extents = &b.layer->parameters[p].extents;
-          next.arrays = map_.find(memory_kind::arrays, b.slot, -1).base + arrays_before(*net_, b.slot, *rule, p);
+          next.arrays =
+              map_.find(memory_kind::arrays, b.layer_index, -1).base + arrays_before(*net_, b.layer_index, *rule, p);
         } else if (!ranges_.empty() && ranges_.back().group == next.group &&
                    ranges_.back().parameters + ranges_.back().bytes == next.parameters) {
           ranges_.back().bytes += next.bytes;

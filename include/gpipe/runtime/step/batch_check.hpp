@@ -104,26 +104,26 @@ void check_share(const field& wanted, const T* numbers, std::size_t count, const
                   {"it must lie in 0 ... ", wanted.below});
 }
 
-/// The slots whose layers run in this process; all, without a job.
-struct local_slots {
+/// The layers that run in this process; all, without a job.
+struct local_layers {
   std::vector<bool> here{};  ///< empty: all
   int rank = -1;             ///< of this process in its job
 
-  bool has(int slot) const { return here.empty() || here[index(slot)]; }
+  bool has(int layer) const { return here.empty() || here[index(layer)]; }
 };
 
-GPIPE_COLD inline bool inputs_are_read(const network& net, const local_slots& local) {
-  for (int l = 0; l < net.slot_count; ++l)
-    for (int i = 0; local.has(l) && i < net.row_of(l).inputs; ++i)
+GPIPE_COLD inline bool inputs_are_read(const network& net, const local_layers& local) {
+  for (int l = 0; l < net.layer_count; ++l)
+    for (int i = 0; local.has(l) && i < net.type_of(l).inputs; ++i)
       if (net.reads_value(l, i) < net.entering) return true;
   return false;
 }
-GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, const local_slots& local) {
-  for (int l = 0; l < net.slot_count && l < end; ++l) {
+GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, const local_layers& local) {
+  for (int l = 0; l < net.layer_count && l < end; ++l) {
     if (!local.has(l)) continue;
-    if (end < net.slot_count && net.row_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
-    for (int i = 0; i < net.row_of(l).field_count; ++i)
-      if (net.row_of(l).field_index[i] == field) return true;
+    if (end < net.layer_count && net.type_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
+    for (int i = 0; i < net.type_of(l).field_count; ++i)
+      if (net.type_of(l).field_index[i] == field) return true;
   }
   return false;
 }
@@ -140,9 +140,9 @@ void check_weights(const field& wanted, const T* weights, std::size_t count, con
 
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
 /// every field of the batch that was not added by `with_unread`. A field may be missing if no layer of this process
-/// before slot `end` reads it. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
+/// before layer `end` reads it. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
 GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
-                                   int end = (std::numeric_limits<int>::max)(), const local_slots& local = {}) {
+                                   int end = (std::numeric_limits<int>::max)(), const local_layers& local = {}) {
   using detail::throw_error;
   if (from.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
   if (from.samples() > max_batch)

@@ -20,32 +20,33 @@ struct commit_terms {
 
 /// The values of all stages, gathered on the host before the decision.
 struct gathered_values {
-  std::vector<double> squares;   ///< [slot], of its gradient, summed in double
+  std::vector<double> squares;   ///< [layer], of its gradient, summed in double
   std::vector<double> partials;  ///< of the losses, at the same distance for each micro-batch as in their stages
 };
 
-/// The place of a loss in the gathered partials.
-struct loss_place {
-  int slot = -1;
-  const row* layer = nullptr;
+/// The location of a loss in the gathered partials.
+struct loss_location {
+  int layer_index = -1;
+  const layer_type* layer = nullptr;
   std::size_t first = 0;   ///< its first partial
   std::size_t stride = 0;  ///< numbers from one micro-batch to the next
 
   std::size_t bytes(int micro_batches) const { return stride * index(micro_batches) * sizeof(double); }
 };
 
-/// The places of the main loss and of the auxiliary losses behind it, for this number of micro-batches of all replicas.
-GPIPE_COLD inline std::vector<loss_place> places_of_losses(const network& net, int micro_batches) {
-  std::vector<loss_place> places;
+/// The locations of the main loss and of the auxiliary losses behind it, for this number of micro-batches of all
+/// replicas.
+GPIPE_COLD inline std::vector<loss_location> locations_of_losses(const network& net, int micro_batches) {
+  std::vector<loss_location> locations;
   std::size_t at = 0;
-  const auto add = [&](int slot) {
-    const row& of = net.row_of(slot);
-    places.push_back({slot, &of, at, of.partial_bytes() / sizeof(double)});
-    at += places.back().stride * index(micro_batches);
+  const auto add = [&](int layer) {
+    const layer_type& of = net.type_of(layer);
+    locations.push_back({layer, &of, at, of.partial_bytes() / sizeof(double)});
+    at += locations.back().stride * index(micro_batches);
   };
-  if (const int slot = net.loss_slot(); slot >= 0) add(slot);
-  for (int l = net.auxiliary_after(-1); l >= 0 && !places.empty(); l = net.auxiliary_after(l)) add(l);
-  return places;
+  if (const int layer = net.loss_layer(); layer >= 0) add(layer);
+  for (int l = net.auxiliary_after(-1); l >= 0 && !locations.empty(); l = net.auxiliary_after(l)) add(l);
+  return locations;
 }
 
 /// The decision itself, and the result of the step.
@@ -63,18 +64,18 @@ struct commit_decision {
   commit_terms terms;
   gathered_values gathered;
   commit_result result;
-  std::vector<loss_place> losses;
+  std::vector<loss_location> losses;
 
   /// Makes room for the values of all stages.
   GPIPE_COLD void reserve(const network& net, int micro_batches) {
-    gathered.squares.resize(detail::index(net.slot_count));
-    losses = places_of_losses(net, micro_batches);
+    gathered.squares.resize(detail::index(net.layer_count));
+    losses = locations_of_losses(net, micro_batches);
     if (!losses.empty())
       gathered.partials.resize(losses.back().first + losses.back().bytes(micro_batches) / sizeof(double));
   }
 
   /// Sums the partials of the loss in the order of calls and micro-batches.
-  void sum(const row& loss, const step_context& step) noexcept {
+  void sum(const layer_type& loss, const step_context& step) noexcept {
     step_result& found = result.found;
     found = step.trains() ? terms.accumulated : step_result{};
     detail::result_source::of(found) = &loss;
@@ -96,7 +97,7 @@ struct commit_decision {
     if (losses.size() == 1) return;
     step_result& found = result.found;
     for (std::size_t k = 1; k < losses.size(); ++k) {
-      const row& loss = *losses[k].layer;
+      const layer_type& loss = *losses[k].layer;
       loss_result& it = result_source::auxiliary(found, loss);
       const double* at = gathered.partials.data() + losses[k].first;
       for (int m = 0; m < step.filled(); ++m, at += losses[k].stride) {

@@ -11,15 +11,15 @@
 
 namespace gpipe {
 
-/// The cut of a training, or none: `{.cut = {3, 7}}`, the first slot of every stage but the first. A program that names
-/// no cut compiles no planner for it, because only the constructors from slots refer to it.
+/// The cut of a training, or none: `{.cut = {3, 7}}`, the first layer of every stage but the first. A program that
+/// names no cut compiles no planner for it, because only the constructors from layers refer to it.
 class cut_choice {
  public:
   cut_choice() = default;
-  template <std::same_as<int> Slot>
-  cut_choice(std::vector<Slot> first) : first_(std::move(first)), plan_(plan_by<Slot>()) {}
-  template <std::same_as<int> Slot>
-  cut_choice(std::initializer_list<Slot> first) : cut_choice(std::vector<Slot>(first)) {}
+  template <std::same_as<int> Layer>
+  cut_choice(std::vector<Layer> first) : first_(std::move(first)), plan_(plan_by<Layer>()) {}
+  template <std::same_as<int> Layer>
+  cut_choice(std::initializer_list<Layer> first) : cut_choice(std::vector<Layer>(first)) {}
 
   bool empty() const { return first_.empty(); }
   std::span<const int> first() const { return first_; }
@@ -27,11 +27,11 @@ class cut_choice {
   detail::plan_maker plan() const { return plan_; }
 
  private:
-  template <class Slot>
+  template <class Layer>
   static detail::plan_maker plan_by() {
-    static_assert(detail::included<detail::planner<Slot>>,
+    static_assert(detail::included<detail::planner<Layer>>,
                   "gpipe: the option .cut of a training plans at run time: #include <gpipe/make_plan.hpp>");
-    if constexpr (detail::included<detail::planner<Slot>>) return detail::planner<Slot>::plan_with_cut;
+    if constexpr (detail::included<detail::planner<Layer>>) return detail::planner<Layer>::plan_with_cut;
     else return nullptr;
   }
 

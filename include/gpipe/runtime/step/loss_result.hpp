@@ -47,7 +47,7 @@ class loss_result {
 
   /// For the code that fills it in.
   loss_result() = default;
-  explicit loss_result(const detail::row* of)
+  explicit loss_result(const detail::layer_type* of)
       : name(of != nullptr && of->auxiliary_loss() ? of->loss_name : main_loss),
         factor(of != nullptr ? of->loss_factor : 1),
         row_(of) {}
@@ -61,10 +61,10 @@ class loss_result {
     loss = sums[row_->loss];
     if (weight > 0) loss /= weight;
   }
-  const detail::row* row() const { return row_; }
+  const detail::layer_type* row() const { return row_; }
 
  private:
-  const detail::row* row_ = nullptr;  // has the names of the sums
+  const detail::layer_type* row_ = nullptr;  // has the names of the sums
 };
 
 }  // namespace gpipe

@@ -33,7 +33,7 @@ struct step_context {
   tensor_rows* predicted = nullptr;  ///< `predict` copies the input of the loss to these rows
   bool captured = false;      ///< devices record the step until the commit as a graph, or launch the recorded graph
   bool forward_only = false;  ///< the plan has no backward
-  int changes = 0;            ///< counts changes of frozen and of watched slots
+  int changes = 0;            ///< counts changes of frozen and of watched layers
   std::int64_t began_ns = 0;  ///< when the call began, with the check of its batch
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  ///< of the optimizer: a failed step leaves it unchanged
@@ -51,7 +51,7 @@ struct step_context {
   bool applies() const { return kind == pass_kind::train; }  ///< the commit updates parameters
   bool diagnoses() const { return kind == pass_kind::diagnose; }
   bool predicts() const { return kind == pass_kind::predict; }
-  /// Rows of watched slots are taken from the pass.
+  /// Rows of watched layers are taken from the pass.
   bool is_watched() const { return is_recorded() || kind == pass_kind::evaluate || kind == pass_kind::predict; }
   /// The pass is part of a step of the optimizer: digests are taken from it.
   bool is_recorded() const { return kind == pass_kind::train || kind == pass_kind::accumulate; }

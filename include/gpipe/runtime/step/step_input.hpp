@@ -23,7 +23,7 @@ struct call_terms {
 /// that a call allocates nothing.
 class step_input {
  public:
-  GPIPE_COLD step_input(const network& net, const step_plan& plan, step_context& step, local_slots local = {})
+  GPIPE_COLD step_input(const network& net, const step_plan& plan, step_context& step, local_layers local = {})
       : net_(net), plan_(plan), step_(step), local_(std::move(local)) {
     step.forward_only = !plan.trains;
     step.rows.fields.resize(index(net.field_count));
@@ -39,7 +39,7 @@ class step_input {
       throw_error({"the schedule ", plan_.schedule, " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
-    if (net_.loss_slot() < 0)
+    if (net_.loss_layer() < 0)
       throw_error({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
   }
 
@@ -52,7 +52,7 @@ class step_input {
           {"give at least one sample to each, or choose fewer replicas"});
     step_.began_ns = now_ns();
     const int every_layer = (std::numeric_limits<int>::max)();
-    check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer,
+    check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_layer() : every_layer,
                 local_);
     step_.begin(kind);
     step_.samples_before = terms.samples_before;
@@ -65,7 +65,7 @@ class step_input {
   const network& net_;
   const step_plan& plan_;
   step_context& step_;
-  const local_slots local_;
+  const local_layers local_;
   std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16
 };
 

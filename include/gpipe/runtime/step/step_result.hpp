@@ -58,7 +58,7 @@ struct step_result {
   }
 
   friend struct detail::result_source;
-  const detail::row* loss_row_ = nullptr;  // has the names of the sums
+  const detail::layer_type* loss_row_ = nullptr;  // has the names of the sums
   std::array<loss_result, max_auxiliary_losses> others_{};
   int other_count_ = 0;
 };
@@ -67,9 +67,9 @@ namespace detail {
 
 /// What fills a result in: the row of the network whose partials are summed, and the auxiliary losses.
 struct result_source {
-  static const row*& of(step_result& result) { return result.loss_row_; }
+  static const layer_type*& of(step_result& result) { return result.loss_row_; }
   /// The result's auxiliary loss of that row, which is added if it is new.
-  static loss_result& auxiliary(step_result& result, const row& of) noexcept {
+  static loss_result& auxiliary(step_result& result, const layer_type& of) noexcept {
     for (int k = 0; k < result.other_count_; ++k)
       if (result.others_[index(k)].row() == &of) return result.others_[index(k)];
     return result.others_[index(result.other_count_++)] = loss_result(&of);

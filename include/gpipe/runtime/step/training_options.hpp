@@ -17,7 +17,7 @@
 
 namespace gpipe {
 
-/// What happens when a kernel has not returned a deadline after the last progress.
+/// The action if a kernel has not returned a deadline after the last progress.
 enum class deadline_action : std::uint8_t {
   fail,   ///< the call throws. It cannot if the kernel runs on the thread that called: then the call does not return
   abort,  ///< a further thread prints where the kernel is, and ends the process by `std::abort`
@@ -32,7 +32,7 @@ struct training_options {
   double max_grad_norm = 0;  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
   std::vector<parameter_group> groups{};  ///< parameters with settings of their own; the first that matches counts
   double average_weights = 0;  ///< keeps a moving average of the weights with this decay, such as 0.9999; 0: none
-  cut_choice cut{};            ///< the first slot of every stage but the first; empty: the best cut
+  cut_choice cut{};            ///< the first layer of every stage but the first; empty: the best cut
 
   std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress
   deadline_action on_deadline = deadline_action::fail;
@@ -43,7 +43,7 @@ struct training_options {
   /// Emulates links: a transfer between two workers arrives when a link with this many bytes a second would have
   /// carried it. Each direction carries one transfer after the other. 0: no emulation. Include <gpipe/testing.hpp>.
   link_choice link_bytes_per_second{};
-  bool slot_times = false;  ///< times each slot in every step, for `layer_profile`
+  bool layer_times = false;  ///< times each layer in every step, for `layer_profile`
   /// Records the operations of a step until the commit as a graph, and launches the graph in later steps. A step with
   /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For
   /// devices that have graphs, and a plan of one worker. The bits are the same.

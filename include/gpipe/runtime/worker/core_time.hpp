@@ -40,7 +40,7 @@ class core_time {
     core_ns_ = read_();
     waited_ns_ = 0;
   }
-  /// An action ends. Of its time it waited `waited`, asleep or not.
+  /// An action ends. It waited `waited` of its time, asleep or not.
   std::int64_t not_running(std::int64_t begin, std::int64_t now, std::int64_t waited) {
     waited_ns_ += waited;
     return now - clock_ns_ < pause_ns ? 0 : found(begin, now, waited);

@@ -17,7 +17,7 @@
 
 namespace gpipe::detail {
 
-/// The place of an instruction that runs; `at` has what is known better already.
+/// The location of an instruction that runs; `at` has what is known better already.
 template <class Device>
 GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>& stage, const step_context& step,
                                 location at = {}) {
@@ -25,8 +25,8 @@ GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>&
                         i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
                         i.kind == action_kind::backward_parameters || i.kind == action_kind::update;
   const auto* layer = stage.current();
-  if (computes && layer != nullptr && at.slot < 0) {
-    at.slot = layer->slot;
+  if (computes && layer != nullptr && at.layer_index < 0) {
+    at.layer_index = layer->layer_index;
     at.layer = layer->layer->name;
     if (at.micro_batch < 0 && stage.current_micro_batch() >= 0)
       at.micro_batch = step.global_micro_batch(stage.current_micro_batch());

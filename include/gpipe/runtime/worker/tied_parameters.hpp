@@ -25,9 +25,10 @@ class tied_parameters {
       const tie& t = plan_.ties[i];
       if (plan_.worker_of(stage_of(t.user)) != worker) continue;
       at(t.user).copy_tied_values(
-          t.user, is_here(t.owner) ? slot(t.owner).parameter_at[index(t.owner.index)] : remote_.receive_values(t));
-      if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.slot != t.user.slot)  // all of the slot have arrived
-        at(t.user).refresh_tied(t.user.slot);
+          t.user, is_here(t.owner) ? layer(t.owner).parameter_at[index(t.owner.index)] : remote_.receive_values(t));
+      // All of the layer have arrived.
+      if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.layer_index != t.user.layer_index)
+        at(t.user).refresh_tied(t.user.layer_index);
     }
   }
 
@@ -44,7 +45,7 @@ class tied_parameters {
       if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
-        s.add_tied_gradients(t.owner, slot(t.user).gradient_at[index(t.user.index)]);
+        s.add_tied_gradients(t.owner, layer(t.user).gradient_at[index(t.user.index)]);
       } else {
         times.waiting([&] { s.add_tied_gradients(t.owner, remote_.receive_gradients(t, what)); });
       }
@@ -52,11 +53,11 @@ class tied_parameters {
   }
 
  private:
-  int stage_of(const named_array& which) const { return plan_.cut().stage_of(which.slot); }
+  int stage_of(const named_array& which) const { return plan_.cut().stage_of(which.layer_index); }
   bound_stage<Device>& at(const named_array& which) const { return here_.stage(stage_of(which)); }
-  const auto& slot(const named_array& which) const { return at(which).at(which.slot); }
+  const auto& layer(const named_array& which) const { return at(which).at(which.layer_index); }
   bool is_here(const named_array& which) const { return here_.has(stage_of(which)); }
-  bool frozen(const named_array& which) const { return slot(which).frozen_parameters[index(which.index)]; }
+  bool frozen(const named_array& which) const { return layer(which).frozen_parameters[index(which.index)]; }
 
   const step_plan& plan_;
   const replica<Device>& here_;

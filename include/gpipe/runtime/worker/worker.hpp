@@ -165,10 +165,10 @@ class alignas(alignment) worker final : private gradient_listener {
   }
 
   // Outside of a graph: the partials of accumulated calls are not in the same place for each step.
-  void absorb() {
+  void update_state() {
     for (const int s : stages_) {
       if (!replica_->stage(s).statistics().has_state()) continue;
-      replica_->stage(s).statistics().absorb(step());
+      replica_->stage(s).statistics().update_state(step());
       downloading_ = false;  // sums of squares may have changed
     }
   }
@@ -184,9 +184,9 @@ class alignas(alignment) worker final : private gradient_listener {
       if (step().trains() && replica_->number() == 0)
         from.download_squares(context_.decision.gathered.squares.data());
       if (step().predicts()) continue;
-      for (const loss_place& loss : context_.decision.losses)
-        if (context_.plan.cut().stage_of(loss.slot) == s)
-          from.statistics().download(loss.slot, step(), context_.decision.gathered.partials.data() + loss.first);
+      for (const loss_location& loss : context_.decision.losses)
+        if (context_.plan.cut().stage_of(loss.layer_index) == s)
+          from.statistics().download(loss.layer_index, step(), context_.decision.gathered.partials.data() + loss.first);
     }
   }
   GPIPE_OUT_OF_LINE void finish() {
@@ -204,11 +204,11 @@ class alignas(alignment) worker final : private gradient_listener {
   gradient_listener* listener(const instruction& i) {
     return context_.sums != nullptr && i.micro_batch + 1 == step().filled() ? this : nullptr;
   }
-  void complete(int slot) override {
+  void complete(int layer) override {
     const instruction& around = *running_.load(std::memory_order_relaxed);  // the backward that this interrupts
     const instruction reduction{action_kind::reduce, around.stage, -1, -1};
     const auto began = now_ns();
-    if (!context_.sums->begin(around.stage, slot, wait_context_of(reduction))) return;
+    if (!context_.sums->begin(around.stage, layer, wait_context_of(reduction))) return;
     times_.end(around, io_, began);
     begin();
     times_.end(reduction, io_);
@@ -219,7 +219,7 @@ class alignas(alignment) worker final : private gradient_listener {
   bool joins(const instruction& next, const instruction& i) const {
     return i.kind == action_kind::backward_parameters && next.kind == i.kind && next.stage == i.stage &&
            next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
-           (waiting_since_ < 0 || next.micro_batch - waiting_since_ < max_coalesced);
+           (waiting_since_ < 0 || next.micro_batch - waiting_since_ < max_gradient_group);
   }
 
   // `continues`: the next instruction joins this one.
@@ -289,7 +289,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (!step().commits()) return;
     const commit_result& result = context_.decision.result;
     if (!committed_) {
-      absorb();
+      update_state();
       gather();
       const auto arrived = now_ns();
       context_.barrier.arrive(waiter_, wait_context_of(i), [this]() noexcept { decide(); });

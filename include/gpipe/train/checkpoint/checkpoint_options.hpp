@@ -21,7 +21,7 @@ struct save_options {
   name_map names{};  ///< of the model alone, in a .safetensors file: the names and layouts of another program
 };
 
-/// What `basic_trainer::load` takes from a file.
+/// The part of a file that `basic_trainer::load` takes.
 enum class load_mode : std::uint8_t {
   exact,    ///< all, and the names and shapes must be the model's
   partial,  ///< the parameters and the state that fit; moments and the step count stay as they are
@@ -33,7 +33,7 @@ struct load_options {
   name_map names{};  ///< of a model that another program has written
 };
 
-/// What of a file fits a model, by name and shape. The names are those in the file.
+/// The arrays of a file that fit a model, by name and shape. The names are those in the file.
 struct load_report {
   std::vector<std::string> loaded{};
   std::vector<std::string> missing{};     ///< in the model alone
@@ -41,7 +41,7 @@ struct load_report {
   std::vector<std::string> misshaped{};   ///< in both: "0.weight (file 8 x 4, model 8 x 5)"
 };
 
-/// What `basic_trainer::load` has loaded.
+/// The result of `basic_trainer::load`.
 struct load_result : load_report {
   std::string path{};                  ///< the checkpoint's folder, or the file
   std::vector<std::string> skipped{};  ///< newer checkpoints that are not whole, each with the reason

@@ -44,7 +44,7 @@ struct array_copy {
   }
 };
 
-/// What a trainer keeps between saves.
+/// The memory and the thread that a trainer keeps between saves.
 struct saving {
   array_copy copy{};
   background beside{};  // destroyed first: it reads the copy
@@ -122,7 +122,7 @@ class checkpointer {
     file_list model, optimizer;
     checkpoint_facts facts;
   };
-  /// What `load` has checked, before it writes an array.
+  /// The files and arrays that `load` has checked, before it writes an array.
   struct opened {
     std::deque<safetensors_set> sets{};
     std::vector<loaded_array> arrays{};
@@ -165,9 +165,9 @@ class checkpointer {
       run_.read_here(of.location.part(at, into.size()), into.data());
     };
   }
-  /// Copies all arrays. What it returns reads the copy.
+  /// Copies all arrays. The function that it returns reads the copy.
   GPIPE_COLD array_reader copied(const contents& content, array_copy& copy) const {
-    auto places = std::make_shared<std::map<std::string_view, std::size_t>>();
+    auto locations = std::make_shared<std::map<std::string_view, std::size_t>>();
     const auto each = [&](auto&& visit) {
       std::size_t at = 0;
       for (const file_list* list : {&content.model, &content.optimizer})
@@ -178,10 +178,10 @@ class checkpointer {
     copy.reserve(each([](auto&, std::size_t) {}));
     each([&](const stored_array& one, std::size_t at) {
       run_.read_here(one.location, copy.bytes.get() + at);
-      places->emplace(one.name, at);
+      locations->emplace(one.name, at);
     });
-    return [places, from = copy.bytes.get()](const stored_array& of, std::size_t at, std::span<std::byte> into) {
-      std::copy_n(from + places->at(of.name) + at, into.size(), into.data());
+    return [locations, from = copy.bytes.get()](const stored_array& of, std::size_t at, std::span<std::byte> into) {
+      std::copy_n(from + locations->at(of.name) + at, into.size(), into.data());
     };
   }
 
@@ -294,11 +294,11 @@ class checkpointer {
   }
   GPIPE_COLD void take(opened& from, const safetensors_set& set, const std::vector<stored_array>& arrays,
                        const load_options& how, load_result& result) const {
-    std::vector<const safetensors_set::place*> places;
+    std::vector<const safetensors_set::tensor_location*> locations;
     std::vector<found_array> found;
-    for (const auto& [name, place] : set.tensors()) {
-      places.push_back(&place);
-      found.push_back({name, place.entry->shape});
+    for (const auto& [name, location] : set.tensors()) {
+      locations.push_back(&location);
+      found.push_back({name, location.entry->shape});
     }
     const std::string prefix = prefix_of(found, how.names);
     std::vector<stored_array> wanted = in_file(arrays, how.names, prefix);
@@ -308,9 +308,9 @@ class checkpointer {
     if (how.mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (match.found[i] < 0) continue;
-      const auto* place = places[static_cast<std::size_t>(match.found[i])];
-      require_convertible(place->entry->type, place->entry->name, place->file->path());
-      if (run_.has_here(wanted[i].location.layer_index)) from.arrays.push_back({std::move(wanted[i]), place});
+      const auto* location = locations[static_cast<std::size_t>(match.found[i])];
+      require_convertible(location->entry->type, location->entry->name, location->file->path());
+      if (run_.has_here(wanted[i].location.layer_index)) from.arrays.push_back({std::move(wanted[i]), location});
     }
     if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }

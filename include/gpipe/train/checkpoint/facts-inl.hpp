@@ -63,8 +63,8 @@ GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& 
   checkpoint_facts facts;
   const auto count = [&](const char* key) {
     const std::uint64_t value = number(key);
-    constexpr std::uint64_t most = 1'000'000'000'000'000'000;  // far from where counts overflow
-    if (value > most)
+    constexpr std::uint64_t max = 1'000'000'000'000'000'000;  // far from where counts overflow
+    if (value > max)
       throw_error({"the text ", quoted(key), " is ", value, ", which is no count of a training"},
                   {"load another checkpoint"}, {.file = file});
     return value;

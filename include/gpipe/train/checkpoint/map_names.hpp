@@ -29,7 +29,8 @@ void forgive_names(load_report& report, const std::vector<stored_array>& wanted,
 /// Equal for equal maps.
 std::uint64_t hash_of(const name_map& names);
 
-/// What the stars of a pattern are in a name, appended to `stars`. False if the name does not have the pattern's form.
+/// Appends to `stars` the part of the name that each star of the pattern stands for. False if the name does not have
+/// the pattern's form.
 bool find_stars(std::string_view pattern, std::string_view name, std::vector<std::string_view>& stars);
 
 }  // namespace gpipe::detail

@@ -24,29 +24,29 @@ GPIPE_COLD inline std::string shape_text(std::span<const std::uint64_t> extents)
 
 GPIPE_COLD GPIPE_INLINE array_match match_arrays(const std::vector<stored_array>& wanted,
                                                  const std::vector<found_array>& file) {
-  std::map<std::string_view, std::size_t> places;
-  for (std::size_t i = 0; i < file.size(); ++i) places.emplace(file[i].name, i);
+  std::map<std::string_view, std::size_t> locations;
+  for (std::size_t i = 0; i < file.size(); ++i) locations.emplace(file[i].name, i);
   array_match match;
   for (const stored_array& want : wanted) {
-    const auto place = places.find(want.name);
+    const auto location = locations.find(want.name);
     match.found.push_back(-1);
-    if (place == places.end()) {
+    if (location == locations.end()) {
       match.report.missing.push_back(want.name);
       continue;
     }
-    const std::span<const std::uint64_t> shape = file[place->second].shape;
+    const std::span<const std::uint64_t> shape = file[location->second].shape;
     const std::vector<std::uint64_t> mine(want.extents.extents, want.extents.extents + want.extents.rank);
     if (!std::equal(shape.begin(), shape.end(), mine.begin(), mine.end())) {
       match.report.misshaped.push_back(
           concat({want.name, " (file ", shape_text(shape), ", model ", shape_text(mine), ")"}));
     } else {
-      match.found.back() = static_cast<std::ptrdiff_t>(place->second);
+      match.found.back() = static_cast<std::ptrdiff_t>(location->second);
       match.report.loaded.push_back(want.name);
     }
-    places.erase(place);
+    locations.erase(location);
   }
   for (const found_array& other : file)
-    if (places.contains(other.name)) match.report.unexpected.emplace_back(other.name);
+    if (locations.contains(other.name)) match.report.unexpected.emplace_back(other.name);
   return match;
 }
 
@@ -57,7 +57,7 @@ GPIPE_COLD GPIPE_INLINE void forgive_counters(load_report& report) {
 }
 
 GPIPE_COLD GPIPE_INLINE void throw_misfit(const load_report& report, const std::string& file) {
-  constexpr std::size_t most = 10;
+  constexpr std::size_t max = 10;
   std::string wrong;
   const auto is_plain = [](const std::string& name) {  // a file's may have any bytes
     return name.size() <= 200 && std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -66,9 +66,9 @@ GPIPE_COLD GPIPE_INLINE void throw_misfit(const load_report& report, const std::
     if (names.empty()) return;
     wrong.append(wrong.empty() ? "the file does not fit the model: " : "; ");
     wrong.append(concat({names.size(), " ", what, ": "}));
-    for (std::size_t i = 0; i < names.size() && i < most; ++i)
+    for (std::size_t i = 0; i < names.size() && i < max; ++i)
       wrong.append(i > 0 ? ", " : "").append(is_plain(names[i]) ? names[i] : detail::quoted(names[i]));
-    if (names.size() > most) wrong += ", ...";
+    if (names.size() > max) wrong += ", ...";
   };
   list("missing", report.missing);
   list("unexpected", report.unexpected);

@@ -21,7 +21,7 @@ struct found_array {
   std::span<const std::uint64_t> shape;
 };
 
-/// `found[i]`: the place in the file of the i-th wanted array; -1: it does not fit.
+/// `found[i]`: the position in the file of the i-th wanted array; -1: it does not fit.
 struct array_match {
   std::vector<std::ptrdiff_t> found;
   load_report report;

@@ -15,7 +15,7 @@ namespace gpipe::detail {
 /// An array, and the tensor that has its values.
 struct loaded_array {
   stored_array array;
-  const safetensors_set::place* tensor;
+  const safetensors_set::tensor_location* tensor;
 };
 
 /// Takes bytes of an array, in the type and the layout of the model, from byte `at` on.

@@ -16,7 +16,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> model_arrays(const network& ne
     all.push_back({.name = path_of(net, which),
                    .location = locate(net, which),
                    .extents = description_of(net, which).extents,
-                   .type = net.row_of(which.slot).type,
+                   .type = net.type_of(which.layer_index).type,
                    .copy = net.owner(which) != which});
   });
   return all;
@@ -28,7 +28,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> optimizer_state(const network&
     if (which.kind != array_kind::parameter || net.owner(which) != which) return;
     const auto put = [&](const std::string& name, const array_location& location, const shape& extents) {
       if (extents.size() > 0)
-        all.push_back({path_of(net, which) + '.' + name, location, extents, net.row_of(which.slot).type});
+        all.push_back({path_of(net, which) + '.' + name, location, extents, net.type_of(which.layer_index).type});
     };
     for (const optimizer_array& kept : optimizer_arrays(net, options, which))
       put(kept.name, kept.location, kept.extents);

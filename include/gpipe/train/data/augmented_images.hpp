@@ -11,30 +11,30 @@
 
 namespace gpipe {
 
-/// How the pictures of a field are changed in each epoch.
-struct picture_changes {
+/// How the images of a field are changed in each epoch.
+struct image_changes {
   int height, width, channels = 1;  ///< a row of the field has height x width pixels of `channels` neighbouring numbers
-  int shift = 0;        ///< moved by -shift ... shift pixels in each direction: a random crop of a padded picture
+  int shift = 0;        ///< moved by -shift ... shift pixels in each direction: a random crop of a padded image
   bool mirror = false;  ///< left and right exchanged, in half of the cases
   float border = 0;     ///< what moves in
   std::uint64_t seed = 0;
   std::string field = "inputs";
-  /// A field with a number for each pixel, such as a U-Net's labels, which moves with the picture; 0 moves in. Empty:
+  /// A field with a number for each pixel, such as a U-Net's labels, which moves with the image; 0 moves in. Empty:
   /// none.
   std::string mask{};
 };
 
-/// A dataset whose pictures are moved and mirrored anew in every epoch. The change of a picture is a function of (seed,
+/// A dataset whose images are moved and mirrored anew in every epoch. The change of an image is a function of (seed,
 /// epoch, sample), so a training has the same bits for every number of stages, and goes on exactly. One thread makes
 /// the next batch while the step runs. The dataset must outlive it.
 ///
-///     fit(training, augmented_pictures(train, {.height = 32, .width = 32, .channels = 3, .shift = 4, .mirror = true}))
-class augmented_pictures final : public data_source {
+///     fit(training, augmented_images(train, {.height = 32, .width = 32, .channels = 3, .shift = 4, .mirror = true}))
+class augmented_images final : public data_source {
  public:
-  /// Throws `error` if the dataset has no such fields of floats, if their rows are no pictures of these extents, or if
+  /// Throws `error` if the dataset has no such fields of floats, if their rows are no images of these extents, or if
   /// shift is not from 0 to the larger extent.
-  augmented_pictures(const dataset& pictures, picture_changes changes);
-  augmented_pictures(const dataset&&, picture_changes) = delete;
+  augmented_images(const dataset& images, image_changes changes);
+  augmented_images(const dataset&&, image_changes) = delete;
 
   int samples() const override { return source_.samples(); }
   std::unique_ptr<data_stream> open(const batch_order& order) const override { return source_.open(order); }
@@ -46,5 +46,5 @@ class augmented_pictures final : public data_source {
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/augmented_pictures-inl.hpp>
+#include <gpipe/train/data/augmented_images-inl.hpp>
 #endif

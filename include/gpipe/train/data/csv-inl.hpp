@@ -20,7 +20,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// Reads rows, and knows the place of an error.
+/// Reads rows, and knows the location of an error.
 class csv_reader {
  public:
   csv_reader(const std::string& path, const std::vector<csv_field>& fields, const csv_options& how);
@@ -143,8 +143,8 @@ GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
   for (line_ = 1; read_line(text); ++line_) {
     if (text.size() > longest_csv_line)
       fail(concat({"has more than ", longest_csv_line, " characters"}), "give lines of " + expected());
-    if (rows == most_csv_rows)
-      fail(concat({"is a row after the first ", most_csv_rows}), "give a file that ends, with fewer rows");
+    if (rows == max_csv_rows)
+      fail(concat({"is a row after the first ", max_csv_rows}), "give a file that ends, with fewer rows");
     if (line_ == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte-order mark that editors write
     if (!text.empty() && text.back() == '\r') text.pop_back();
     if (text.empty() && file_->peek() == file_stream::end) break;

@@ -36,7 +36,7 @@ dataset read_csv(const std::string& path, int width, int classes);
 namespace detail {
 
 /// Limits of a file.
-inline constexpr std::size_t longest_csv_line = std::size_t{1} << 20, most_csv_rows = std::size_t{1} << 24;
+inline constexpr std::size_t longest_csv_line = std::size_t{1} << 20, max_csv_rows = std::size_t{1} << 24;
 
 }  // namespace detail
 

@@ -10,7 +10,7 @@
 
 namespace gpipe {
 
-/// Samples that a function makes: it decodes a file, augments a picture, draws numbers. One thread calls it, and
+/// Samples that a function makes: it decodes a file, augments an image, draws numbers. One thread calls it, and
 /// prepares the next batch while the step runs.
 ///
 ///     const generated_data data(50'000, {{"inputs", 64}, {"labels", 1, dtype::int32}}, [&](const batch_request& r) {
@@ -18,8 +18,8 @@ namespace gpipe {
 ///         r.rows<std::int32_t>("labels")[i] = decode(r.samples()[i], r.rows<float>("inputs").subspan(64 * i, 64));
 ///     });
 ///
-/// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. What it
-/// throws, of any type, the call that reads the data throws. If its result depends on the request alone, a training
+/// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. An
+/// exception of any type leaves the call that reads the data. If its result depends on the request alone, a training
 /// that was stopped and begun again has the same bits.
 class generated_data final : public data_source {
  public:

@@ -58,11 +58,11 @@ GPIPE_INLINE double idx_array::element(std::size_t i) const {
   }
 }
 
-GPIPE_COLD GPIPE_INLINE void idx_array::require_whole(std::int32_t least, std::int32_t most) const {
+GPIPE_COLD GPIPE_INLINE void idx_array::require_whole(std::int32_t min, std::int32_t max) const {
   for (std::size_t i = 0; i < rows() * row(); ++i)
-    if (const double x = element(i); !(x >= least && x <= most) || detail::is_nan(x) || x != std::trunc(x))
+    if (const double x = element(i); !(x >= min && x <= max) || detail::is_nan(x) || x != std::trunc(x))
       detail::throw_error(
-          {"element ", i, " is ", std::to_string(x), ", which is no whole number from ", least, " to ", most},
+          {"element ", i, " is ", std::to_string(x), ", which is no whole number from ", min, " to ", max},
           {"read the array as<float>(), or give a file with such numbers"});
 }
 
@@ -99,8 +99,8 @@ GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
   for (std::size_t d = 0; d < dimensions; ++d) {
     extents.push_back(detail::big_endian<std::uint32_t>(header.data() + 4 * d));
     if (extents.back() == 0) fail(detail::concat({"extent ", d, " is 0"}), "give an array with elements");
-    const std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)() / extents.back();
-    bytes = bytes > most ? (std::numeric_limits<std::uint64_t>::max)() : bytes * extents.back();
+    const std::uint64_t max = (std::numeric_limits<std::uint64_t>::max)() / extents.back();
+    bytes = bytes > max ? (std::numeric_limits<std::uint64_t>::max)() : bytes * extents.back();
   }
   if (bytes != given)
     fail(detail::concat({"has ", given, " bytes of elements, but its header says ", bytes}), "give a whole file");

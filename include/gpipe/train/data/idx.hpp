@@ -49,7 +49,7 @@ class idx_array {
   }
 
  private:
-  void require_whole(std::int32_t least, std::int32_t most) const;
+  void require_whole(std::int32_t min, std::int32_t max) const;
   double element(std::size_t i) const;  // every number of the six types is a double
 
   int type_;

@@ -81,7 +81,7 @@ class mapped_data::filler final : public detail::batch_filler {
   int block_rows_ = 0;
 };
 
-GPIPE_COLD GPIPE_INLINE void mapped_data::add(data_field field, const std::string& path, const mapped_place& where) {
+GPIPE_COLD GPIPE_INLINE void mapped_data::add(data_field field, const std::string& path, const mapped_location& where) {
   using detail::concat;
   const auto fail = [&](const std::string& wrong, const std::string& remedy) {
     throw error(concat({"field ", detail::quoted(field.name), ": ", wrong}), remedy, {.file = path});

@@ -12,8 +12,8 @@
 
 namespace gpipe {
 
-/// Where the rows of a field are in a file. By default they fill it, one after the other.
-struct mapped_place {
+/// The positions of a field's rows in a file. By default they fill it, one after the other.
+struct mapped_location {
   std::size_t offset = 0;  ///< bytes before the first row
   std::size_t stride = 0;  ///< bytes from the begin of a row to that of the next; 0: those of a row
   int rows = 0;            ///< 0: as many as stand between `offset` and the end of the file
@@ -36,12 +36,13 @@ class mapped_data final : public data_source {
 
   /// Adds a field of `size` elements a sample. Fields may have files of their own, or places in one file.
   template <detail::element T>
-  mapped_data& with(std::string name, std::size_t size, const std::string& path, const mapped_place& where = {}) & {
+  mapped_data& with(std::string name, std::size_t size, const std::string& path, const mapped_location& where = {}) & {
     add({std::move(name), size, dtype_of<T>}, path, where);
     return *this;
   }
   template <detail::element T>
-  mapped_data&& with(std::string name, std::size_t size, const std::string& path, const mapped_place& where = {}) && {
+  mapped_data&& with(std::string name, std::size_t size, const std::string& path,
+                     const mapped_location& where = {}) && {
     return std::move(this->with<T>(std::move(name), size, path, where));
   }
 
@@ -58,7 +59,7 @@ class mapped_data final : public data_source {
     std::size_t offset, stride;
   };
 
-  void add(data_field field, const std::string& path, const mapped_place& where);
+  void add(data_field field, const std::string& path, const mapped_location& where);
 
   std::size_t memory_;
   std::vector<data_field> fields_;

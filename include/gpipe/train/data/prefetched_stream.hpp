@@ -32,7 +32,7 @@ class batch_filler {
 ///     thread   fill 0 | fill 1 | wait   | fill 2 | wait  | fill 3
 ///     caller   wait   | step on 0       | step on 1      | step on 2
 ///
-/// What the filler throws, `next` throws, when it comes to that batch, and from then on.
+/// An exception of the filler leaves `next` when it comes to that batch, and from then on.
 class prefetched_stream final : public data_stream {
  public:
   prefetched_stream(int samples, const std::vector<data_field>& fields, const block_shuffle& shuffle,

@@ -13,7 +13,7 @@
 
 namespace gpipe::detail {
 
-/// A model of tokens, for sequences of one token. Its slots and parameters are the model's.
+/// A model of tokens, for sequences of one token. Its layers and parameters are the model's.
 template <class Model>
 struct of_one_token {
   using entering = tensor<std::int32_t, 1>;

@@ -82,24 +82,24 @@ class decoder {
   void reorder(std::span<const int> parents, int tokens);
 
  private:
-  const row& row_at(int l) const { return of_.sequence.row_of(l); }
-  const decode_row<host::context>& decode_at(int l) const { return of_.decode[of_.sequence.slots[l].row]; }
-  const forward_row<host::context>& forward_at(int l) const { return of_.forward[of_.token.slots[l].row]; }
+  const layer_type& row_at(int l) const { return of_.sequence.type_of(l); }
+  const decode_row<host::context>& decode_at(int l) const { return of_.decode[of_.sequence.layers[l].type]; }
+  const forward_row<host::context>& forward_at(int l) const { return of_.forward[of_.token.layers[l].type]; }
   call call_of(int l) const;
-  const row& loss() const { return of_.token.row_of(of_.token.loss_slot()); }
+  const layer_type& loss() const { return of_.token.type_of(of_.token.loss_layer()); }
   /// The logits are what the loss reads, or what it makes itself.
   edge_part logits_part() const {
     if (loss().predicted < 0) return of_.token.values[read_by_loss()].part;
     return {loss().extras[loss().predicted].size, loss().extras[loss().predicted].type};
   }
-  int read_by_loss() const { return of_.token.reads_value(of_.token.loss_slot(), 0); }
+  int read_by_loss() const { return of_.token.reads_value(of_.token.loss_layer(), 0); }
   const std::byte* logits() const;
   void require_decodable() const;
 
   decoded_model of_;
   const decoded_parameters& parameters_;
   host::context context_{};
-  int samples_, end_;                   // the slot behind the last one that runs
+  int samples_, end_;                   // the layer behind the last one that runs
   std::vector<decoder_memory> extras_;  // [layer]
   decoder_memory workspace_;            // of all layers
   std::vector<decoder_memory> values_;

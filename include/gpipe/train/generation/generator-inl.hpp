@@ -37,9 +37,9 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
 }
 
 GPIPE_COLD GPIPE_INLINE int token_generator::threads_for(int asked) const {
-  constexpr int most = 1024;
+  constexpr int max = 1024;
   if (asked < 0) throw_error({"threads is ", asked}, {"choose 0 or more"});
-  if (asked > most) throw_error({"threads is ", asked}, {"choose at most ", most});
+  if (asked > max) throw_error({"threads is ", asked}, {"choose at most ", max});
   if (asked > 0) return asked;
   // Smaller models stay in the cache of a core.
   return of_.token.parameters() < (1 << 20) ? 1 : (std::max)(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -102,8 +102,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
       for (std::size_t token = 0; token < vocabulary; ++token)
         candidates.push_back({b, static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
     }
-    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. Of equals the
-    // first beam and the first token, so that the result is always the same.
+    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. Of equals
+    // the first beam and the first token, so that the result is always the same.
     const auto n = index(how.beams);
     const std::size_t kept = (std::min)(2 * n, candidates.size());
     std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(),

@@ -26,7 +26,7 @@ struct generation_options {
 namespace detail {
 
 /// The index of the largest logit, the first one of equals.
-GPIPE_COLD inline std::int32_t most_likely(std::span<const float> logits) {
+GPIPE_COLD inline std::int32_t likeliest(std::span<const float> logits) {
   return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
@@ -46,7 +46,7 @@ class token_sampler {
   explicit token_sampler(const generation_options& how) : how_(how) {}
 
   GPIPE_COLD std::int32_t operator()(std::span<const float> logits, int position) {
-    if (how_.temperature == 0) return most_likely(logits);
+    if (how_.temperature == 0) return likeliest(logits);
     order_.resize(logits.size());
     for (std::size_t i = 0; i < logits.size(); ++i) order_[i] = static_cast<std::int32_t>(i);
     const auto likelier = [&](std::int32_t a, std::int32_t b) {

@@ -52,7 +52,7 @@ class process_group {
   /// Begins a call that ends in an `all_gather`. It does not wait: a process that makes another call is a failure,
   /// which is found before all have gathered.
   virtual void enter(collective_kind what, std::span<const agreed_value> values) = 0;
-  /// All ends are made. What they need is made now, not in a step.
+  /// All ends are made. Their resources are made now, not in a step.
   virtual void connect() {}
   /// Reports what this process does from now on, which counts as progress, and checks for failures elsewhere.
   virtual void begin(wait_context what) = 0;

@@ -24,7 +24,7 @@ struct wait_limits {
   }
 };
 
-/// What a worker waits in, for the location of an error. `action` must outlive the wait.
+/// The action in which a worker waits, for the location of an error. `action` must outlive the wait.
 struct wait_context {
   int stage = -1;
   int micro_batch = -1;

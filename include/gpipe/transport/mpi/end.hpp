@@ -11,14 +11,14 @@ namespace gpipe::mpi {
 
 class end;
 
-/// What all ends of a job share.
+/// The resources that all ends of a job share.
 struct connection {
   progress_engine& progress;
   MPI_Comm data = MPI_COMM_NULL, control = MPI_COMM_NULL;
   std::vector<end*> ends{};  ///< that exist, in the order of construction, which is the same everywhere
 };
 
-/// What sender and receiver have in common. Each slot of each value has a tag of its own, so that what arrives in a
+/// The common part of sender and receiver. Each slot of each value has a tag of its own, so that what arrives in a
 /// slot arrives in order:
 ///
 ///     sender     sender_slot(m) ---- tag + receiver_slot(m) V + v ----> receiver_slot(m)     receiver

@@ -23,9 +23,9 @@ namespace gpipe::mpi {
 /// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
-/// Initialises and finalises MPI, unless the program has initialised it (`MPI_THREAD_FUNNELED` is enough: one thread
-/// uses a job). MPI begins once in a process: a second job after one that has finalised it throws `error`. It has communicators of its own. SIGTERM is recorded while the job exists, to report which process
-/// ended.
+/// Initializes and finalizes MPI, unless the program has initialized it (`MPI_THREAD_FUNNELED` is enough: one thread
+/// uses a job). MPI begins once in a process: a second job after one that has finalized it throws `error`. It has
+/// communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
 class job final : public process_group {
  public:
   /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
@@ -49,8 +49,8 @@ class job final : public process_group {
     limit.begin(nullptr);
     owns_ = !before;
     if (level < MPI_THREAD_FUNNELED)
-      gpipe::detail::throw_error({"MPI was initialised for programs without threads"},
-                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialise MPI"});
+      gpipe::detail::throw_error({"MPI was initialized for programs without threads"},
+                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialize MPI"});
     await_arrival_of_all(deadline);
     limit.begin("MPI_Comm_dup");
     MPI_Comm data = MPI_COMM_NULL;

@@ -28,7 +28,7 @@ struct fixed_text {
   std::string get() const { return characters; }
 };
 
-/// What a process does now, for the others to read. No other process writes there.
+/// The present action of a process, for the others to read. No other process writes there.
 struct alignas(2 * detail::alignment) process_status {
   std::atomic<std::uint64_t> ticks{0};  ///< progress: actions begun, messages sent and received
   std::atomic<std::uint64_t> beats{0};  ///< polls: the process is alive, even while it waits
@@ -52,7 +52,7 @@ struct cause {
   fixed_text<1024> wrong, remedy;
   fixed_text<256> layer, file;
   fixed_text<32> action;
-  int rank = -1, slot = -1, stage = -1, micro_batch = -1;
+  int rank = -1, layer_index = -1, stage = -1, micro_batch = -1;
   long line = -1, step = -1;
 
   cause() = default;
@@ -63,13 +63,21 @@ struct cause {
     layer.set(at.layer);
     file.set(at.file);
     action.set(at.action);
-    rank = at.rank, slot = at.slot, stage = at.stage, micro_batch = at.micro_batch;
+    rank = at.rank, layer_index = at.layer_index, stage = at.stage, micro_batch = at.micro_batch;
     line = at.line, step = at.step;
   }
   GPIPE_COLD error get() const {
-    return {wrong.get(), remedy.get(),
-            {.file = file.get(), .line = line, .layer = layer.get(), .slot = slot, .rank = rank, .stage = stage,
-             .micro_batch = micro_batch, .action = action.get(), .step = step}};
+    return {wrong.get(),
+            remedy.get(),
+            {.file = file.get(),
+             .line = line,
+             .layer = layer.get(),
+             .layer_index = layer_index,
+             .rank = rank,
+             .stage = stage,
+             .micro_batch = micro_batch,
+             .action = action.get(),
+             .step = step}};
   }
 };
 

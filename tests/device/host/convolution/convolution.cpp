@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/device/host/convolution/convolution.hpp>
 
@@ -48,7 +48,7 @@ const convolution_shape shapes[] = {
     {1, 2, 2, 2, 3, 3, 3, 1, 1, 3, 3},                  // some pixels see nothing at all
     {1, 1, 5, 5, 1, 2, 2, 2, 2},                        // an edge that no window reaches
     {1, 2, 40, 5, 3, 3, 3, 1, 1, 1, 1},                 // tall
-    // Small pictures, of which several share a product.
+    // Small images, of which several share a product.
     {11, 70, 4, 4, 68, 3, 3, 1, 1, 1, 1},               //
     {41, 5, 2, 2, 7, 3, 3, 1, 1, 1, 1},                 // more samples than a product has
     {7, 12, 4, 4, 9, 3, 3, 2, 2, 1, 1},                 //
@@ -60,8 +60,8 @@ const convolution_shape shapes[] = {
     {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
     {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},      // a group for each channel
     {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
-    // Large pictures of few channels: the gradient of the weight joins the taps of a row.
-    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},               // a picture's first layer
+    // Large images of few channels: the gradient of the weight joins the taps of a row.
+    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},               // an image's first layer
     {1, 1, 30, 25, 18, 3, 5, 1, 1, 1, 2},               // one channel
     {2, 3, 22, 22, 16, 3, 3, 1, 1, 1, 1},               // one vector
     {1, 4, 150, 3, 9, 5, 5, 1, 1, 2, 2},                // no pixel sees all taps, so none are joined
@@ -142,9 +142,9 @@ struct convolved {
     Kernels::backward_input(s, dy.data() + out, packed_backward.data(), dx.data() + in);
     Kernels::backward_weight(s, x.data() + in, dy.data() + out, dw.data());
   }
-  /// The gradient of the weight, of samples in up to `max_coalesced` arrays.
+  /// The gradient of the weight, of samples in up to `max_gradient_group` arrays.
   void run_in_parts(const convolution_shape& s) {
-    const int rows = (s.samples + max_coalesced - 1) / max_coalesced;
+    const int rows = (s.samples + max_gradient_group - 1) / max_gradient_group;
     row_parts<T> of_x{{}, rows}, of_dy = of_x;
     std::vector<std::vector<T>> copies;
     for (int part = 0; part * rows < s.samples; ++part)

@@ -1,5 +1,5 @@
 // compiled: alone
-// optimise: kernels
+// optimize: kernels
 
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/gemm/gemm_libxsmm.hpp>

@@ -1,4 +1,4 @@
-// optimise: kernels
+// optimize: kernels
 
 #include <gpipe/device/host/gemm/vector.hpp>
 

@@ -28,8 +28,8 @@ TEST_CASE("every instruction prints and parses back") {
 }
 
 TEST_CASE("the largest numbers fit and parse back") {
-  const instruction most{action_kind::send_activation, 999'999'999, 999'999'999, 999'999'999};
-  CHECK(parse_instruction(label_of(most, true)) == most);
+  const instruction max{action_kind::send_activation, 999'999'999, 999'999'999, 999'999'999};
+  CHECK(parse_instruction(label_of(max, true)) == max);
   const instruction huge{action_kind::send_activation, 2147483647, 2147483647, 2147483647};
   CHECK(label_of(huge, true) == "2147483647F2147483647>2147483647");
 }

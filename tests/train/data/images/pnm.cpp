@@ -1,32 +1,32 @@
 // sanitizers: address
 
-#include <gpipe/train/data/pictures/pnm.hpp>
+#include <gpipe/train/data/images/pnm.hpp>
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "support/picture_files.hpp"
+#include "support/image_files.hpp"
 
 using namespace gpipe;
 using namespace std::string_literals;
 
 namespace {
 
-picture_set read(const std::string& text) { return picture_files::decoded(pnm_format, text); }
-void rejects(const char* what, const std::string& text) { picture_files::refused(pnm_format, what, text); }
+image_set read(const std::string& text) { return image_files::decoded(pnm_format, text); }
+void rejects(const char* what, const std::string& text) { image_files::refused(pnm_format, what, text); }
 
 }  // namespace
 
-TEST_CASE("grey and coloured pictures, as bytes and as text, are the same numbers") {
-  const picture_set grey = read("P5 3 2 255\n\x00\x33\xff\x01\x02\x03"s);
+TEST_CASE("grey and coloured images, as bytes and as text, are the same numbers") {
+  const image_set grey = read("P5 3 2 255\n\x00\x33\xff\x01\x02\x03"s);
   CHECK(grey.channels == 1);
   CHECK(grey.height == 2);
   CHECK(grey.width == 3);
   CHECK(grey.pixels == std::vector<float>{0, 0.2F, 1, 1 / 255.0F, 2 / 255.0F, 3 / 255.0F});
   CHECK(read("P2\n3 2\n255\n0 51 255\n1 2 3\n").pixels == grey.pixels);
-  const picture_set coloured = read("P6\n1 2\n255\n\x00\xff\x00\xff\x00\x33"s);
+  const image_set coloured = read("P6\n1 2\n255\n\x00\xff\x00\xff\x00\x33"s);
   CHECK(coloured.channels == 3);
   CHECK(coloured.pixels == std::vector<float>{0, 1, 0, 1, 0, 0.2F});
   CHECK(read("P3 1 2 255 0 255 0 255 0 51").pixels == coloured.pixels);
@@ -46,7 +46,7 @@ TEST_CASE("comments may stand in a header and between numbers of text, and a num
   CHECK(read("P5 1 1 255\n#"s).pixels == std::vector<float>{35 / 255.0F});
 }
 
-TEST_CASE("a file that is not exactly its header's picture is refused, with its path") {
+TEST_CASE("a file that is not exactly its header's image is refused, with its path") {
   rejects("is of the kind P4; give a PGM", "P4 8 1\n\x01"s);
   rejects("is of the kind P7", "P7\nWIDTH 1");
   rejects("has no width at byte 2", "P5");
@@ -69,6 +69,6 @@ TEST_CASE("a file that is not exactly its header's picture is refused, with its 
 }
 
 TEST_CASE("files cut short or with changed bytes do no harm") {
-  picture_files::survives_changes(pnm_format, "P5 3 2 255\n\x00\x33\xff\x01\x02\x03"s, 3000);
-  picture_files::survives_changes(pnm_format, "P3\n# c\n2 1\n300\n1 22 300 4 5 6"s, 3000);
+  image_files::survives_changes(pnm_format, "P5 3 2 255\n\x00\x33\xff\x01\x02\x03"s, 3000);
+  image_files::survives_changes(pnm_format, "P3\n# c\n2 1\n300\n1 22 300 4 5 6"s, 3000);
 }

@@ -10,7 +10,7 @@
 namespace gpipe::cuda::detail {
 
 // Convolutions as products of matrices that are never formed (implicit GEMM): a tile's elements are looked up in the
-// pictures when the tile is loaded into shared memory. For each group of channels:
+// images when the tile is loaded into shared memory. For each group of channels:
 //
 //     product                      rows                    columns          summed over
 //     convolution_product          pixels of y             channels of y    taps, then channels of x
@@ -40,7 +40,7 @@ struct tap_at {
   }
 };
 
-/// The element of x that output pixel (row, column) of a sample reads through a tap; 0 outside of the picture.
+/// The element of x that output pixel (row, column) of a sample reads through a tap; 0 outside of the image.
 template <class T>
 __device__ compute_type<T> read_through(const convolution_shape& s, const T* x, const pixel_at& y, const tap_at& tap,
                                         int group) {

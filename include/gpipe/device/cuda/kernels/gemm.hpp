@@ -19,7 +19,7 @@ inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
 template <>
 inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
 
-/// What else is done while a product is computed.
+/// The further work on a product while it is computed.
 enum class epilogue {
   none,
   bias,           ///< a row, of D's type, is added to every row of D
@@ -175,7 +175,7 @@ class gemm {
   };
 
   GPIPE_COLD void choose(const product& p) {
-    const auto at = place_of(p);
+    const auto at = position_of(p);
     if (at != chosen_.end() && at->of == p) return;
     cublasLtMatmulPreferenceOpaque_t wish{};
     check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
@@ -204,17 +204,17 @@ class gemm {
     chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
   }
 
-  std::vector<choice>::iterator place_of(const product& p) {
+  std::vector<choice>::iterator position_of(const product& p) {
     return std::lower_bound(chosen_.begin(), chosen_.end(), p,
                             [](const choice& c, const product& other) { return c.of < other; });
   }
   const choice& chosen_for(const product& p) {
-    auto at = place_of(p);
+    auto at = position_of(p);
     product same = p;
     if (at != chosen_.end()) same.rows = at->of.rows;
     if (at == chosen_.end() || at->of != same) {  // not prepared
       choose(p);
-      at = place_of(p);
+      at = position_of(p);
     }
     return *at;
   }

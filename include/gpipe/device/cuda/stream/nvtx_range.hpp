@@ -24,8 +24,8 @@ class nvtx_range {
   void begin(const operation_tag& operation) {
     end();
     char name[160];
-    std::snprintf(name, sizeof name, "stage %d micro-batch %d slot %d %.*s", operation.stage, operation.micro_batch,
-                  operation.slot, static_cast<int>(operation.layer.size()), operation.layer.data());
+    std::snprintf(name, sizeof name, "stage %d micro-batch %d layer %d %.*s", operation.stage, operation.micro_batch,
+                  operation.layer_index, static_cast<int>(operation.layer.size()), operation.layer.data());
     id_ = nvtxRangeStartA(name);
     open_ = true;
   }

@@ -172,7 +172,7 @@ class direct_convolution {
   static const entry<T, Pass>& find(convolution_shape of) {
     of.samples = 0;
     static std::atomic<const entry<T, Pass>*> chains[256];
-    auto& first = chains[place(of)];
+    auto& first = chains[bucket_of(of)];
     for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
       if (e->shape == of) return *e;
     return add<T, Pass>(of, first);
@@ -199,7 +199,7 @@ class direct_convolution {
     return *made;
   }
 
-  static std::size_t place(const convolution_shape& s) {
+  static std::size_t bucket_of(const convolution_shape& s) {
     std::size_t mixed = 0;
     for (const int extent : {s.in_channels, s.in_height, s.in_width, s.out_channels, s.kernel_height, s.kernel_width,
                              s.stride_height, s.padding_height, s.groups})
@@ -232,7 +232,7 @@ class direct_convolution {
     convolution_plan::tap_list list() const { return {a_, b_, count_}; }
 
    private:
-    unsigned long long a_[convolution_plan::most_pixels], b_[convolution_plan::most_pixels];
+    unsigned long long a_[convolution_plan::max_pixels], b_[convolution_plan::max_pixels];
     int count_ = 0;
   };
 

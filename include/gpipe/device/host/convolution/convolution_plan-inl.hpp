@@ -54,12 +54,12 @@ class pixel_planner {
   pixel_planner(array in, array out, int depth, int kernel_width, int strip, int element_bytes)
       : in_(in), out_(out), depth_(depth), kernel_width_(kernel_width), strip_(strip), element_bytes_(element_bytes) {}
 
-  /// Pictures without gaps between them, each a row of pixels.
+  /// Images without gaps between them, each a row of pixels.
   GPIPE_COLD void join_rows() {
     plan_.together = static_cast<int>(std::bit_floor(static_cast<unsigned>((std::max)(1, longest / out_.width))));
   }
   /// A call has the same pixel of several samples.
-  GPIPE_COLD void join_pixels() { plan_.together = most_samples, single_ = true; }
+  GPIPE_COLD void join_pixels() { plan_.together = max_samples, single_ = true; }
 
   GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns) {
     for (const convolution_span& down : spans_of(rows))
@@ -68,7 +68,7 @@ class pixel_planner {
   convolution_plan take() { return std::move(plan_); }
 
  private:
-  static constexpr int longest = 224, tallest = 14, most_samples = 32;
+  static constexpr int longest = 224, tallest = 14, max_samples = 32;
 
   GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns, const convolution_span& down,
                       const convolution_span& across) {
@@ -127,7 +127,7 @@ class pixel_planner {
 /// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else those of 14
 /// rows of dy. A tap has one product if samples share it, so that they are added up one after the other.
 ///
-/// The taps of a row of the kernel are neighbours in memory. If x has few channels, as a picture has, a product has all
+/// The taps of a row of the kernel are neighbours in memory. If x has few channels, as an image has, a product has all
 /// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap,
 /// so the product then takes every second, third ... pixel:
 ///
@@ -140,7 +140,7 @@ class pixel_planner {
 GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
                                                               const convolution_axis& columns, int in_width,
                                                               int out_width, int element_bytes) {
-  constexpr int longest = convolution_plan::most_pixels;
+  constexpr int longest = convolution_plan::max_pixels;
   const bool small = rows.count * columns.count <= longest;
   const int tallest = small ? rows.count : 14;
   convolution_plan plan;

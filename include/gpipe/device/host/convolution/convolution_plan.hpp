@@ -23,11 +23,11 @@ enum class convolution_pass : std::uint8_t { forward, backward_input, backward_w
 /// padded copy is made. Offsets count elements from the sample's, the strip's and the group's first one, and those of
 /// taps bytes, as libxsmm wants them.
 ///
-/// Small pictures share a call, so that a weight is read once for several samples. Forward and backward_input then have
+/// Small images share a call, so that a weight is read once for several samples. Forward and backward_input then have
 /// the rows n of one sample after those of the other. In backward_weight a tap is a row of pixels, and the taps of one
 /// sample come after those of the other.
 struct convolution_plan {
-  static constexpr int most_pixels = 448;  ///< of a call of backward_weight
+  static constexpr int max_pixels = 448;  ///< of a call of backward_weight
 
   struct tap_list {
     const unsigned long long *a, *b;

@@ -25,11 +25,11 @@ GPIPE_COLD GPIPE_INLINE packed_chunks chunks_of(const convolution_shape& s, int 
     return (std::max)(0, until - from);
   };
   const auto fits = [&](int rows, int samples) {
-    int from, most = 0;
+    int from, max = 0;
     for (int first = 0; first < height; first += rows)
-      most = (std::max)(most, rows_of_x(first, (std::min)(rows, height - first), from));
+      max = (std::max)(max, rows_of_x(first, (std::min)(rows, height - first), from));
     return samples * rows * width <= packed_chunks::pixels &&
-           samples * most * made.in_width * panel * element_bytes <= packed_chunks::panels_bytes;
+           samples * max * made.in_width * panel * element_bytes <= packed_chunks::panels_bytes;
   };
   // Few channels are near each other without a copy. In blocks of one vector and few rows libxsmm may split sums, and
   // those of several products would not be those of one.
@@ -62,7 +62,7 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_packed(const convolution_shape& s,
     const int rows = (std::min)(of.rows, height - chunk.row);
     for (int i = 0; i < s.kernel_height; ++i)
       for (int j = 0; j < s.kernel_width; ++j) {
-        // The rows and columns of dy whose tap is in the picture.
+        // The rows and columns of dy whose tap is in the image.
         const int drop = i * s.dilation_height - s.padding_height, shift = j * s.dilation_width - s.padding_width;
         int top = chunk.row, bottom = chunk.row + rows, left = 0, right = of.out_width;
         while (top < bottom && top * down + drop < 0) ++top;

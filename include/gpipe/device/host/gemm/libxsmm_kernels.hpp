@@ -38,7 +38,7 @@ class libxsmm_kernels {
   /// Null if libxsmm has no kernel for this processor, or no memory for its code. Throws if it cannot begin: libxsmm
   /// 1.17 writes to its tables without a look at whether it got them.
   static libxsmm_smmfunction find(const shape& of) {
-    auto& first = chains_[place(of)];
+    auto& first = chains_[bucket_of(of)];
     for (const entry* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
       if (e->of == of) return e->kernel;
     return add(of, first);
@@ -69,7 +69,7 @@ class libxsmm_kernels {
   };
   using chain = std::atomic<const entry*>;
 
-  static std::size_t place(const shape& of) {
+  static std::size_t bucket_of(const shape& of) {
     std::size_t mixed = of.accumulate * 2u + of.transposed;
     for (const int extent : {of.rows, of.columns, of.k, of.lda, of.ldc, of.ldb})
       mixed = mixed * 31 + static_cast<unsigned>(extent);

@@ -19,12 +19,12 @@ enum class schedule_kind {
   custom
 };
 
-/// The lead of the interleaved schedule: how many forwards a worker runs before its first backward, its warm-up.
+/// The warm-up of the interleaved schedule: how many forwards a worker runs before its first backward.
 /// Automatic: as the plan chooses; outside a plan it is the shortest.
-enum class lead_kind : std::uint8_t { automatic, shortest, longest };
+enum class warmup_kind : std::uint8_t { automatic, shortest, longest };
 
-constexpr const char* name_of(lead_kind kind) {
-  return kind == lead_kind::automatic ? "automatic" : kind == lead_kind::shortest ? "shortest" : "longest";
+constexpr const char* name_of(warmup_kind kind) {
+  return kind == warmup_kind::automatic ? "automatic" : kind == warmup_kind::shortest ? "shortest" : "longest";
 }
 
 }  // namespace gpipe

@@ -24,7 +24,7 @@ namespace gpipe {
 ///
 /// Optional members save a search: `splits` (whether backward comes in two parts), and `stash_slots` and
 /// `returned_slots` with the arguments (S, M, from, to, on_the_way), which return the numbers that the functions of
-/// these names count; `returned_slots` may take the number of combined parameter parts, too. A specialised
+/// these names count; `returned_slots` may take the number of combined parameter parts, too. A specialized
 /// `tick_runs_of` saves a compiler the look at every cell.
 template <class T>
 concept scheduler = requires(const T& schedule, int count, int index) {

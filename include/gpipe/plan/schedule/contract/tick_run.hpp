@@ -17,7 +17,7 @@ struct tick_run {
   constexpr cell at(int micro_batch) const { return {kind, stage, micro_batch}; }
 };
 
-/// A schedule's rows as tick runs, for schedules whose rows consist of few runs for any M. Specialise it with `count`,
+/// A schedule's rows as tick runs, for schedules whose rows consist of few runs for any M. Specialize it with `count`,
 /// the number of runs of a row, and `at(schedule, S, M, worker, index)`. Runs of the same stage and kind are in
 /// ascending order of micro-batches; a run may be empty. Together they are all cells of the schedule's `at`. A compiler
 /// then checks a table of any size in a short time.

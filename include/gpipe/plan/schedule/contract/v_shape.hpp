@@ -4,7 +4,7 @@
 
 namespace gpipe::detail {
 
-/// What schedules have in common whose worker w of K has stages w and S - 1 - w, so that micro-batches go down and up a
+/// The common part of schedules whose worker w of K has stages w and S - 1 - w, so that micro-batches go down and up a
 /// V, and the loss is on worker 0. A step takes 6 M + K - 1 ticks; worker w begins at tick w.
 ///
 ///     worker 0   stage 0      stage 3        S = 4, K = 2

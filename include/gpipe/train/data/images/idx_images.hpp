@@ -4,16 +4,16 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/train/data/idx.hpp>
-#include <gpipe/train/data/pictures/picture_set.hpp>
+#include <gpipe/train/data/images/image_set.hpp>
 
 namespace gpipe {
 
-/// Reads grey pictures and their labels as MNIST has them: bytes of the extents {pictures, rows, columns} and
-/// {pictures}. Throws `error` if a file has others.
-picture_set read_idx_pictures(const std::string& pictures_path, const std::string& labels_path);
+/// Reads grey images and their labels as MNIST has them: bytes of the extents {images, rows, columns} and
+/// {images}. Throws `error` if a file has others.
+image_set read_idx_images(const std::string& images_path, const std::string& labels_path);
 
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/pictures/idx_pictures-inl.hpp>
+#include <gpipe/train/data/images/idx_images-inl.hpp>
 #endif

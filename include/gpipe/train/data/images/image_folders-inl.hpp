@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <gpipe/core/text/quoted.hpp>
-#include <gpipe/train/data/pictures/picture_folders.hpp>
+#include <gpipe/train/data/images/image_folders.hpp>
 
 namespace gpipe {
 
@@ -29,8 +29,8 @@ GPIPE_COLD inline std::vector<std::filesystem::path> visible_entries(const std::
   return found;
 }
 
-/// The picture with this number of channels.
-GPIPE_COLD inline void set_channels(picture_set& one, int wanted, const std::string& path) {
+/// The image with this number of channels.
+GPIPE_COLD inline void set_channels(image_set& one, int wanted, const std::string& path) {
   if (wanted == 0 || wanted == one.channels) return;
   std::vector<float> pixels;
   if (wanted == 3 && one.channels == 1)
@@ -40,20 +40,20 @@ GPIPE_COLD inline void set_channels(picture_set& one, int wanted, const std::str
       pixels.push_back(0.299F * one.pixels[i] + 0.587F * one.pixels[i + 1] + 0.114F * one.pixels[i + 2]);
   else
     throw error(concat({"has ", one.channels, " channels, and channels is ", wanted}),
-                "choose channels 0, 1 or 3, and give pictures of 1 or 3", {.file = path});
+                "choose channels 0, 1 or 3, and give images of 1 or 3", {.file = path});
   one.pixels = std::move(pixels);
   one.channels = wanted;
 }
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE picture_set read_picture(const std::string& path, const picture_options& how) {
+GPIPE_COLD GPIPE_INLINE image_set read_image(const std::string& path, const image_options& how) {
   const detail::mapped_file file(path);
   const std::span<const std::byte> bytes(file.data(), file.size());
   std::string known;
-  for (const picture_format& it : how.formats) {
+  for (const image_format& it : how.formats) {
     if (it.recognizes(bytes)) {
-      picture_set one = it.decode(bytes, path);
+      image_set one = it.decode(bytes, path);
       if (one.row() == 0 || one.pixels.size() != one.row())
         throw error(detail::concat({"has ", one.pixels.size(), " numbers by format ", detail::quoted(it.name), ", and ",
                                     one.width, " x ", one.height, " pixels of ", one.channels, " channels"}),
@@ -65,15 +65,15 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture(const std::string& path, const 
   }
   const bool png =
       bytes.size() > 3 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'} && bytes[3] == std::byte{'G'};
-  throw error("has a picture of an unknown format; those of picture_options are " + known,
+  throw error("has an image of an unknown format; those of image_options are " + known,
               png ? "it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format"
                   : "convert it, or add its format",
               {.file = path});
 }
 
-GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path, const picture_options& how) {
+GPIPE_COLD GPIPE_INLINE image_set read_image_folders(const std::string& path, const image_options& how) {
   namespace fs = std::filesystem;
-  picture_set all;
+  image_set all;
   std::string first;
   for (const fs::path& folder : detail::visible_entries(path)) {
     if (std::error_code unknown; !fs::is_directory(folder, unknown)) continue;
@@ -81,11 +81,11 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path
     all.classes.push_back(folder.filename().string());
     const std::vector<fs::path> files = detail::visible_entries(folder);
     if (files.empty())
-      throw error("class " + detail::quoted(all.classes.back()) + " has no picture", "add some, or delete the folder",
+      throw error("class " + detail::quoted(all.classes.back()) + " has no image", "add some, or delete the folder",
                   {.file = folder.string()});
     for (const fs::path& file : files) {
       const std::string name = file.string();
-      const picture_set one = read_picture(name, how);
+      const image_set one = read_image(name, how);
       if (first.empty()) first = name, all.channels = one.channels, all.height = one.height, all.width = one.width;
       if (one.height != all.height || one.width != all.width)
         throw error(detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first),
@@ -94,7 +94,7 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path
       if (one.channels != all.channels)
         throw error(
             detail::concat({"has ", one.channels, " channels, and ", detail::quoted(first), " has ", all.channels}),
-            "set picture_options::channels to 1 or 3", {.file = name});
+            "set image_options::channels to 1 or 3", {.file = name});
       all.pixels.insert(all.pixels.end(), one.pixels.begin(), one.pixels.end());
       all.labels.push_back(label);
     }

@@ -11,7 +11,7 @@
 namespace gpipe {
 
 /// The mean and the standard deviation of each channel. What a network was trained with belongs to it: its later
-/// pictures are normalized by the same numbers.
+/// images are normalized by the same numbers.
 struct channel_norm {
   std::vector<float> mean{}, deviation{};
 };
@@ -19,24 +19,24 @@ struct channel_norm {
 /// ImageNet's, with which torchvision's networks are trained.
 inline channel_norm imagenet_norm() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}; }
 
-/// Pictures of one size, as numbers, with labels if these are known.
-struct picture_set {
+/// Images of one size, as numbers, with labels if these are known.
+struct image_set {
   int channels = 0, height = 0, width = 0;
-  std::vector<float> pixels{};         ///< a row of height x width x channels for each picture, 0 to 1 as read
-  std::vector<std::int32_t> labels{};  ///< the class of each picture, from 0; empty: unknown
+  std::vector<float> pixels{};         ///< a row of height x width x channels for each image, 0 to 1 as read
+  std::vector<std::int32_t> labels{};  ///< the class of each image, from 0; empty: unknown
   std::vector<std::string> classes{};  ///< the name of each class; empty: unknown
 
-  /// Numbers in a picture.
+  /// Numbers in an image.
   std::size_t row() const {
     return static_cast<std::size_t>(channels) * static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
   }
   int count() const { return row() == 0 ? 0 : static_cast<int>(pixels.size() / row()); }
 
-  /// Mean and deviation over all pixels of all pictures. Take those of the training's part for the test's part, too.
+  /// Mean and deviation over all pixels of all images. Take those of the training's part for the test's part, too.
   channel_norm norm() const;
   /// x = (x - mean) / deviation. Throws `error` if there are not as many as channels, or if a deviation is not above 0.
   void normalize(const channel_norm& by);
-  /// The fields "inputs", a row for each picture as `input_image<float, channels, height, width>` takes it, and
+  /// The fields "inputs", a row for each image as `input_image<float, channels, height, width>` takes it, and
   /// "labels".
   dataset data() const;
 };
@@ -44,5 +44,5 @@ struct picture_set {
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/pictures/picture_set-inl.hpp>
+#include <gpipe/train/data/images/image_set-inl.hpp>
 #endif

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/train/data/pictures/picture_format.hpp>
+#include <gpipe/train/data/images/image_format.hpp>
 
 namespace gpipe {
 
@@ -89,11 +89,11 @@ inline bool png_reading::read_pixels(png_bytep* rows) {
   return true;
 }
 
-inline picture_set decode_png(std::span<const std::byte> file, const std::string& path) {
+inline image_set decode_png(std::span<const std::byte> file, const std::string& path) {
   png_reading reading(file);
   const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole PNG file", {.file = path}); };
   if (!reading.read_header()) fail(std::string("is no PNG that can be read: ") + reading.message());
-  picture_set one{.channels = reading.channels(),
+  image_set one{.channels = reading.channels(),
                   .height = static_cast<int>(reading.height()),
                   .width = static_cast<int>(reading.width())};
   const std::size_t row_bytes = reading.row_bytes(), rows = reading.height();
@@ -116,7 +116,7 @@ inline picture_set decode_png(std::span<const std::byte> file, const std::string
 
 /// PNG by libpng: grey, or red, green, blue; of 8 or 16 bits; palettes become colours. Transparency is dropped.
 ///
-///     read_picture_folders("flowers", {.formats = {png_format, pnm_format}})
-inline constexpr picture_format png_format{"PNG", detail::is_png, detail::decode_png};
+///     read_image_folders("flowers", {.formats = {png_format, pnm_format}})
+inline constexpr image_format png_format{"PNG", detail::is_png, detail::decode_png};
 
 }  // namespace gpipe

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <gpipe/train/data/pictures/pnm.hpp>
+#include <gpipe/train/data/images/pnm.hpp>
 
 namespace gpipe {
 
@@ -20,7 +20,7 @@ class pnm_text {
     throw error(wrong, remedy, {.file = path_});
   }
   /// The next number, of at most `most`.
-  std::uint32_t number(const char* what, std::uint32_t most);
+  std::uint32_t number(const char* what, std::uint32_t max);
   /// Behind the one white space that ends a header; the numbers of P5 and P6 begin here.
   std::size_t skip_one() {
     if (at_ == file_.size() || !space(file_[at_])) fail("has no white space behind its header", "give a whole file");
@@ -49,30 +49,30 @@ GPIPE_COLD GPIPE_INLINE void pnm_text::skip() {
   }
 }
 
-GPIPE_COLD GPIPE_INLINE std::uint32_t pnm_text::number(const char* what, std::uint32_t most) {
+GPIPE_COLD GPIPE_INLINE std::uint32_t pnm_text::number(const char* what, std::uint32_t max) {
   skip();
   const std::size_t first = at_;
   std::uint64_t value = 0;
   for (; at_ < file_.size() && file_[at_] >= std::byte{'0'} && file_[at_] <= std::byte{'9'}; ++at_)
-    if ((value = 10 * value + std::to_integer<std::uint64_t>(file_[at_]) - '0') > most)
-      fail(detail::concat({"has a ", what, " above ", most}), "give a file with smaller numbers");
+    if ((value = 10 * value + std::to_integer<std::uint64_t>(file_[at_]) - '0') > max)
+      fail(detail::concat({"has a ", what, " above ", max}), "give a file with smaller numbers");
   if (at_ == first) fail(detail::concat({"has no ", what, " at byte ", first}), "give a whole PGM or PPM file");
   return static_cast<std::uint32_t>(value);
 }
 
-GPIPE_COLD GPIPE_INLINE picture_set decode_pnm(std::span<const std::byte> file, const std::string& path) {
+GPIPE_COLD GPIPE_INLINE image_set decode_pnm(std::span<const std::byte> file, const std::string& path) {
   pnm_text text(file, path);
   const int kind = std::to_integer<int>(file[1]) - '0';
   if (kind != 2 && kind != 3 && kind != 5 && kind != 6)
     text.fail(detail::concat({"is of the kind P", kind}), "give a PGM (P2, P5) or a PPM (P3, P6)");
   constexpr std::uint32_t longest = 1'000'000;
-  picture_set one;
+  image_set one;
   one.channels = kind == 2 || kind == 5 ? 1 : 3;
   one.width = static_cast<int>(text.number("width", longest));
   one.height = static_cast<int>(text.number("height", longest));
   const std::uint32_t largest = text.number("largest number", 65535);
   if (one.row() == 0)
-    text.fail(detail::concat({"has ", one.width, " x ", one.height, " pixels"}), "give a picture with pixels");
+    text.fail(detail::concat({"has ", one.width, " x ", one.height, " pixels"}), "give an image with pixels");
   if (largest == 0) text.fail("has 0 as its largest number", "give a file whose numbers go from 0 to 255, say");
 
   const bool as_text = kind < 4;
@@ -99,7 +99,7 @@ GPIPE_COLD GPIPE_INLINE picture_set decode_pnm(std::span<const std::byte> file, 
   const std::size_t behind = as_text ? text.left() : left - one.row() * bytes;
   if (behind != 0)
     text.fail(detail::concat({"has ", behind, " bytes behind its ", one.width, " x ", one.height, " pixels"}),
-              "give a file with one picture");
+              "give a file with one image");
   return one;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/train/data/pictures/picture_format.hpp>
+#include <gpipe/train/data/images/image_format.hpp>
 
 namespace gpipe {
 
@@ -15,7 +15,7 @@ namespace detail {
 inline bool is_pnm(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{'P'} && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'};
 }
-picture_set decode_pnm(std::span<const std::byte> file, const std::string& path);
+image_set decode_pnm(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace detail
 
@@ -25,10 +25,10 @@ picture_set decode_pnm(std::span<const std::byte> file, const std::string& path)
 ///     P6 <width> <height> <largest>\n then height x width x 3          P3: the same as text
 ///
 /// A comment goes from # to the end of its line. A number becomes number / largest.
-inline constexpr picture_format pnm_format{"PGM or PPM", detail::is_pnm, detail::decode_pnm};
+inline constexpr image_format pnm_format{"PGM or PPM", detail::is_pnm, detail::decode_pnm};
 
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/pictures/pnm-inl.hpp>
+#include <gpipe/train/data/images/pnm-inl.hpp>
 #endif
