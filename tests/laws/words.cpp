@@ -11,6 +11,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 // One word has one meaning. The table of words in CONTRIBUTING.md names old words and the word to use instead; no old
@@ -24,6 +25,9 @@
 // "names" looks at identifiers in code only, "text" at comments, strings and documents only; an empty cell looks at
 // all. An identifier counts by its parts, so that `old` also finds `old_count`; two words in a row also find
 // `another_old`.
+//
+// And no sentence of a comment or a document begins with "Of", "What", "Where" or "Who" as a relative clause. A
+// question may, and a label before a list, which has a colon.
 
 namespace {
 
@@ -51,10 +55,8 @@ words split(std::string_view text) {
   words found;
   std::string part;
   for (const char c : text)
-    if (is_letter(c))
-      part += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    else if (!part.empty())
-      found.push_back(std::move(part)), part.clear();
+    if (is_letter(c)) part += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (!part.empty()) found.push_back(std::move(part)), part.clear();
   if (!part.empty()) found.push_back(part);
   return found;
 }
@@ -162,6 +164,79 @@ words found_in(std::string_view text, bool document, const std::vector<banned>& 
   return wrong;
 }
 
+/// A paragraph of a comment or a document: its lines in one, and where each of them begins.
+struct paragraph {
+  std::string text;
+  std::vector<std::pair<std::size_t, int>> lines{};
+
+  void add(std::string_view line, int number) {
+    if (!text.empty()) text += ' ';
+    lines.push_back({text.size(), number});
+    text += line;
+  }
+  int line_of(std::size_t at) const {
+    int found = 0;
+    for (const auto& [begin, number] : lines)
+      if (begin <= at) found = number;
+    return found;
+  }
+};
+
+/// The comment of a line of C++ without its slashes: a whole line, or two spaces behind code. Empty: there is none.
+std::string_view comment_of(std::string_view line) {
+  const auto first = std::min(line.find_first_not_of(' '), line.size());
+  const bool whole = line.substr(first, 2) == "//";
+  const auto behind = line.rfind("  //");
+  if (!whole && behind == std::string_view::npos) return {};
+  auto text = line.substr(whole ? first : behind + 2);
+  text.remove_prefix(std::min(text.find_first_not_of("/<"), text.size()));
+  return text.substr(text.empty() || text[0] != ' ' ? 0 : 1);
+}
+
+/// The paragraphs of comments, or of a document. Indented lines are drawings; tables and blocks of code are none.
+std::vector<paragraph> paragraphs_of(std::string_view text, bool document) {
+  std::vector<paragraph> all(1);
+  bool block = false;
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size(); ++number) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    auto line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const auto rest = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+    const bool behind_code = !document && !rest.starts_with("//");
+    if (document && line.starts_with("```")) block = !block;
+    if (!document) line = comment_of(line);
+    const bool prose = !line.empty() && !block && !line.starts_with("    ") &&
+                       (!document || std::string_view("|#<`!").find(line[0]) == std::string_view::npos);
+    const bool item = document && (rest.starts_with("- ") || rest.find(". ") == 1);
+    if (!prose || item || behind_code) all.emplace_back();
+    if (item) line = rest.substr(rest.find(' ') + 1);
+    if (prose) all.back().add(line, number + 1);
+    if (behind_code) all.emplace_back();
+  }
+  return all;
+}
+
+/// The sentences that begin with a relative clause, each with its line.
+words relative_clauses(std::string_view text, bool document) {
+  words wrong;
+  for (const auto& of : paragraphs_of(text, document))
+    for (std::size_t begin = 0, end; begin < of.text.size(); begin = end + 1) {
+      end = begin;
+      while (end < of.text.size() && (std::string_view(".?!").find(of.text[end]) == std::string_view::npos ||
+                                      (end + 1 < of.text.size() && of.text[end + 1] != ' ')))
+        ++end;
+      while (begin < end && of.text[begin] == ' ') ++begin;
+      const std::string_view sentence = std::string_view(of.text).substr(begin, end - begin);
+      const auto first = sentence.substr(0, sentence.find_first_of(" ,"));
+      const bool label = (' ' + std::string(sentence) + ' ').find(": ") != std::string::npos;
+      const bool question = end < of.text.size() && of.text[end] == '?';
+      if (!label && !question && (first == "Of" || first == "What" || first == "Where" || first == "Who"))
+        wrong.push_back(std::to_string(of.line_of(begin)) + ": a sentence begins with \"" + std::string(first) + '"');
+    }
+  return wrong;
+}
+
 std::string read(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -169,6 +244,24 @@ std::string read(const fs::path& path) {
 
 const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
 const words none;
+
+/// A line for each fault that `faults_in(text, whether it is a document)` finds in the documents and in all sources.
+template <class FaultsIn>
+std::string all_faults(std::vector<fs::path> texts, const FaultsIn& faults_in) {
+  constexpr std::array extensions{".hpp", ".cpp", ".cu", ".md"};
+  for (const auto folder : {"include", "tests", "examples", "bench"})
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder))
+      if (std::find(extensions.begin(), extensions.end(), entry.path().extension()) != extensions.end())
+        texts.push_back(entry.path());
+  words wrong;
+  for (const auto& path : texts)
+    for (const auto& what : faults_in(read(path), path.extension() == ".md"))
+      wrong.push_back(fs::relative(path, root).generic_string() + ":" + what);
+  std::sort(wrong.begin(), wrong.end());
+  std::string list;
+  for (const auto& line : wrong) list += line + '\n';
+  return list;
+}
 
 }  // namespace
 
@@ -190,6 +283,23 @@ TEST_CASE("a planted old word is found, with its line and the word to use") {
   CHECK(found_in("R\"(wib \" so very)\" wib", false, table) == words{"1: \"wib\": use group", "1: \"so very\": use N"});
 }
 
+TEST_CASE("a planted relative clause at the begin of a sentence is found, with its line") {
+  const auto found = [](std::string_view text, bool document = false) { return relative_clauses(text, document); };
+  const auto at = [](int line, const char* word) {
+    return std::to_string(line) + ": a sentence begins with \"" + word + '"';
+  };
+  CHECK(found("// What it returns is a copy.\n") == words{at(1, "What")});
+  CHECK(found("int a;\n/// It is one. Where\n/// it is not, it throws.\n") == words{at(2, "Where")});
+  CHECK(found("/// It ends\n/// here. Of two, the first counts.\n") == words{at(2, "Of")});
+  CHECK(found("int a;  "
+              "///< Who calls it\nint b;  "
+              "// of 1.5 s. Of two\n") == words{at(1, "Who"), at(2, "Of")});
+  CHECK(found("// What is it? Of each worker: its line. Whatever fails, somewhat.\n//\n//     Where\nf(\"Of\");\n") ==
+        none);
+  CHECK(found("A line.\n- What it is.\n| Of | Who |\n\n```cpp\nOf\n```\nWhere?\n1. Of\n", true) ==
+        words{at(2, "What"), at(9, "Of")});
+}
+
 TEST_CASE("no old word of CONTRIBUTING.md comes back") {
   const auto table = table_of(read(root / "CONTRIBUTING.md"));
   REQUIRE(table.size() > 20);
@@ -198,19 +308,10 @@ TEST_CASE("no old word of CONTRIBUTING.md comes back") {
     CHECK((row.where.empty() || row.where == "names" || row.where == "text"));
     CHECK(!row.use.empty());
   }
-  words wrong;
-  const auto look_at = [&](const fs::path& path) {
-    for (const auto& what : found_in(read(path), path.extension() == ".md", table))
-      wrong.push_back(fs::relative(path, root).generic_string() + ":" + what);
-  };
-  look_at(root / "README.md");
-  constexpr std::array extensions{".hpp", ".cpp", ".cu", ".md"};
-  for (const auto folder : {"include", "tests", "examples", "bench"})
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder))
-      if (std::find(extensions.begin(), extensions.end(), entry.path().extension()) != extensions.end())
-        look_at(entry.path());
-  std::sort(wrong.begin(), wrong.end());
-  std::string list;
-  for (const auto& line : wrong) list += line + '\n';
-  CHECK(list == "");
+  CHECK(all_faults({root / "README.md"},
+                   [&](std::string_view text, bool document) { return found_in(text, document, table); }) == "");
+}
+
+TEST_CASE("no sentence begins with a relative clause") {
+  CHECK(all_faults({root / "README.md", root / "CONTRIBUTING.md"}, relative_clauses) == "");
 }

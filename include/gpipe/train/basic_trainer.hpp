@@ -148,6 +148,10 @@ class basic_trainer {
   std::vector<T> state(const Which&... which) const {
     return find(array_kind::state, which...).template values<T>();
   }
+  template <detail::element T = float>
+  std::vector<T> moment(std::string_view path, int index) const {
+    return find(array_kind::parameter, path).template moment<T>(index);
+  }
   /// `set_parameter(path, values)` is `array(path).set(values)`.
   template <class Values>
   void set_parameter(std::string_view path, const Values& values) {
