@@ -15,15 +15,14 @@ namespace bench {
 inline constexpr int image_side = 64;
 
 /// ResNet with two blocks of three convolutions in each group: 26 layers with weights, 14 M parameters.
-struct resnet26
-    : gpipe::model<gpipe::input_image<float, 3, image_side, image_side>, gpipe::detail::resnet_conv<64, 7, 2>,
-                   gpipe::batch_norm<>, gpipe::relu,
-                   gpipe::max_pool<3, gpipe::pool_options{.stride = 2, .padding = 1}>,  //
-                   gpipe::bottleneck<64, 1, true>, gpipe::bottleneck<64>,               //
-                   gpipe::bottleneck<128, 2, true>, gpipe::bottleneck<128>,             //
-                   gpipe::bottleneck<256, 2, true>, gpipe::bottleneck<256>,             //
-                   gpipe::bottleneck<512, 2, true>, gpipe::bottleneck<512>,             //
-                   gpipe::global_average_pool, gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
+struct resnet26 : gpipe::model<gpipe::input_image<float, 3, image_side, image_side>,
+                               gpipe::detail::resnet_conv<64, 7, 2>, gpipe::batch_norm<>, gpipe::relu,
+                               gpipe::max_pool<3, gpipe::pool_options{.stride = 2, .padding = 1}>,  //
+                               gpipe::bottleneck<64, 1, true>, gpipe::bottleneck<64>,               //
+                               gpipe::bottleneck<128, 2, true>, gpipe::bottleneck<128>,             //
+                               gpipe::bottleneck<256, 2, true>, gpipe::bottleneck<256>,             //
+                               gpipe::bottleneck<512, 2, true>, gpipe::bottleneck<512>,             //
+                               gpipe::global_average_pool, gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
 
 /// AmoebaNet-D (6, 64): 123 convolutions of 16 to 256 channels.
 using amoebanet = gpipe::amoebanet_d<6, 64, gpipe::amoebanet_options{.classes = classes, .side = image_side}>;

@@ -4,18 +4,18 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/attention/causal_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
-#include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/items.hpp>
-#include <gpipe/train/trainer.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/train/trainer.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,12 +26,10 @@ namespace bench {
 inline constexpr int inputs = 64, classes = 10;
 
 template <int Blocks, int Width>
-struct residual_mlp
-    : gpipe::model<
-          gpipe::input<float, inputs>, gpipe::linear<Width>,
-          gpipe::repeat<Blocks, gpipe::residual<gpipe::layer_norm, gpipe::linear<4 * Width>, gpipe::gelu,
-                                                gpipe::linear<Width>>>,
-          gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
+struct residual_mlp : gpipe::model<gpipe::input<float, inputs>, gpipe::linear<Width>,
+                                   gpipe::repeat<Blocks, gpipe::residual<gpipe::layer_norm, gpipe::linear<4 * Width>,
+                                                                         gpipe::gelu, gpipe::linear<Width>>>,
+                                   gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
 
 /// 4.2 M parameters: enough work for every action.
 using mlp = residual_mlp<8, 256>;

@@ -220,8 +220,8 @@ int train(settings chosen, process_group* job) {
   // As many as the steps that are left can take; --steps ends them.
   const std::uint64_t left = steps - std::min(steps, training.steps());
   const auto in_an_epoch = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()));
-  epochs.epochs = static_cast<int>(std::min<std::uint64_t>(
-      INT32_MAX, epochs.first.epoch + left / in_an_epoch + (epochs.first.batch > 0 ? 2 : 1)));
+  epochs.epochs = static_cast<int>(
+      std::min<std::uint64_t>(INT32_MAX, epochs.first.epoch + left / in_an_epoch + (epochs.first.batch > 0 ? 2 : 1)));
   if (chosen.summary) out << summary(training);
   out << describe(training.net(), training.plan());
 

@@ -72,10 +72,9 @@ struct settings {
     std::vector<std::pair<std::string, schedule_kind>> schedules;
     for (const schedule_kind one : schedule_kinds)
       if (schedule_choice(one).trains) schedules.emplace_back(name_of(one), one);
-    if (!example::options(
-             "images: trains a convolutional network on images, in a pipeline of stages.\n"
-             "The last two lines are the accuracy on held-out images and a hash of the parameters' bits.\n"
-             "They are the same for every number of stages, schedule and recompute mode.")
+    if (!example::options("images: trains a convolutional network on images, in a pipeline of stages.\n"
+                          "The last two lines are the accuracy on held-out images and a hash of the parameters' bits.\n"
+                          "They are the same for every number of stages, schedule and recompute mode.")
              .text("--data", "FOLDER", data,
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
                    "                            examples/run gives those of --set")
@@ -204,8 +203,8 @@ preparation prepare(settings& chosen, process_group* job) {
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
   fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
-  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.samples())) *
-                     static_cast<std::uint64_t>(chosen.epochs);
+  const auto steps =
+      static_cast<std::uint64_t>(epochs.steps_per_epoch(data.samples())) * static_cast<std::uint64_t>(chosen.epochs);
   return {std::move(data),
           std::move(test),
           epochs,
@@ -237,11 +236,11 @@ int run(basic_trainer<host_device>& training, preparation& with, const settings&
   if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
   example::saver save(training, chosen.save, epochs.first, job);
   const augmented_images moved(data, {.height = side,
-                                        .width = side,
-                                        .shift = 2,
-                                        .border = -1,
-                                        .seed = epochs.seed,
-                                        .mask = chosen.model == kind::unet ? "labels" : ""});
+                                      .width = side,
+                                      .shift = 2,
+                                      .border = -1,
+                                      .seed = epochs.seed,
+                                      .mask = chosen.model == kind::unet ? "labels" : ""});
   fit(training, moved, epochs, [&](const fit_progress& now) {
     if (log) (*log)(now);
     if (events) (*events)(now);

@@ -98,9 +98,9 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
     if (text.empty()) fail(line, "is empty", "leave it out");
     if (words.size() != column_at.size())
       fail(line,
-             "has " + gpipe::detail::several(static_cast<std::int64_t>(words.size()), "column") + ", not " +
-                 std::to_string(column_at.size()),
-             "give as many as the header");
+           "has " + gpipe::detail::several(static_cast<std::int64_t>(words.size()), "column") + ", not " +
+               std::to_string(column_at.size()),
+           "give as many as the header");
     table_layer& layer = layers.emplace_back();
     for (std::size_t i = 0; i < words.size(); ++i) {
       const std::size_t c = column_at[i];
@@ -119,7 +119,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       if (failure == std::errc::result_out_of_range ||
           number > (std::numeric_limits<std::int64_t>::max)() - sum.*members[c])
         fail(line, where + (failure == std::errc{} ? " makes the sum of the column exceed" : " exceeds") + " 64 bits",
-               "give smaller numbers");
+             "give smaller numbers");
       layer.*members[c] = number;
       sum.*members[c] += number;
     }

@@ -198,7 +198,7 @@ class options {
     return "give a whole number from " + std::to_string(min) + " to " + std::to_string(max);
   }
   [[noreturn]] static void throw_error(std::string_view name, std::string_view value, const std::string& wrong,
-                                  const std::string& remedy) {
+                                       const std::string& remedy) {
     throw gpipe::error("option " + std::string(name) + ": " + gpipe::detail::quoted(value) + ' ' + wrong, remedy);
   }
   [[noreturn]] void unknown(std::string_view word) const {

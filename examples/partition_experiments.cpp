@@ -100,19 +100,18 @@ static_assert(transfer_time(1'000'000, a100_80gb) < transfer_time(1'000'000, l4)
 // Measured times replace predicted ones. A table of another model does not compile.
 struct measured {
   static constexpr int micro_batch_size = 64;
-  static constexpr measured_layer layers[] = {
-      {0, "linear<1024>", 9000, 9000, 9000},  // the first is slow here
-      {1, "linear<1024>", 900, 900, 900},
-      {2, "relu", 50, 50},
-      {3, "add", 50, 50},
-      {4, "linear<1024>", 900, 900, 900},
-      {5, "relu", 50, 50},
-      {6, "add", 50, 50},
-      {7, "linear<1024>", 900, 900, 900},
-      {8, "relu", 50, 50},
-      {9, "add", 50, 50},
-      {10, "linear<10>", 100, 100, 100},
-      {11, "softmax_cross_entropy", 60, 60}};
+  static constexpr measured_layer layers[] = {{0, "linear<1024>", 9000, 9000, 9000},  // the first is slow here
+                                              {1, "linear<1024>", 900, 900, 900},
+                                              {2, "relu", 50, 50},
+                                              {3, "add", 50, 50},
+                                              {4, "linear<1024>", 900, 900, 900},
+                                              {5, "relu", 50, 50},
+                                              {6, "add", 50, 50},
+                                              {7, "linear<1024>", 900, 900, 900},
+                                              {8, "relu", 50, 50},
+                                              {9, "add", 50, 50},
+                                              {10, "linear<10>", 100, 100, 100},
+                                              {11, "softmax_cross_entropy", 60, 60}};
 };
 using as_measured = plan<net, stages<2>, micro_batches<8>, micro_batch_size<64>, profiled<measured>>;
 static_assert(as_measured::cut().first[1] == 1 && on_a_gpu::cut().first[1] > 1);
@@ -131,8 +130,8 @@ constexpr std::int64_t activations = [] {
   std::int64_t sum = 0;
   for (int s = 0; s < paper_8::S; ++s) {
     const stage_memory m = paper_8::memory(s);
-    for (const memory_kind weights : {memory_kind::parameters, memory_kind::gradients, memory_kind::moments,
-                                      memory_kind::derived})
+    for (const memory_kind weights :
+         {memory_kind::parameters, memory_kind::gradients, memory_kind::moments, memory_kind::derived})
       sum -= m.of(weights);
     sum += m.total();
   }
@@ -156,8 +155,8 @@ static_assert(on_four<zb_h1>::makespan() < on_four<one_f_one_b>::makespan());
 static_assert(on_four<fill_drain>::makespan() == on_four<fill_drain>::lower_bound());  // no cut takes less
 
 // A cut by hand is used as it is, and reports how far it is from the best cut.
-using by_hand = plan<net, cut_at<3, 6, 9>, micro_batches<16>, micro_batch_size<64>,
-                     gpipe::recompute<recompute_mode::never>>;
+using by_hand =
+    plan<net, cut_at<3, 6, 9>, micro_batches<16>, micro_batch_size<64>, gpipe::recompute<recompute_mode::never>>;
 static_assert(by_hand::S == 4 && by_hand::cut().first[2] == 6);
 static_assert(by_hand::from_optimum().of_cut == by_hand::makespan());
 static_assert(by_hand::from_optimum().optimum == on_four<fill_drain>::makespan());
@@ -193,9 +192,8 @@ constexpr auto parameters_of = [](auto stage) {
     return sum;
   });
 };
-static_assert(hana::fold(stages_of_four, std::size_t{0}, [](std::size_t sum, auto stage) {
-                return sum + parameters_of(stage);
-              }) == four::parameters());
+static_assert(hana::fold(stages_of_four, std::size_t{0},
+                         [](std::size_t sum, auto stage) { return sum + parameters_of(stage); }) == four::parameters());
 
 // for_each: a stage's arena has the parameters that its type counts, each of 4 bytes and padded to whole cache lines.
 static_assert([] {

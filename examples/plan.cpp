@@ -8,8 +8,8 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan.hpp>
 
-#include "plan/largest_settings.hpp"
 #include "plan/drawing.hpp"
+#include "plan/largest_settings.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
 #include "plan/subject.hpp"

@@ -9,9 +9,7 @@
 using namespace gpipe;
 
 // The model: a list of layer types. The compiler deduces the shapes and checks every edge.
-struct net : model<input<float, 64>,
-                   linear<512>, gelu,
-                   repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>,
+struct net : model<input<float, 64>, linear<512>, gelu, repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>,
                    linear<10>, softmax_cross_entropy> {};
 
 // The plan: the compiler computes and proves cut, schedule and memory.

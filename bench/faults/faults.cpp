@@ -8,8 +8,8 @@
 
 #include <gpipe.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/runtime/executor.hpp>
 #include <gpipe/mpi.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,8 @@ struct data {
   std::vector<float> x = std::vector<float>(8 * batch_size, 0.25F);
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(batch_size, 1);
   batch all() const {
-    return std::move(batch(batch_size).with("inputs", std::span<const float>(x))
+    return std::move(batch(batch_size)
+                         .with("inputs", std::span<const float>(x))
                          .with("labels", std::span<const std::int32_t>(labels)));
   }
 };
@@ -219,8 +220,7 @@ int run_matrix(const std::string& self, int every) {
 int main(int count, char** words) {
   const std::vector<std::string> given(words + 1, words + count);
   try {
-    if (given.size() == 4 && given[0] == "--case")
-      return run_case(std::stoi(given[1]), given[2], std::stoi(given[3]));
+    if (given.size() == 4 && given[0] == "--case") return run_case(std::stoi(given[1]), given[2], std::stoi(given[3]));
     if (given.empty()) return run_matrix(std::filesystem::canonical("/proc/self/exe"), 1);
     if (given.size() == 2 && given[0] == "--every")
       return run_matrix(std::filesystem::canonical("/proc/self/exe"), (std::max)(1, std::stoi(given[1])));

@@ -7,8 +7,8 @@
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/drawing/stacked_bar.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -66,12 +66,12 @@ kinds where(const Training& it, int micro_batches) {
     if (is("linear") || is("feed_forward") || is("conv2d")) {
       sum.forward += forward, sum.input_gradient += input, sum.parameter_gradient += parameters;
     } else {
-      (is("gelu") || is("relu") ? sum.activations
-       : is("causal_attention") ? sum.attention
-       : is("layer_norm") || is("batch_norm") ? sum.normalization
-       : is("add") ? sum.additions
+      (is("gelu") || is("relu")                      ? sum.activations
+       : is("causal_attention")                      ? sum.attention
+       : is("layer_norm") || is("batch_norm")        ? sum.normalization
+       : is("add")                                   ? sum.additions
        : is("max_pool") || is("global_average_pool") ? sum.pooling
-                             : sum.loss) += forward + input + parameters;
+                                                     : sum.loss) += forward + input + parameters;
     }
   }
   for (const stage_report& s : it.report()) {

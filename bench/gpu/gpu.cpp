@@ -67,8 +67,9 @@ void run() {
   using gpipe::precision, gpipe::recompute_mode;
   const bench::random_images data(samples), few(64);
   constexpr double parameters = double{blocks} * 8 * width * width, work = 6 * parameters * samples;
-  const auto torch = bench::peer("torch/on_gpu.py", gpipe::detail::concat({blocks, " ", width, " ", samples, " ",
-                                                                           bench::inputs, " ", bench::classes}));
+  const auto torch =
+      bench::peer("torch/on_gpu.py",
+                  gpipe::detail::concat({blocks, " ", width, " ", samples, " ", bench::inputs, " ", bench::classes}));
   for (const precision in : {precision::float32, precision::bf16}) {
     const std::string name = gpipe::name_of(in);
     const double rate = in == precision::bf16 ? peak<gpipe::bf16>() : peak<float>();

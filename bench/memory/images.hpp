@@ -84,10 +84,11 @@ using figures = std::vector<figure>;
 inline void print_largest_of_one_stage(figures& found) {
   using net = amoebanet_d<18, 416>;
   const step_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)),
-                     part = make_plan(network_of<net>, of_one(1, 4, 1));
+                  part = make_plan(network_of<net>, of_one(1, 4, 1));
   const std::int64_t of_whole = example::activations_of(whole), of_part = example::activations_of(part);
-  std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one image, recompute always: GiB beside the\n"
-              "parameters' 12 bytes and their packed copies\n");
+  std::printf(
+      "AmoebaNet-D (18, 416), one stage, 128 micro-batches of one image, recompute always: GiB beside the\n"
+      "parameters' 12 bytes and their packed copies\n");
   std::vector<std::vector<std::string>> rows{{"", "images", "partials", "working set", "other", "all"}};
   for (const auto& [name, plan] : {std::pair{"128 micro-batches", &whole}, {"4 micro-batches", &part}}) {
     using enum memory_kind;
@@ -156,8 +157,8 @@ inline figures print_images() {
   figures found;
   print_largest_of_one_stage(found);
   const auto amoebanet = [](int L, int D, example::family_member of, int stages, double torchgpipe, double paper) {
-    return measured_model{"amoebanet." + std::to_string(L) + "x" + std::to_string(D), std::move(of), L, stages,
-                          torchgpipe, paper};
+    return measured_model{
+        "amoebanet." + std::to_string(L) + "x" + std::to_string(D), std::move(of), L, stages, torchgpipe, paper};
   };
   std::printf(
       "AmoebaNet-D of the paper's table 1: a batch of 128 in micro-batches of one, all recomputed, fill-drain;\n"

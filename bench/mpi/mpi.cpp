@@ -135,8 +135,8 @@ void measure_transfer(int rounds) {
 std::map<std::string, double> in_two_processes(const std::string& part, int rounds) {
   std::map<std::string, double> found;
   const std::string self = std::filesystem::canonical("/proc/self/exe");
-  const std::string words = "env -u GPIPE_BENCH_HISTORY mpirun -np 2 --bind-to none " + self + " " + part + " " +
-                            std::to_string(rounds);
+  const std::string words =
+      "env -u GPIPE_BENCH_HISTORY mpirun -np 2 --bind-to none " + self + " " + part + " " + std::to_string(rounds);
   std::FILE* out = popen(words.c_str(), "r");
   if (out == nullptr) return found;
   char line[512], name[256], unit[64];
@@ -144,8 +144,7 @@ std::map<std::string, double> in_two_processes(const std::string& part, int roun
   while (std::fgets(line, sizeof line, out) != nullptr)
     if (std::sscanf(line, "result %255s %lf %63s", name, &value, unit) == 3)
       bench::result(name, found[name] = value, unit);
-    else
-      std::fputs(line, stdout);
+    else std::fputs(line, stdout);
   pclose(out);
   return found;
 }

@@ -16,8 +16,8 @@
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 
 #include <cstdint>
@@ -155,8 +155,15 @@ struct instance {
         transfers.push_back({l, readers.data() + 2 * l, 2, costs[at(l)].forward / from(1, 4)});
       }
     }
-    problem = {layers, stages, 16, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
-               static_cast<int>(transfers.size()), goal};
+    problem = {layers,
+               stages,
+               16,
+               costs.data(),
+               unequal ? 2 : 1,
+               kind_of.data(),
+               transfers.data(),
+               static_cast<int>(transfers.size()),
+               goal};
   }
 };
 
@@ -176,8 +183,15 @@ double large(bool unequal, bool moves, objective goal) {
     if (moves && l + 1 < layers) transfers.push_back({l, readers.data() + 2 * l, 2, draw(0, 1'000'000)});
   }
   for (int s = 0; s < stages; ++s) kind_of[at(s)] = unequal && s / 8 % 2 != 0;
-  const partition_problem p{layers, stages, 512, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
-                            static_cast<int>(transfers.size()), goal};
+  const partition_problem p{layers,
+                            stages,
+                            512,
+                            costs.data(),
+                            unequal ? 2 : 1,
+                            kind_of.data(),
+                            transfers.data(),
+                            static_cast<int>(transfers.size()),
+                            goal};
   boundaries first(stages + 1);
   return bench::timed([&] { partition(p, first.data()); });
 }
@@ -228,8 +242,8 @@ struct amoebanet_work {
   }
 };
 
-struct wide_and_narrow : model<input<float, 16>, linear<64>, relu, linear<16>, linear<128>, relu, linear<8>, linear<32>,
-                               linear<32>> {};
+struct wide_and_narrow
+    : model<input<float, 16>, linear<64>, relu, linear<16>, linear<128>, relu, linear<8>, linear<32>, linear<32>> {};
 constexpr const network& small = network_of<wide_and_narrow>;
 
 /// A plan of eight layers with random costs, on equal or unequal devices, with or without a memory limit.
@@ -241,7 +255,10 @@ struct small_plan {
   small_plan(std::mt19937& random, schedule_kind kind, recompute_mode mode) {
     const auto below = [&random](int limit) { return static_cast<int>(random() % unsigned(limit)); };
     do {
-      o = {.stages = 2 + below(5), .micro_batches = 1 + below(8), .micro_batch_size = 8, .recompute = mode,
+      o = {.stages = 2 + below(5),
+           .micro_batches = 1 + below(8),
+           .micro_batch_size = 8,
+           .recompute = mode,
            .schedule = kind};
     } while (!o.chosen_schedule().admits(o.stages, o.micro_batches));
     const bool each = below(2) == 0;
@@ -347,9 +364,10 @@ int main() {
   }
 
   const amoebanet_work amoebanet;
-  std::printf("\nAmoebaNet-D (18, 256), %d layers in %d modules: mean over largest work of a stage, cut at any layer / "
-              "between modules\n",
-              static_cast<int>(amoebanet.layers.size()), static_cast<int>(amoebanet.modules.size()));
+  std::printf(
+      "\nAmoebaNet-D (18, 256), %d layers in %d modules: mean over largest work of a stage, cut at any layer / "
+      "between modules\n",
+      static_cast<int>(amoebanet.layers.size()), static_cast<int>(amoebanet.modules.size()));
   for (const int stages : {2, 4, 8})
     std::printf("  %d stages: %.4f / %.4f\n", stages, balance(amoebanet.layers, stages),
                 balance(amoebanet.modules, stages));

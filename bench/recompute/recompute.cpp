@@ -56,8 +56,7 @@ int main(int count, char** arguments) {
   std::vector<way> ways;
   const auto add = [&](recompute_mode mode, const char* name, std::int64_t bytes = no_memory_limit,
                        int group_gradients = 1) {
-    ways.push_back(
-        {mode, name, std::make_unique<trainer<bench::mlp, sgd>>(options(mode, bytes, group_gradients))});
+    ways.push_back({mode, name, std::make_unique<trainer<bench::mlp, sgd>>(options(mode, bytes, group_gradients))});
   };
   add(recompute_mode::never, "never");
   add(recompute_mode::as_needed, "as_needed", limit);

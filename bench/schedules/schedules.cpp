@@ -35,8 +35,7 @@ struct figure {
 /// As in results: fill_drain, 1f1b, zb_h1.
 std::string key_of(gpipe::schedule_kind kind) {
   std::string key = gpipe::name_of(kind);
-  for (char& c : key)
-    c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : key) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return key;
 }
 
@@ -61,13 +60,12 @@ figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
 
   const std::vector<gpipe::stage_times> times(static_cast<std::size_t>(stages), {layers, layers, layers});
   const auto& links = training.plan().links;
-  const auto predicted = gpipe::simulate(
-      gpipe::schedule_choice(kind), {.stages = stages,
-                                     .micro_batches = micro_batches,
-                                     .recompute = gpipe::recompute_mode::never,
-                                     .times = times.data(),
-                                     .links = links.data(),
-                                     .link_count = static_cast<int>(links.size())});
+  const auto predicted = gpipe::simulate(gpipe::schedule_choice(kind), {.stages = stages,
+                                                                        .micro_batches = micro_batches,
+                                                                        .recompute = gpipe::recompute_mode::never,
+                                                                        .times = times.data(),
+                                                                        .links = links.data(),
+                                                                        .link_count = static_cast<int>(links.size())});
   return {static_cast<double>(predicted), bench::median(ms)};
 }
 

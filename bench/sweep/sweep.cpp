@@ -9,8 +9,8 @@
 #include <gpipe/model/items.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/testing/emulated_link.hpp>
 #include <gpipe/train/trainer.hpp>
@@ -77,8 +77,8 @@ struct paper_network {
   const char* name;
   const gpipe::network* net;
   int batch;
-  double paper[3][3];       // [K = 2, 4, 8][M = 1, 4, 32]
-  double torchgpipe[3];     // [K], M = 32; 0: not measured
+  double paper[3][3];    // [K = 2, 4, 8][M = 1, 4, 32]
+  double torchgpipe[3];  // [K], M = 32; 0: not measured
 };
 
 constexpr int device_counts[] = {2, 4, 8}, micro_batch_counts[] = {1, 4, 32};
@@ -86,12 +86,12 @@ constexpr int device_counts[] = {2, 4, 8}, micro_batch_counts[] = {1, 4, 32};
 /// The predicted seconds of a step with recompute always. Each value that crosses a cut takes its time on a link.
 double predicted_step(const paper_network& of, int devices, int micro_batches) {
   const gpipe::step_plan p = make_plan(*of.net, {.stages = devices,
-                                                    .micro_batches = micro_batches,
-                                                    .micro_batch_size = of.batch / micro_batches,
-                                                    .recompute = gpipe::recompute_mode::always,
-                                                    .optimizer_moments = 1,
-                                                    .device = gpipe::tpu_v3_core,
-                                                    .cost_transfers = true});
+                                                 .micro_batches = micro_batches,
+                                                 .micro_batch_size = of.batch / micro_batches,
+                                                 .recompute = gpipe::recompute_mode::always,
+                                                 .optimizer_moments = 1,
+                                                 .device = gpipe::tpu_v3_core,
+                                                 .cost_transfers = true});
   return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(
                      *of.net, p.options, p.options.chosen_schedule(), p.costs(), p.cut(), p.links.data(),
                      static_cast<int>(p.links.size()), [](int) { return 1; }));
@@ -138,12 +138,14 @@ int main() {
         worst = std::max(worst, std::abs(ratio - 1));
         std::printf("%5s  %d  %2d  %12.1f  %7.1f  %5.3f  %4.2f\n", link, devices, micro_batches, f.predicted_ms,
                     f.step_ms, ratio, first / f.step_ms);
-        results.emplace_back(std::string("sweep.") + link + "." + std::to_string(devices) + "x" +
-                                 std::to_string(micro_batches),
-                             ratio);
+        results.emplace_back(
+            std::string("sweep.") + link + "." + std::to_string(devices) + "x" + std::to_string(micro_batches), ratio);
       }
-  predict({"amoebanet", &gpipe::network_of<gpipe::amoebanet_d<18, 256>>, 128,
-           {{1, 1.07, 1.21}, {1.13, 1.26, 1.84}, {1.38, 1.72, 3.48}}, {1.773, 2.709, 4.953}},
+  predict({"amoebanet",
+           &gpipe::network_of<gpipe::amoebanet_d<18, 256>>,
+           128,
+           {{1, 1.07, 1.21}, {1.13, 1.26, 1.84}, {1.38, 1.72, 3.48}},
+           {1.773, 2.709, 4.953}},
           results);
   predict({"transformer",
            &gpipe::network_of<gpipe::transformer<48>>,

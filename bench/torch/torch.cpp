@@ -3,8 +3,8 @@
 //
 //     torch [rounds [network ...]]
 
-#include "../peer.hpp"
 #include "../images.hpp"
+#include "../peer.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -75,8 +75,7 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
                         {"gpipe", "1F1B", ours(schedule_kind::one_f_one_b)},
                         {"torch, whole batch", "compiled", theirs(whole, "compiled")},
                         {"torch pipelining", "1F1B", theirs(pipelining, "1f1b")}};
-  if constexpr (images)
-    ways.push_back({"torch, whole batch", "last", theirs(whole, "last")});
+  if constexpr (images) ways.push_back({"torch, whole batch", "last", theirs(whole, "last")});
   for (way& w : ways) {
     w.seconds(1), w.seconds(1);  // the first steps compile and touch memory
     w.steps = std::clamp(static_cast<int>(0.1 / w.seconds(1)), 1, 200);

@@ -19,16 +19,15 @@ struct choice {
   std::int64_t limit = INT64_MAX;  // bytes of a stage
 };
 
-inline constexpr std::pair<const char*, schedule_kind> schedules[] = {
-    {"fill-drain", schedule_kind::fill_drain},
-    {"1f1b", schedule_kind::one_f_one_b},
-    {"interleaved", schedule_kind::interleaved},
-    {"looped-bfs", schedule_kind::looped_bfs},
-    {"zb-h1", schedule_kind::zb_h1},
-    {"interleaved-zb", schedule_kind::interleaved_zb},
-    {"zb-v", schedule_kind::zb_v},
-    {"dualpipev", schedule_kind::dual_pipe_v},
-    {"forward-only", schedule_kind::forward_only}};
+inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},
+                                                                      {"1f1b", schedule_kind::one_f_one_b},
+                                                                      {"interleaved", schedule_kind::interleaved},
+                                                                      {"looped-bfs", schedule_kind::looped_bfs},
+                                                                      {"zb-h1", schedule_kind::zb_h1},
+                                                                      {"interleaved-zb", schedule_kind::interleaved_zb},
+                                                                      {"zb-v", schedule_kind::zb_v},
+                                                                      {"dualpipev", schedule_kind::dual_pipe_v},
+                                                                      {"forward-only", schedule_kind::forward_only}};
 inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},
                                                                         {"except-last", recompute_mode::except_last},
                                                                         {"as-needed", recompute_mode::as_needed},

@@ -57,9 +57,12 @@ inline family_member resnet_member() {
 inline family family_of(family_kind kind, const network& own) {
   switch (kind) {
     case family_kind::amoebanet:
-      return {"AmoebaNet-D (L, D), images of 224 x 224", "L", 128,
+      return {"AmoebaNet-D (L, D), images of 224 x 224",
+              "L",
+              128,
               {amoebanet_member<208>(), amoebanet_member<416>(), amoebanet_member<512>(), amoebanet_member<544>()}};
-    case family_kind::resnet: return {"ResNet, images of 224 x 224", "depth", 128, {resnet_member()}};
+    case family_kind::resnet:
+      return {"ResNet, images of 224 x 224", "depth", 128, {resnet_member()}};
     case family_kind::unet:
       return {
           "U-Net (B, C), images of 192 x 192",
@@ -69,9 +72,12 @@ inline family family_of(family_kind kind, const network& own) {
     case family_kind::transformer:
       return {"the paper's Transformer, 1024 tokens", "blocks", 32, {member<transformer<3>>("d = 2048", 3)}};
     case family_kind::gpt2:
-      return {"GPT-2, 1024 tokens", "blocks", 32,
+      return {"GPT-2, 1024 tokens",
+              "blocks",
+              32,
               {member<gpt2<2, 768>>("d = 768", 2), member<gpt2<2, 1600>>("d = 1600", 2)}};
-    case family_kind::own: break;
+    case family_kind::own:
+      break;
   }
   return {"own_model of examples/plan.cpp", "repetitions", 32, {{"", &own, repetitions_of(own), 0, 1}}};
 }

@@ -21,7 +21,7 @@ using namespace gpipe;
 
 /// Models that differ in depth: a compiled network, and its repetitions that may follow again.
 struct family_member {
-  std::string width;            ///< what all of them share, such as "D = 416"
+  std::string width;  ///< what all of them share, such as "D = 416"
   const network* net = nullptr;
   std::vector<repetition> parts;
   int depth = 0, step = 1;  ///< of the compiled network, and of one more repetition

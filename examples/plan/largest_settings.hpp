@@ -101,9 +101,9 @@ inline void print_amoebanets() {
     double paper, torchgpipe;  // GB, GiB; 0: it does not fit
   };
   const family all = family_of(family_kind::amoebanet, network{});
-  for (const paper_row& it : {paper_row{18, 208, 1, 6.26, 0}, paper_row{18, 416, 1, 3.46, 0.91},
-                              paper_row{18, 544, 2, 8.11, 3.39}, paper_row{36, 544, 4, 15.21, 6.91},
-                              paper_row{72, 512, 8, 26.24, 10.83}}) {
+  for (const paper_row& it :
+       {paper_row{18, 208, 1, 6.26, 0}, paper_row{18, 416, 1, 3.46, 0.91}, paper_row{18, 544, 2, 8.11, 3.39},
+        paper_row{36, 544, 4, 15.21, 6.91}, paper_row{72, 512, 8, 26.24, 10.83}}) {
     const family_member* of = nullptr;
     for (const family_member& m : all.members)
       if (m.width == "D = " + std::to_string(it.D)) of = &m;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
 #include "choice.hpp"

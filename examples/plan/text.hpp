@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/concat.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 namespace example {
 

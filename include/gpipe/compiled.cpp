@@ -54,12 +54,12 @@
 #include <gpipe/train/data/dataset-inl.hpp>
 #include <gpipe/train/data/generated_data-inl.hpp>
 #include <gpipe/train/data/idx-inl.hpp>
-#include <gpipe/train/data/mapped_data-inl.hpp>
 #include <gpipe/train/data/images/cifar10-inl.hpp>
 #include <gpipe/train/data/images/idx_images-inl.hpp>
 #include <gpipe/train/data/images/image_folders-inl.hpp>
 #include <gpipe/train/data/images/image_set-inl.hpp>
 #include <gpipe/train/data/images/pnm-inl.hpp>
+#include <gpipe/train/data/mapped_data-inl.hpp>
 #include <gpipe/train/data/prefetched_stream-inl.hpp>
 #include <gpipe/train/data/row_order-inl.hpp>
 #include <gpipe/train/fit-inl.hpp>

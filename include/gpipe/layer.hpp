@@ -5,8 +5,8 @@
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/leaky_relu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/layer/attention/attention.hpp>
 #include <gpipe/layer/activation/silu.hpp>
+#include <gpipe/layer/attention/attention.hpp>
 #include <gpipe/layer/attention/causal_attention.hpp>
 #include <gpipe/layer/attention/cross_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>

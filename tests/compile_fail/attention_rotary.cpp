@@ -11,6 +11,6 @@ constexpr int head_width = 3;
 #else
 constexpr int head_width = 4;
 #endif
-struct net : model<input<float, 5, 8>,
-                   attention<attention_options{.heads = 2, .head_width = head_width, .rotary = 10000}>> {};
+struct net
+    : model<input<float, 5, 8>, attention<attention_options{.heads = 2, .head_width = head_width, .rotary = 10000}>> {};
 constexpr int layers = layers_of<net>;

@@ -15,9 +15,7 @@ struct square {
     static constexpr keep keeps{.input = true};
 #endif
     static void forward(const auto&, const auto& a) { a.out()[0] = a.in()[0] * a.in()[0]; }
-    static void backward_input(const auto&, const auto& a) {
-      a.in_gradient()[0] = 2 * a.in()[0] * a.out_gradient()[0];
-    }
+    static void backward_input(const auto&, const auto& a) { a.in_gradient()[0] = 2 * a.in()[0] * a.out_gradient()[0]; }
   };
 };
 struct net : model<input<float, 8>, square> {};

@@ -10,5 +10,6 @@ struct net
 #ifdef GPIPE_FAIL
             from<"d", tensor<float, 2>>,
 #endif
-            concat<>> {};
+            concat<>> {
+};
 static_assert(layers_of<net> > 0);

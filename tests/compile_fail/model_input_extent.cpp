@@ -1,8 +1,8 @@
 // expect: the extents of a model's input must be at least 1
 // expect: model_input_has_elements<gpipe::tensor<float, 0>, false>
 // errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

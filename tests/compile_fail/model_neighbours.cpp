@@ -1,8 +1,8 @@
 // expect: a layer has no .on<Input>. for the output of the layer before it: change the shape or type of one of the two
 // expect: layer_accepts_input<gpipe::broken::position<2>, gpipe::linear<4>, gpipe::tensor<int, 3>, false>
 // errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -11,5 +11,6 @@ struct net : model<input<float, 8>, stash<"x">, relu, stash<"y">,
 #else
                    only<pop<"x">>,
 #endif
-                   pop<"y">, add, relu> {};
+                   pop<"y">, add, relu> {
+};
 constexpr int layers = layers_of<net>;

@@ -15,5 +15,6 @@ struct net : model<input<float, 8>, stash<"x">, relu,
 #ifndef GPIPE_FAIL
                    pop<"y">, add,
 #endif
-                   relu> {};
+                   relu> {
+};
 constexpr int layers = layers_of<net>;

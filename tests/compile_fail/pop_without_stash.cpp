@@ -13,5 +13,6 @@ struct net : model<input<float, 8>, stash<"y">, residual<stash<"x">, relu, pop<"
 #else
                    pop<"y">,
 #endif
-                   add> {};
+                   add> {
+};
 constexpr int layers = layers_of<net>;

@@ -1,8 +1,8 @@
 // expect: the profile is of another model: at this Position it has the layer Given, but the model has Expected
 // expect: profile_names_the_layer<1, gpipe::relu, gpipe::detail::letters<'g', 'e', 'l', 'u'>, false>
 // errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

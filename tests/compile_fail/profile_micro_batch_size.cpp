@@ -1,8 +1,8 @@
 // expect: another micro-batch size .SizeOfProfile. than the plan's .SizeOfPlan.: profile with the plan's size
 // expect: profile_has_the_micro_batch_size<8, 4, false>
 // errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

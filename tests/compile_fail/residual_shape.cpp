@@ -1,8 +1,8 @@
 // expect: a residual's items must return a tensor of their input's type, so that both can be added
 // expect: residual_returns_its_input<gpipe::broken::position<3>, gpipe::tensor<float, 8>, gpipe::tensor<float, 9>,
 // false> errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -12,5 +12,6 @@ struct net : model<input<float, 8>, stash<"x">, relu, pop<"x">,
 #else
                    stash<"a", "b">,
 #endif
-                   add, pop<"a">, add, pop<"b">, add> {};
+                   add, pop<"a">, add, pop<"b">, add> {
+};
 constexpr int layers = layers_of<net>;

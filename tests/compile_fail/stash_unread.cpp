@@ -6,9 +6,11 @@
 
 using namespace gpipe;
 
-struct net : model<input<float, 8>, relu, repeat<3, stash<"x">, relu,
+struct net : model<input<float, 8>, relu,
+                   repeat<3, stash<"x">, relu,
 #ifndef GPIPE_FAIL
-                                                 pop<"x">, add,
+                          pop<"x">, add,
 #endif
-                                                 relu>> {};
+                          relu>> {
+};
 constexpr int layers = layers_of<net>;

@@ -23,9 +23,12 @@ TEST_CASE("the known parts of the location stand in front") {
   CHECK(std::string(error("x", "", {.file = "digits.csv"}).what()) == "digits.csv: x");
   CHECK(std::string(error("x", "", {.layer = "relu"}).what()) == "layer relu: x");
   CHECK(std::string(error("x", "", {.layer_index = 3}).what()) == "layer 3: x");
-  CHECK(std::string(error("x", "", {.layer = "linear<512>", .layer_index = 3, .stage = 1, .micro_batch = 0,
-                                    .action = "forward", .step = 12})
-                        .what()) == "layer 3 linear<512>, stage 1, micro-batch 0, forward, step 12: x");
+  CHECK(
+      std::string(
+          error(
+              "x", "",
+              {.layer = "linear<512>", .layer_index = 3, .stage = 1, .micro_batch = 0, .action = "forward", .step = 12})
+              .what()) == "layer 3 linear<512>, stage 1, micro-batch 0, forward, step 12: x");
 }
 
 TEST_CASE("an error keeps its location and is a runtime_error") {

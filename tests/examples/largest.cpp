@@ -87,7 +87,7 @@ TEST_CASE("the largest model fits, and one more repetition does not") {
     if (const auto packed = packed_plan(net, o, min * percent / 100))
       CHECK(largest_stage_of(*packed) <= min * percent / 100);
   o = options(4, schedule_kind::fill_drain);
-  CHECK(largest_of(of, o, 1000, 100).more == -1);  // not even the compiled one
+  CHECK(largest_of(of, o, 1000, 100).more == -1);         // not even the compiled one
   CHECK(!largest_of(of, o, 1'000'000'000'000, 7).whole);  // it ends at the most repetitions
   CHECK(largest_of(of, o, 1'000'000'000'000, 7).more == 7);
   const plan_options deep = options(800, schedule_kind::fill_drain);  // stages: more than layers of the compiled one

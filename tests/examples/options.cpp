@@ -31,9 +31,13 @@ struct line {
 
 TEST_CASE("a number of bytes has a unit, and may have a fraction") {
   line given;
-  for (const auto& [text, bytes] : std::vector<std::pair<std::string, std::int64_t>>{
-           {"1000", 1000}, {"4MiB", 4 << 20}, {"3.3MiB", 3'460'300}, {"0.5KB", 500}, {"1.25GB", 1'250'000'000},
-           {"9007199254740993", 9'007'199'254'740'993}}) {
+  for (const auto& [text, bytes] :
+       std::vector<std::pair<std::string, std::int64_t>>{{"1000", 1000},
+                                                         {"4MiB", 4 << 20},
+                                                         {"3.3MiB", 3'460'300},
+                                                         {"0.5KB", 500},
+                                                         {"1.25GB", 1'250'000'000},
+                                                         {"9007199254740993", 9'007'199'254'740'993}}) {
     CHECK(given.read({"--memory-limit", text}) == "");
     CHECK(given.limit == bytes);
   }

@@ -50,8 +50,7 @@ std::map<std::string, std::string> covered_by(std::istream& document, std::strin
     const auto ending = cells[0].rfind(".hpp");
     if (ending == std::string::npos || cells[1].empty() || cells[2].empty())
       wrong += line + " is no line of header, test and reason\n";
-    else if (!found.emplace(cells[0].substr(0, ending), cells[1]).second)
-      wrong += cells[0] + " has two lines\n";
+    else if (!found.emplace(cells[0].substr(0, ending), cells[1]).second) wrong += cells[0] + " has two lines\n";
   }
   return found;
 }

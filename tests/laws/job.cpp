@@ -179,12 +179,9 @@ TEST_CASE("a job whose messages are late and overtake one another has the bits o
   struct {
     schedule_kind schedule;
     int stages, workers;
-  } const cases[] = {{schedule_kind::fill_drain, 2, 0},
-                     {schedule_kind::fill_drain, 4, 0},
-                     {schedule_kind::one_f_one_b, 3, 0},
-                     {schedule_kind::zb_h1, 4, 0},
-                     {schedule_kind::zb_v, 4, 0},
-                     {schedule_kind::one_f_one_b, 5, 2}};
+  } const cases[] = {{schedule_kind::fill_drain, 2, 0},  {schedule_kind::fill_drain, 4, 0},
+                     {schedule_kind::one_f_one_b, 3, 0}, {schedule_kind::zb_h1, 4, 0},
+                     {schedule_kind::zb_v, 4, 0},        {schedule_kind::one_f_one_b, 5, 2}};
   std::uint32_t random = 0;
   for (const auto& c : cases)
     for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never}) {

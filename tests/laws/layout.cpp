@@ -15,9 +15,9 @@ using namespace laws;
 namespace {
 
 /// The README's network.
-struct readme_net : model<input<float, 64>, linear<512>, gelu,
-                          repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
-                          softmax_cross_entropy> {};
+struct readme_net
+    : model<input<float, 64>, linear<512>, gelu, repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>,
+            linear<10>, softmax_cross_entropy> {};
 
 /// Under a sanitizer one plan of this many: no multiple of the 18 plans of a number of stages, so that each M, number
 /// of moments and mode has its turn. The builds without a sanitizer make every plan.
@@ -34,8 +34,11 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
       for (const int moments : {0, 2})
         for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
           if (turn++ % plan_step != 0) continue;
-          const step_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
-                                                .recompute = mode, .optimizer_moments = moments});
+          const step_plan plan = make_plan(net, {.stages = S,
+                                                 .micro_batches = M,
+                                                 .micro_batch_size = samples,
+                                                 .recompute = mode,
+                                                 .optimizer_moments = moments});
           for (int s = 0; s < S; ++s) {
             const stage_memory& m = plan.memory(s);
             const int allowed = mode == recompute_mode::never ? percent_never : percent;

@@ -189,9 +189,9 @@ struct working {
 
 /// Workspaces: with a gradient of the input, and without one. The latter is used in the parameter part, when gradients
 /// of earlier layers have been born.
-struct worked : model<input<float, 16>, working, linear<64>, linear<16>, stash<"x">,
-                      only<from<"side", tensor<float, 16>>>, working, working, pop<"x">, cross, join, linear<4>,
-                      softmax_cross_entropy> {};
+struct worked
+    : model<input<float, 16>, working, linear<64>, linear<16>, stash<"x">, only<from<"side", tensor<float, 16>>>,
+            working, working, pop<"x">, cross, join, linear<4>, softmax_cross_entropy> {};
 /// A value kept for two readers: one needs it no more before the other's parameter part, and a wide gradient follows.
 struct kept_twice : model<input<float, 16>, linear<16>, linear<256>, linear<16>, stash<"x">, keeping, pop<"x">, cross,
                           join, linear<4>, softmax_cross_entropy> {};

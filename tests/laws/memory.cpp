@@ -15,8 +15,8 @@
 
 #include "support/attended.hpp"
 #include "support/every_allocation.hpp"
-#include "support/nets.hpp"
 #include "support/imaged.hpp"
+#include "support/nets.hpp"
 #include "support/touched_memory.hpp"
 
 using namespace laws;
@@ -28,8 +28,7 @@ void equals_the_plan_made_at_run_time() {
   const step_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
   for (int s = 0; s < Plan::S; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == Plan::cut().first[s]);
-    for (int kind = 0; kind < memory_kinds; ++kind)
-      CHECK(made.memory(s).bytes[kind] == Plan::memory(s).bytes[kind]);
+    for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.memory(s).bytes[kind] == Plan::memory(s).bytes[kind]);
   }
 }
 
@@ -81,8 +80,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
 }
 
 TEST_CASE("layers that share the memory of packed weights use what is predicted") {
-  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4},
-                                                true);
+  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4}, true);
   touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule_kind::zb_h1, 0, {1, 2, 4}, true);
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::one_f_one_b, 0, {1, 2}, true);
 }

@@ -51,10 +51,10 @@ void changes_no_bit(const Data& data) {
             expected);
       }
   for (const int group : {1, 2})
-    CHECK(trained<Net>(data,
-                       {.stages = 2, .recompute = recompute_mode::never, .group_gradients = group,
-                        .share_packed_weights = true},
-                       false) == expected);
+    CHECK(trained<Net>(
+              data,
+              {.stages = 2, .recompute = recompute_mode::never, .group_gradients = group, .share_packed_weights = true},
+              false) == expected);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ std::atomic<int> max{0}, all_parts{0};
 
 void note(int count) {
   all_parts += count;
-  for (int before = max; before < count && !max.compare_exchange_weak(before, count);) {}
+  for (int before = max; before < count && !max.compare_exchange_weak(before, count);) {
+  }
 }
 
 /// A layer that counts the micro-batches of each call of its parameter part.
@@ -45,9 +46,9 @@ struct counted {
 };
 struct net : model<input<float, 12>, repeat<12, counted<linear<12>>>, softmax_cross_entropy> {};
 struct images : model<input_image<float, 3, 2, 2>, counted<conv2d<5, 3, conv_options{.padding = 1}>>, relu,
-                        counted<conv_transpose2d<7, 2, conv_options{.stride = 2}>>, batch_norm<>,
-                        counted<conv2d<40, 3, conv_options{.stride = 2, .bias = false}>>, global_average_pool,
-                        softmax_cross_entropy> {};
+                      counted<conv_transpose2d<7, 2, conv_options{.stride = 2}>>, batch_norm<>,
+                      counted<conv2d<40, 3, conv_options{.stride = 2, .bias = false}>>, global_average_pool,
+                      softmax_cross_entropy> {};
 
 /// The state after two steps.
 template <class Net = net>

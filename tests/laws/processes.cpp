@@ -477,8 +477,7 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   CHECK(apart(how, &training_options::seed, 6u) == two + "seed: 5 and 6");
   CHECK(apart(how, &training_options::trace_events, 100u) == two + "trace_events: 0 and 100");
   CHECK(apart(how, &training_options::digest_calls, 2u) == two + "digest_calls: 0 and 2");
-  CHECK(apart(how, &training_options::groups, std::vector{no_decay_for_biases_and_norms()}) ==
-        two + "groups");
+  CHECK(apart(how, &training_options::groups, std::vector{no_decay_for_biases_and_norms()}) == two + "groups");
   CHECK(apart(how, &training_options::average_weights, 0.5).starts_with(two + "average_weights: 0 and "));
   CHECK(apart(how, &training_options::layer_times, true) == two + "layer_times: 0 and 1");
   CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");

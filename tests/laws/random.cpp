@@ -76,8 +76,7 @@ std::vector<mask> masks(const std::vector<int>& cut, schedule_kind schedule = sc
                              sgd{}, how);
   std::vector<mask> found;
   const auto take = [&](int first) {
-    for (const auto& of : seen)
-      found.emplace_back(of.begin() + first * width, of.begin() + (first + per_call) * width);
+    for (const auto& of : seen) found.emplace_back(of.begin() + first * width, of.begin() + (first + per_call) * width);
   };
   clear();
   training.step(data.take(0, per_call));
@@ -104,8 +103,8 @@ TEST_CASE("two dropouts, two steps, two calls of a step: no two masks are alike,
     for (std::size_t j = 0; j < i; ++j) CHECK(found[i] != found[j]);
     for (int a = 0; a < per_call; ++a)
       for (int b = 0; b < a; ++b)
-        CHECK_FALSE(std::equal(found[i].begin() + a * width, found[i].begin() + (a + 1) * width,
-                               found[i].begin() + b * width));
+        CHECK_FALSE(
+            std::equal(found[i].begin() + a * width, found[i].begin() + (a + 1) * width, found[i].begin() + b * width));
   }
 }
 

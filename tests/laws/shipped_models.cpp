@@ -32,6 +32,4 @@ static_assert(layers_of<renamed> == 2);
 
 }  // namespace
 
-TEST_CASE("every shipped model has a table of layers") {
-  CHECK(network_of<amoebanet_d<3, 16>>.type_count > 0);
-}
+TEST_CASE("every shipped model has a table of layers") { CHECK(network_of<amoebanet_d<3, 16>>.type_count > 0); }

@@ -45,11 +45,11 @@ void fits_as_in_the_paper(int stages, double paper_gigabytes, double share) {
   CAPTURE(Blocks);
   const network& net = network_of<transformer<Blocks>>;
   const step_plan p = make_plan(net, {.stages = stages,
-                                     .micro_batches = 32,
-                                     .micro_batch_size = 1,
-                                     .recompute = recompute_mode::always,
-                                     .optimizer_moments = 1,
-                                     .device = tpu_v3_core});
+                                      .micro_batches = 32,
+                                      .micro_batch_size = 1,
+                                      .recompute = recompute_mode::always,
+                                      .optimizer_moments = 1,
+                                      .device = tpu_v3_core});
   double activations = 0;
   std::int64_t trained = 0;
   for (int s = 0; s < stages; ++s) {

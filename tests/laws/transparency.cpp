@@ -191,8 +191,8 @@ std::int64_t largest_stage(plan_options options) {
 /// Recompute as needed, with memory for the fewest working sets, and for half of those that `never` keeps.
 template <class Net>
 std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
-  plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
-                 .chunks = schedule.chunks, .warmup = schedule.warmup, .custom_schedule = schedule.custom};
+  plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind};
+  o.chunks = schedule.chunks, o.warmup = schedule.warmup, o.custom_schedule = schedule.custom;
   o.recompute = recompute_mode::always;
   const std::int64_t min_bytes = largest_stage<Net>(o);
   o.recompute = recompute_mode::never;
@@ -253,11 +253,11 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
   }
 }
 
-struct shared : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>,
-                      softmax_cross_entropy> {};
+struct shared
+    : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>, softmax_cross_entropy> {};
 struct untied : model<input<float, 12>, linear<12>, gelu, linear<12>, linear<7>, softmax_cross_entropy> {};
-struct residuals : model<input<float, 12>, linear<8>, residual<layer_norm, linear<8>, gelu>, linear<7>,
-                         softmax_cross_entropy> {};
+struct residuals
+    : model<input<float, 12>, linear<8>, residual<layer_norm, linear<8>, gelu>, linear<7>, softmax_cross_entropy> {};
 struct skips : model<input<float, 12>, linear<8>, stash<"x">, layer_norm, linear<8>, gelu, pop<"x">, gpipe::add,
                      linear<7>, softmax_cross_entropy> {};
 

@@ -21,17 +21,19 @@ namespace {
 /// States 0 and 1 are made of the two tensors, 2 = f(1) + 0, 3 = g(0) + f(2), and the cell gives 1, 2, 3 beside what
 /// the cell before gave.
 template <int W>
-struct cell : scope<stash<"before", "earlier">,                                          //
-                    only<pop<"before">>, relu, linear<W>, stash<"0">,                    //
-                    only<pop<"earlier">>, relu, linear<W>, stash<"1">,                   //
-                    gelu, linear<W>, pop<"0">, add, stash<"2">,                          //
-                    scope<only<pop<"0">>, relu, linear<W>, stash<"one">,                 //
-                          only<pop<"2">>, gelu, linear<W>, pop<"one">, add>, stash<"3">,  //
+struct cell : scope<stash<"before", "earlier">,                           //
+                    only<pop<"before">>, relu, linear<W>, stash<"0">,     //
+                    only<pop<"earlier">>, relu, linear<W>, stash<"1">,    //
+                    gelu, linear<W>, pop<"0">, add, stash<"2">,           //
+                    scope<only<pop<"0">>, relu, linear<W>, stash<"one">,  //
+                          only<pop<"2">>, gelu, linear<W>, pop<"one">, add>,
+                    stash<"3">,  //
                     only<pop<"1">>, pop<"2">, pop<"3">, concat<>, pop<"before">> {};
 
 template <class T>
-struct cells : model<input<T, 6>, linear<4>, stash<"x">, pop<"x">, cell<3>, cell<4>, scope<stash<"out", "unused">,
-                     only<pop<"out">>, linear<3>, pop<"unused">, concat<>>, softmax_cross_entropy> {};
+struct cells : model<input<T, 6>, linear<4>, stash<"x">, pop<"x">, cell<3>, cell<4>,
+                     scope<stash<"out", "unused">, only<pop<"out">>, linear<3>, pop<"unused">, concat<>>,
+                     softmax_cross_entropy> {};
 
 constexpr int layers = layers_of<cells<float>>;
 static_assert(layers == 1 + 2 * 13 + 2 + 1);

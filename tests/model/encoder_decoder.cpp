@@ -115,10 +115,9 @@ TEST_CASE("gradients of an encoder and a decoder are those of differences") {
 }
 
 TEST_CASE("a decoder learns to write digits backwards, and does not see padding") {
-  trainer<tiny<float>, adam> training{
-      {.stages = 2, .micro_batches = 2, .micro_batch_size = 32},
-      adam{.learning_rate = 6e-3},
-      {.seed = 2, .learning_rate_schedule = warm_up{30, cosine{800, 0.05}}}};
+  trainer<tiny<float>, adam> training{{.stages = 2, .micro_batches = 2, .micro_batch_size = 32},
+                                      adam{.learning_rate = 6e-3},
+                                      {.seed = 2, .learning_rate_schedule = warm_up{30, cosine{800, 0.05}}}};
   fit(training, pairs(2048, 5).data(), {.epochs = 25, .batch = 64});
   pairs others(64, 77);
   const step_result found = training.evaluate(others.data());

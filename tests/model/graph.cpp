@@ -31,9 +31,9 @@ static_assert(r.inputs == 1 && r.in[0].size == 12 && r.in[0].type == dtype::floa
 static_assert(r.outputs == 2 && r.out[0].size == 5 && r.out[1].size == 2 && r.out[1].type == dtype::int32);
 static_assert(r.type == dtype::float64);  // the type of its output, because it names none
 static_assert(r.parameter_count == 2 && r.parameter_elements() == 20);
-static_assert(r.parameter_bytes() == 128 + 64);  // 120 and 40 bytes, each aligned
-static_assert(r.state_count == 2 && r.state_bytes() == 128 + 64);  // 72 and 8
-static_assert(r.derived_bytes() == 320 + 64);    // 264 and 1
+static_assert(r.parameter_bytes() == 128 + 64);                                // 120 and 40 bytes, each aligned
+static_assert(r.state_count == 2 && r.state_bytes() == 128 + 64);              // 72 and 8
+static_assert(r.derived_bytes() == 320 + 64);                                  // 264 and 1
 static_assert(r.extra_bytes(1) == 64 + 64 && r.extra_bytes(13) == 128 + 128);  // 65 and 104
 static_assert(r.field_count == 1 && r.weight == -1);
 static_assert(r.partial_count == 3 && r.partial_elements() == 10 && r.partial_bytes() == 128 && r.loss == 7);

@@ -85,7 +85,7 @@ static_assert(network_of<doubled>.read_count == 2 && network_of<doubled>.values[
 // A second stash of the same name inside a scope is another value; after the scope the outer value is back.
 struct scoped : model<input<float, 4>, stash<"x">, relu, residual<stash<"x">, relu, pop<"x">, add>, pop<"x">, add> {};
 constexpr const network& s = network_of<scoped>;
-static_assert(s.layer_count == 5);         // relu, [relu, add, add], add
+static_assert(s.layer_count == 5);        // relu, [relu, add, add], add
 static_assert(s.reads_value(2, 1) == 1);  // the inner stash: the residual's input
 static_assert(s.reads_value(3, 1) == 1);  // the residual's anonymous stash
 static_assert(s.reads_value(4, 1) == 0);  // the outer stash

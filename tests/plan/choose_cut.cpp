@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/layer/shape/add.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
@@ -40,8 +40,8 @@ std::int64_t largest(const plan_options& o, const std::vector<int>& first) {
   std::int64_t max = 0;
   for (int s = 0; s < o.stages; ++s)
     max = (std::max)(max, memory_of_range(it, first[static_cast<std::size_t>(s)],
-                                            first[static_cast<std::size_t>(s) + 1], requirements_of(fill_drain{}, o, s))
-                                .total());
+                                          first[static_cast<std::size_t>(s) + 1], requirements_of(fill_drain{}, o, s))
+                              .total());
   return max;
 }
 

@@ -10,8 +10,8 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/summary.hpp>
 
 #include "support/layers.hpp"
@@ -79,7 +79,8 @@ TEST_CASE("the shortest warm-up is chosen if transfers have no cost, and what th
   }
   o.warmup = warmup_kind::automatic;
   o.cost_transfers = false;
-  CHECK(make_plan(network_of<even>, o).options.chosen_schedule().in_flight(8, 16, 0) == interleaved{2}.in_flight(8, 16, 0));
+  CHECK(make_plan(network_of<even>, o).options.chosen_schedule().in_flight(8, 16, 0) ==
+        interleaved{2}.in_flight(8, 16, 0));
   CHECK(choose_warmup(network_of<even>, o) == warmup_kind::automatic);
 }
 

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
-#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -36,17 +36,19 @@ using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B
 // Groups make some 256 rows, and are at most eight; gradients in the nearest cache are not grouped.
 static_assert(group(with(4)) == 8 && group(with(32)) == 8 && group(with(64)) == 4 && group(with(256)) == 1);
 static_assert(group_size(network_of<wide<64>>, with(4)) == 1);
-static_assert(group_size(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
-                                                   .recompute = recompute_mode::never}) == 2);
+static_assert(group_size(network_of<of_sequences>,
+                         {.micro_batches = 32, .micro_batch_size = 2, .recompute = recompute_mode::never}) == 2);
 // A table that is looked up is not read whole.
-static_assert(group_size(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
-                                            .recompute = recompute_mode::never}) == 1);
+static_assert(group_size(network_of<words>,
+                         {.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 1);
 // Never more than the micro-batches, and only if a stage holds them anyway.
 static_assert(group({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
 static_assert(group({.micro_batches = 3, .recompute = recompute_mode::never, .group_gradients = 8}) == 3);
 static_assert(group(with(4, recompute_mode::except_last)) == 1);
-static_assert(group({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
-                        .schedule = schedule_kind::one_f_one_b}) == 1);
+static_assert(group({.micro_batches = 32,
+                     .micro_batch_size = 4,
+                     .recompute = recompute_mode::never,
+                     .schedule = schedule_kind::one_f_one_b}) == 1);
 
 TEST_CASE("the plan has memory for held gradients, the same at compile time and at run time") {
   using alone = planned<4, recompute<recompute_mode::never>, group_gradients<1>>;

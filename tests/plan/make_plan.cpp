@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/program/print.hpp>
 

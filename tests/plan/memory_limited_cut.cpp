@@ -44,9 +44,8 @@ struct instance {
     return max;
   }
   std::int64_t objective(const std::vector<int>& first) const {
-    return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& p) {
-      return objective_of(p, first.data());
-    });
+    return detail::with_problem(net, o, schedule, costs,
+                                [&](const partition_problem& p) { return objective_of(p, first.data()); });
   }
   tried all() const {
     tried found;

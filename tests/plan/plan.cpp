@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/stages.hpp>
 

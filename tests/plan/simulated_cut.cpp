@@ -37,8 +37,11 @@ struct instance {
   }
   instance(std::mt19937& random, schedule_kind kind, int layers, int fixed = 0, int beside = -1)
       : drawn(random, layers, below(random, 2) == 0, fixed, beside), each(below(random, 2) == 0) {
-    o = {.stages = 1 + below(random, layers < 5 ? layers : 5), .micro_batches = 1 + below(random, 6),
-         .micro_batch_size = 1, .recompute = modes[below(random, 4)], .schedule = kind};
+    o = {.stages = 1 + below(random, layers < 5 ? layers : 5),
+         .micro_batches = 1 + below(random, 6),
+         .micro_batch_size = 1,
+         .recompute = modes[below(random, 4)],
+         .schedule = kind};
     for (int l = 0; l < (each ? o.stages : 1) * layers; ++l)
       all.push_back({below(random, 20), below(random, 20), below(random, 20)});
     costs = {all.data(), layers, each};
@@ -205,7 +208,10 @@ TEST_CASE("recompute always: the second forward is no part of the ramp") {
 
 TEST_CASE("as needed: the stage without memory for its working sets gets less to do") {
   constexpr measured_layer lines[] = {{0, "linear", 7, 0, 0}, {1, "linear", 9, 3, 0}, {2, "linear", 7, 2, 0}};
-  plan_options o{.stages = 2, .micro_batches = 2, .micro_batch_size = 40, .recompute = recompute_mode::as_needed,
+  plan_options o{.stages = 2,
+                 .micro_batches = 2,
+                 .micro_batch_size = 40,
+                 .recompute = recompute_mode::as_needed,
                  .optimizer_moments = 1};
   o.profile = {lines, 3, 40};
   o.memory_limit = 61'984;

@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/plan/plan.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -92,8 +92,9 @@ TEST_CASE("the text says the optimum only where that is proven") {
   o.schedule = schedule_kind::fill_drain;
   facts.quality = v;
   facts.quality.whole = false;
-  CHECK(detail::quality_text(facts) == "the cut is at most 10.0 % above the optimum within the memory limit; "
-                                     "the search within the limit stopped after 32768 partial cuts");
+  CHECK(detail::quality_text(facts) ==
+        "the cut is at most 10.0 % above the optimum within the memory limit; "
+        "the search within the limit stopped after 32768 partial cuts");
   facts.quality = {.step = 100, .min = 100, .free = 80, .proven = true};
   CHECK(detail::quality_text(facts) ==
         "the cut is the optimum within the memory limit, which is 25.0 % above that without");

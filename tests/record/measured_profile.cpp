@@ -6,10 +6,10 @@
 #include <fstream>
 #include <sstream>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/plan/plan.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 #include <gpipe/record/write_profile.hpp>
 
 #include "support/measured.hpp"

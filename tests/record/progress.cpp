@@ -13,8 +13,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr gpipe::fit_progress half{.epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3,
-                               .samples_per_second = 18'400};
+constexpr gpipe::fit_progress half{
+    .epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3, .samples_per_second = 18'400};
 constexpr gpipe::fit_progress done{.epoch = 3, .epochs = 30, .loss = 0.2, .rate = 1e-3, .samples_per_second = 20'000};
 
 }  // namespace

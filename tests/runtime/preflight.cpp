@@ -56,7 +56,8 @@ TEST_CASE("records for which there is no memory are refused before they are allo
   };
   refused({.trace_events = std::size_t{1} << 40}, "trace_events is 1099511627776, of ");
   refused({.digest_calls = std::size_t{1} << 42}, "digest_calls is 4398046511104, of ");
-  CHECK_NOTHROW(detail::preflight<host_device>(network_of<net>, plan, 0, {.trace_events = 100, .digest_calls = 3}, here));
+  CHECK_NOTHROW(
+      detail::preflight<host_device>(network_of<net>, plan, 0, {.trace_events = 100, .digest_calls = 3}, here));
 }
 
 TEST_CASE("graph needs a device with graphs, one worker, and neither before nor layer_times") {

@@ -9,14 +9,14 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
-#include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/runtime/host_executor.hpp>
 
 #include "support/larger_error.hpp"
 #include "support/reference/batch_norm.hpp"

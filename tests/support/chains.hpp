@@ -2,12 +2,12 @@
 
 // Chains of blocks as in training, described for plans alone: most layers have no kernels.
 
-#include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
-#include <gpipe/layer/normalization/layer_norm.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/model/model.hpp>
 
 #include "support/layers.hpp"
@@ -23,7 +23,7 @@ struct attention {
   struct on<tensor<T, N, W>> {
     using output = tensor<T, N, W / 3>;
     static constexpr keep keeps{.input = true};
-    static constexpr buffer extras[] = {{"weights", std::size_t{Heads} * N * N, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"weights", std::size_t{Heads} * N* N, dtype_of<T>}};
     static constexpr work cost{.forward = 2 * N * N * W, .backward_input = 4 * N * N * W};
   };
 };

@@ -141,8 +141,8 @@ class side_in_job : public side {
 inline gpipe::channel_layout layout_of(const channel_shape& s, int peer, bool sends, buffers& memory) {
   gpipe::channel_layout made{peer, capacity, {}, {}, {}};
   for (int v = 0; v < s.values; ++v)
-    made.values.push_back({reinterpret_cast<std::byte*>(memory.at(v, 0, 1).data()), 4 * capacity * buffers::row(v),
-                           4 * buffers::row(v)});
+    made.values.push_back(
+        {reinterpret_cast<std::byte*>(memory.at(v, 0, 1).data()), 4 * capacity * buffers::row(v), 4 * buffers::row(v)});
   for (int m = 0; m < s.micro_batches; ++m) {
     made.receiver_slot.push_back(m % s.slots);
     if (sends) made.sender_slot.push_back(m % s.sender_slots);
@@ -379,9 +379,9 @@ TEST_CASE_TEMPLATE_DEFINE("channel: nothing is allocated after construction", Mo
 }
 
 /// All cases of the law for a model.
-#define CHANNEL_LAW(...)                                             \
-  TEST_CASE_TEMPLATE_INVOKE(channel_order, __VA_ARGS__);             \
-  TEST_CASE_TEMPLATE_INVOKE(channel_slots, __VA_ARGS__);             \
-  TEST_CASE_TEMPLATE_INVOKE(channel_failure, __VA_ARGS__);           \
-  TEST_CASE_TEMPLATE_INVOKE(channel_deadline, __VA_ARGS__);          \
+#define CHANNEL_LAW(...)                                    \
+  TEST_CASE_TEMPLATE_INVOKE(channel_order, __VA_ARGS__);    \
+  TEST_CASE_TEMPLATE_INVOKE(channel_slots, __VA_ARGS__);    \
+  TEST_CASE_TEMPLATE_INVOKE(channel_failure, __VA_ARGS__);  \
+  TEST_CASE_TEMPLATE_INVOKE(channel_deadline, __VA_ARGS__); \
   TEST_CASE_TEMPLATE_INVOKE(channel_allocations, __VA_ARGS__)

@@ -42,8 +42,8 @@ struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
 
 /// 9 layers: a value that three layers read, one of them twice; two rows per sample, each a channel.
 template <class T>
-struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">,
-                        add, layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
+struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">, add,
+                        layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
 
 /// 9 layers: two tensors on an edge; a loss in the middle, and unread values at the end.
 template <class T>
@@ -59,14 +59,14 @@ struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6,
 /// derived buffers need no parameters.
 template <class T>
 struct token_net : model<input<std::int32_t, 3>, embedding<6, 8, T>, learned_positions<5>, sinusoidal_positions,
-                         repeat<2, residual<rms_norm, feed_forward<20>>>, gated_feed_forward<12>,
-                         linear<10, no_bias>, gated<silu>, flatten, linear<7>, softmax_cross_entropy> {};
+                         repeat<2, residual<rms_norm, feed_forward<20>>>, gated_feed_forward<12>, linear<10, no_bias>,
+                         gated<silu>, flatten, linear<7>, softmax_cross_entropy> {};
 
 /// 13 layers: dropout, batch norm, a skip over five layers, and a layer whose parameters three layers use.
 template <class T>
-struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
-                        pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
-                        softmax_cross_entropy> {};
+struct tied_net
+    : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>, pop<"x">, add,
+            tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>, softmax_cross_entropy> {};
 
 /// 11 layers: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps. The last
 /// layer has a bias of its own, and the layer before it a weight of its own and the bias of an earlier one.

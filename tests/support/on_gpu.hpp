@@ -13,8 +13,7 @@ inline const bool short_settings = std::getenv("GPIPE_TEST_SHORT") != nullptr;
 template <class T>
 class on_gpu {
  public:
-  on_gpu(const gpipe::cuda::context& context, const T* from, std::size_t size)
-      : context_(context), size_(size) {
+  on_gpu(const gpipe::cuda::context& context, const T* from, std::size_t size) : context_(context), size_(size) {
     gpipe::cuda::use(context.gpu());
     gpipe::cuda::check(cudaMalloc(&memory_, size * sizeof(T)), "cudaMalloc");
     context.upload(bytes(), reinterpret_cast<const std::byte*>(from), static_cast<std::byte*>(memory_));

@@ -68,20 +68,20 @@ class scenarios {
     channel first(s, 0, 1, {0, 0}), second(s, 1, 2, {0, 0});
     int a = 0, b = 0, wrong = 0;
     return result_of(run({[&] {
-                          for (int m = 0; m < 2; ++m) send(first, m, a, 7 + m);
-                        },
-                        [&] {
-                          for (int m = 0; m < 2; ++m) {
-                            first.consume(m);
-                            send(second, m, b, a);
-                            first.release(m);
-                          }
-                        },
-                        [&] {
-                          for (int m = 0; m < 2; ++m) receive(second, m, b, 7 + m, wrong);
-                        }},
-                       by),
-                   wrong);
+                            for (int m = 0; m < 2; ++m) send(first, m, a, 7 + m);
+                          },
+                          [&] {
+                            for (int m = 0; m < 2; ++m) {
+                              first.consume(m);
+                              send(second, m, b, a);
+                              first.release(m);
+                            }
+                          },
+                          [&] {
+                            for (int m = 0; m < 2; ++m) receive(second, m, b, 7 + m, wrong);
+                          }},
+                         by),
+                     wrong);
   }
 
   /// Two rounds of three; the last to arrive sums up what all have written.

@@ -27,14 +27,13 @@ template <class T>
 class matrix {
  public:
   explicit matrix(std::size_t size, std::uint32_t stream = 0)
-      : size_(size),
-        first_(static_cast<T*>(::operator new((size + guard) * sizeof(T), std::align_val_t{alignment}))) {
+      : size_(size), first_(static_cast<T*>(::operator new ((size + guard) * sizeof(T), std::align_val_t{alignment}))) {
     for (std::size_t i = 0; i < size + guard; ++i)
       first_[i] =
           static_cast<T>(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
     std::copy_n(first_ + size, guard, behind_);
   }
-  ~matrix() { ::operator delete(first_, std::align_val_t{alignment}); }
+  ~matrix() { ::operator delete (first_, std::align_val_t{alignment}); }
   matrix(const matrix&) = delete;
 
   operator T*() { return first_; }

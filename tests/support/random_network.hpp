@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
 
 namespace nets {
@@ -50,8 +50,19 @@ struct random_network {
         if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
       values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
     }
-    net = {rows.data(), layers.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
-           static_cast<int>(reads.size()), 0, 1, dtype::float32};
+    net = {rows.data(),
+           layers.data(),
+           values.data(),
+           reads.data(),
+           readers.data(),
+           nullptr,
+           count,
+           count,
+           count + 1,
+           static_cast<int>(reads.size()),
+           0,
+           1,
+           dtype::float32};
   }
 };
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/slot_assignment.hpp>
-#include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace schedules {
 

@@ -27,8 +27,8 @@
 
 namespace threaded {
 
-using gpipe::wait_context;
 using gpipe::channel_layout;
+using gpipe::wait_context;
 
 /// The state of a channel between two ranks.
 struct channel {
@@ -112,8 +112,8 @@ class job {
     const auto open = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) {
       return c->from == from && c->to == to && !(sends ? c->out : c->in);
     });
-    channel& c = open != channels_.end() ? **open
-                                         : *channels_.emplace_back(std::make_unique<channel>(channel{from, to}));
+    channel& c =
+        open != channels_.end() ? **open : *channels_.emplace_back(std::make_unique<channel>(channel{from, to}));
     (sends ? c.out : c.in) = layout;
     c.slots.resize(index(*std::max_element(layout.receiver_slot.begin(), layout.receiver_slot.end()) + 1));
     if (sends) c.leaving.resize(index(*std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1));
@@ -154,7 +154,7 @@ class job {
     if (cause_) throw gpipe::detail::interrupted{};
     fingerprints_[index(rank)].push_back({what, values});
     for (int r = 1; r < ranks_ && !cause_; ++r)
-      if (auto &first = fingerprints_[0], &other = fingerprints_[index(r)]; rank == 0 || rank == r)
+      if (auto& first = fingerprints_[0], &other = fingerprints_[index(r)]; rank == 0 || rank == r)
         if (const std::size_t n = fingerprints_[index(rank)].size(); n <= first.size() && n <= other.size())
           if (!(first[n - 1] == other[n - 1])) {
             const gpipe::error found = first[n - 1].difference(other[n - 1], r, values);

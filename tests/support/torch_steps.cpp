@@ -79,8 +79,7 @@ void compare_case(const std::string& folder, const Optimizer& optimizer, const n
       compare(folder + ": the loss of step " + std::to_string(i), losses[i], expected[i], tolerance);
     theirs.load(folder + "/last.safetensors", {.names = names});
     for (const auto& p : theirs.parameters()) {
-      const auto values = theirs.array(p.path).template values<T>(),
-                 mine = training.array(p.path).template values<T>();
+      const auto values = theirs.array(p.path).template values<T>(), mine = training.array(p.path).template values<T>();
       for (std::size_t i = 0; i < values.size(); ++i)
         compare(folder + ": " + p.path, static_cast<double>(mine[i]), static_cast<double>(values[i]), tolerance);
     }

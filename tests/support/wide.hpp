@@ -15,13 +15,13 @@
 namespace laws {
 
 /// Two of its layers fill a bucket of gradients each.
-struct wide_net : model<input<float, 12>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<8>,
-                        softmax_cross_entropy> {};
+struct wide_net
+    : model<input<float, 12>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<8>, softmax_cross_entropy> {};
 
 struct wide_training {
   /// Hashes of gradients and parameters after each call; the first call, not counted below, throws.
   std::vector<std::uint64_t> bits;
-  int sums_within_backward = 0;     ///< times that a replica began or continued a sum during the stage's backward
+  int sums_within_backward = 0;  ///< times that a replica began or continued a sum during the stage's backward
 
   wide_training(const plan_options& options, process_group* job) {
     const samples<float> data(16, 12, 1);

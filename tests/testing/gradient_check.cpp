@@ -12,10 +12,10 @@ namespace {
 
 enum class fault {
   none,
-  wrong_factor,         // in the input's gradient
-  wrong_parameter,      // in the parameter's gradient
-  assigns_parameter,    // instead of adding
-  adds_to_input,        // instead of writing
+  wrong_factor,       // in the input's gradient
+  wrong_parameter,    // in the parameter's gradient
+  assigns_parameter,  // instead of adding
+  adds_to_input,      // instead of writing
   forgets_an_element,
   writes_beside,
   writes_other_samples,

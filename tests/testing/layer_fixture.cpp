@@ -41,7 +41,7 @@ TEST_CASE("a fixture runs a layer with the buffers that it declares") {
   layer_fixture<linear<3>, tensor<float, 2>> t(2, 4);
   t.randomize(1);
   for (std::size_t i = 0; i < 6; ++i) t.parameters[0].set(i, static_cast<double>(i));  // weight {3, 2}
-  for (std::size_t i = 0; i < 3; ++i) t.parameters[0].set(t.first_of(1) + i, 10);       // bias
+  for (std::size_t i = 0; i < 3; ++i) t.parameters[0].set(t.first_of(1) + i, 10);      // bias
   for (std::size_t i = 0; i < 4; ++i) t.in[0].set(i, i < 2 ? 1 : 2);
   t.refresh();
   t.forward();

@@ -162,15 +162,13 @@ TEST_CASE("a custom optimizer without moments") {
   for (const memory_block& block : custom.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
   const std::vector<float> before = custom.array(1, "weight").values();
   custom.step(all);
-  const std::vector<float> after = custom.array(1, "weight").values(),
-                           gradient = custom.array(1, "weight").gradient();
+  const std::vector<float> after = custom.array(1, "weight").values(), gradient = custom.array(1, "weight").gradient();
   for (std::size_t i = 0; i < before.size(); ++i) {
     CAPTURE(i);
     CHECK(after[i] == before[i] - (gradient[i] > 0 ? 0.125F : gradient[i] < 0 ? -0.125F : 0.0F));
   }
   CHECK(after != before);
-  CHECK_THROWS_WITH_AS(custom.array(1, "weight").moment(0), doctest::Contains("the optimizer has no moment 0"),
-                       error);
+  CHECK_THROWS_WITH_AS(custom.array(1, "weight").moment(0), doctest::Contains("the optimizer has no moment 0"), error);
 }
 
 TEST_CASE("the learning rate is the optimizer's times the schedule's") {

@@ -11,8 +11,8 @@ namespace gpipe::detail {
 template <class Stash, class Edge, bool Read>
 struct skip {};
 
-struct scope_mark {};       // the end of a scope's skips
-struct residual_stash {     // the anonymous stash of a residual
+struct scope_mark {};    // the end of a scope's skips
+struct residual_stash {  // the anonymous stash of a residual
   static constexpr const char* stashed_as = "residual";
 };
 

@@ -36,8 +36,8 @@ struct layer_type {
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
   shape out_extents[max_tensors_per_edge];  ///< of the tensors of the output, for people
-  dtype type = dtype::float32;      ///< of the parameters
-  dtype computes = dtype::float32;  ///< the type of its edges, in which it multiplies
+  dtype type = dtype::float32;              ///< of the parameters
+  dtype computes = dtype::float32;          ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
   const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
   const field* fields = nullptr;
@@ -45,7 +45,7 @@ struct layer_type {
   const layer_lists* lists = nullptr;  ///< for kernels that serve a kind of layers
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, workspace_count = 0;
   int field_count = 0, partial_count = 0;
-  int predicted = -1;  ///< the extra that a prediction reads, in place of the inputs; -1: none
+  int predicted = -1;                        ///< the extra that a prediction reads, in place of the inputs; -1: none
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
   std::string_view loss_name{};              ///< of an auxiliary loss
   double loss_factor = 1;                    ///< of the loss in the total
@@ -132,10 +132,10 @@ struct read {
 /// A tensor that a layer writes, or that enters the model, and that later layers read.
 struct value {
   edge_part part{};
-  int writer = -1;        ///< the layer that writes it; -1: it enters the model
-  bool gradient = false;  ///< whether a gradient flows back to it
+  int writer = -1;                    ///< the layer that writes it; -1: it enters the model
+  bool gradient = false;              ///< whether a gradient flows back to it
   int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
-  std::int64_t below = 0;  ///< integers must be in [0, below), because a layer looks them up; 0: any
+  std::int64_t below = 0;             ///< integers must be in [0, below), because a layer looks them up; 0: any
 };
 
 }  // namespace detail
@@ -153,9 +153,9 @@ struct network {
   const int* readers = nullptr;  ///< indices of reads, grouped by value
   const field* fields = nullptr;
   int type_count = 0, layer_count = 0, value_count = 0, read_count = 0, field_count = 0;
-  int entering = 0;              ///< values that enter the model: 0 ... entering - 1
-  dtype type = dtype::float32;   ///< of all parameters
-  const detail::path_node* paths = nullptr;  ///< the tree of the layers' names
+  int entering = 0;                              ///< values that enter the model: 0 ... entering - 1
+  dtype type = dtype::float32;                   ///< of all parameters
+  const detail::path_node* paths = nullptr;      ///< the tree of the layers' names
   const detail::tied_parameter* tied = nullptr;  ///< grouped by the layers that use them
 
   constexpr const detail::layer_type& type_of(int l) const { return types[layers[l].type]; }
@@ -250,8 +250,8 @@ struct extent_counts {
   int types = 0, layers = 0, values = 0, reads = 0, fields = 0, skips = 0, ties = 0;
 };
 constexpr extent_counts operator+(extent_counts a, extent_counts b) {
-  return {a.types + b.types,     a.layers + b.layers,   a.values + b.values,
-          a.reads + b.reads,   a.fields + b.fields, a.skips + b.skips, a.ties + b.ties};
+  return {a.types + b.types,   a.layers + b.layers, a.values + b.values, a.reads + b.reads,
+          a.fields + b.fields, a.skips + b.skips,   a.ties + b.ties};
 }
 
 template <class Edge, int... I>
@@ -275,10 +275,10 @@ template <class Bound>
 constexpr layer_type describe_layer_type() {
   layer_type r;
   r.name = Bound::name;
-  r.inputs = edge_parts_into<typename Bound::input>(
-      r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
-  r.outputs = edge_parts_into<typename Bound::output>(
-      r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  r.inputs =
+      edge_parts_into<typename Bound::input>(r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
+  r.outputs =
+      edge_parts_into<typename Bound::output>(r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
   extents_into<typename Bound::output>(r.out_extents, std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) {
     r.type = dtype_of<typename Bound::value_type>;

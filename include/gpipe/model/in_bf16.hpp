@@ -28,8 +28,7 @@ struct rounded_edge {
   using type = Edge;
 };
 template <floating_tensor Tensor>
-  requires(rounds_to_bf16<Tensor>)
-struct rounded_edge<Tensor> {
+requires(rounds_to_bf16<Tensor>) struct rounded_edge<Tensor> {
   using type = with_element<Tensor, bf16>;
 };
 
@@ -37,19 +36,22 @@ struct rounded_edge<Tensor> {
 
 /// Whether a model says itself what it is in bf16, as one whose input is tokens does: by `using rounded = ...`.
 template <class Model>
-concept says_its_rounded_form = requires { typename Model::rounded::items; };
+concept says_its_rounded_form = requires {
+  typename Model::rounded::items;
+};
 
 /// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Layers,
 /// names and initial values do not change. The data stay floats and are rounded when they enter. See `precision`.
 template <class Model>
 struct in_bf16 {
-  static_assert(sizeof(broken::precision_enters_with_the_input<
-                       Model, detail::rounds_to_bf16<typename Model::entering>>) > 0);
+  static_assert(
+      sizeof(broken::precision_enters_with_the_input<Model, detail::rounds_to_bf16<typename Model::entering>>) > 0);
   using entering = typename detail::rounded_edge<typename Model::entering>::type;
   using items = typename Model::items;
 };
 template <class Model>
-requires says_its_rounded_form<Model> struct in_bf16<Model> {
+requires says_its_rounded_form<Model>
+struct in_bf16<Model> {
   using rounded = typename Model::rounded;
   using entering = typename rounded::entering;
   using items = typename rounded::items;

@@ -140,8 +140,9 @@ struct from {
 ///     residual<layer_norm, pop<"memory">, cross_attention<...>>, ...
 template <class Item>
 struct only {
-  static_assert(requires { typename Item::popped; } || requires { Item::read_from; },
-                "gpipe: only<Item> needs a pop<\"name\"> or a from<\"name\", tensor<...>>");
+  static_assert(
+      requires { typename Item::popped; } || requires { Item::read_from; },
+      "gpipe: only<Item> needs a pop<\"name\"> or a from<\"name\", tensor<...>>");
   using alone = Item;
 };
 

@@ -153,7 +153,7 @@ class expansion {
         parameters_differ_in_type(types_[r].name);
       if (first < 0) type = types_[r].type, first = r;
     }
-    return {types_,        layers_,      values_,      reads_,    readers_, fields_, Rows, layer_count_,
+    return {types_,       layers_,     values_,      reads_,    readers_, fields_, Rows, layer_count_,
             value_count_, read_count_, field_count_, entering_, type,     nullptr, tied_};
   }
 
@@ -258,7 +258,8 @@ class expansion {
       if (!r.fields[i].optional) fields_[found].optional = false;
       if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
         fields_[found].below = r.fields[i].below;
-      if (fields_[found].ignored != r.fields[i].ignored) fields_[found].ignored = no_label;  // not all of the layers ignore it
+      if (fields_[found].ignored != r.fields[i].ignored)
+        fields_[found].ignored = no_label;  // not all of the layers ignore it
       r.field_index[i] = found;
     }
   }

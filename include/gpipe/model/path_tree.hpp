@@ -28,9 +28,9 @@ struct path_node {
   path_part adds = path_part::nothing;
   bool layer = false;
   const char* name = "";
-  int number = 0;            ///< the index, or how many repetitions there are
+  int number = 0;             ///< the index, or how many repetitions there are
   int first = 0, layers = 0;  ///< its layers, in the first repetition of what it stands in; those of one repetition
-  int end = 0;               ///< the node after the last below it
+  int end = 0;                ///< the node after the last below it
 };
 
 /// Writes nodes in model order, each before those below it. Without an array it counts them.

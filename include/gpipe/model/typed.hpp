@@ -260,8 +260,8 @@ template <class First, int Times>
 struct steady_repeat {
   using after = typename First::after;
   static constexpr extent_counts counts{
-      First::counts.types,   Times* First::counts.layers, Times* First::counts.values, Times* First::counts.reads,
-      First::counts.fields, First::counts.skips,        Times* First::counts.ties};
+      First::counts.types,  Times* First::counts.layers, Times* First::counts.values, Times* First::counts.reads,
+      First::counts.fields, First::counts.skips,         Times* First::counts.ties};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     const int row = sink.next_type();

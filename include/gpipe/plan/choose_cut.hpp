@@ -87,8 +87,7 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
   const zeroed_array<pass_cost> of_layers(kinds * net.layer_count);
   const zeroed_array<int> kind_of(o.stages);
   for (int k = 0; k < kinds; ++k)
-    for (int l = 0; l < net.layer_count; ++l)
-      of_layers[k * net.layer_count + l] = cost_in(schedule, o, costs.of(k)[l]);
+    for (int l = 0; l < net.layer_count; ++l) of_layers[k * net.layer_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.layer_count, o.stages, o.micro_batches, of_layers.data(), kinds, kind_of.data()};
   problem.first_again = o.recompute == recompute_mode::always;
@@ -144,8 +143,8 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 
 /// The result of a search for the best cut.
 struct cut_search {
-  bool fits = true;      ///< a cut that obeys the memory limit
-  bool whole = true;     ///< the search came to its end; else it stopped after 32,768 partial cuts
+  bool fits = true;   ///< a cut that obeys the memory limit
+  bool whole = true;  ///< the search came to its end; else it stopped after 32,768 partial cuts
   /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
   std::int64_t min = 0;
 };
@@ -163,8 +162,8 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.memory_limit != no_memory_limit;
-    const bool as_needed = limited && schedule.trains && o.recompute == recompute_mode::as_needed &&
-                           problem.goal == objective::fill_drain;
+    const bool as_needed =
+        limited && schedule.trains && o.recompute == recompute_mode::as_needed && problem.goal == objective::fill_drain;
     const detail::zeroed_array<memory_requirements> needs(o.stages);
     for (int s = 0; limited && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     using detail::memory_fits;
@@ -214,14 +213,14 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
 /// The smallest memory limit for which `choose_cut` finds a cut, in bytes. Call it if the options' limit has none.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_options o, const Schedule& schedule,
-                                                     const stage_costs& costs) {
+                                                   const stage_costs& costs) {
   const detail::zeroed_array<int> first(o.stages);
   const detail::zeroed_array<memory_requirements> needs(o.stages);
   for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
-  std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto& problem) {
-    detail::limited_search search(problem, net, needs.data(), no_memory_limit);
-    return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
-  });
+  std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
+                                       detail::limited_search search(problem, net, needs.data(), no_memory_limit);
+                                       return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
+                                     });
   const auto fits = [&](std::int64_t limit) {
     o.memory_limit = limit;
     return choose_cut(net, o, schedule, costs, first.data());
@@ -245,9 +244,8 @@ namespace detail {
 template <scheduler Schedule>
 constexpr distance distance_of(const network& net, const plan_options& o, const Schedule& schedule,
                                const stage_costs& costs, const int* first) {
-  return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
-    return distance_from_optimum(problem, first);
-  });
+  return detail::with_problem(net, o, schedule, costs,
+                              [&](const partition_problem& problem) { return distance_from_optimum(problem, first); });
 }
 
 }  // namespace detail

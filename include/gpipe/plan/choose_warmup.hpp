@@ -2,9 +2,9 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_time.hpp>

@@ -16,8 +16,7 @@ GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const prog
   return all;
 }
 
-GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const network& net,
-                                            const plan_options& options) {
+GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const network& net, const plan_options& options) {
   const int S = options.stages, M = options.micro_batches;
   if (of.cut.first[S] != net.layer_count)
     throw_error({"the plan is of a model of ", of.cut.first[S], " layers, and the trainer's has ", net.layer_count},

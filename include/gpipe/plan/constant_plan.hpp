@@ -18,9 +18,9 @@ struct plan_constants {
   const int* workers_of_stages;  ///< [S]
   const stage_link* links;
   int link_count;
-  const int* slots_of_links;   ///< [link][2][M]: as in `link_slots`
-  const int* slots_of_stages;  ///< [S][4][M]: as in `stage_slots`
-  const stage_plan* stages;    ///< [S], with the requirements
+  const int* slots_of_links;                        ///< [link][2][M]: as in `link_slots`
+  const int* slots_of_stages;                       ///< [S][4][M]: as in `stage_slots`
+  const stage_plan* stages;                         ///< [S], with the requirements
   const program_view *programs, *forward_programs;  ///< [W]
   const layer_cost* costs;
   int cost_count;

@@ -4,9 +4,9 @@
 
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/graph.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
@@ -46,7 +46,7 @@ GPIPE_COLD constexpr int group_size(const network& net, const plan_options& o) {
 /// nothing if the stages have memory for the groups and for all working sets. `plan` has an element for each stage.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int choose_gradient_group(const network& net, plan_options o, const Schedule& schedule,
-                                         const cut& stages, stage_plan* plan) {
+                                               const cut& stages, stage_plan* plan) {
   const bool open = o.group_gradients == 0 && o.memory_limit != no_memory_limit;
   if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {

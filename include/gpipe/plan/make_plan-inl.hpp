@@ -11,6 +11,7 @@
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
@@ -18,7 +19,6 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -59,9 +59,9 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
   const cut_search found = gpipe::search_cut(net, o, schedule, costs, p.first.data());
   if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
   throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
-                several(o.stages, "stage"), " fits"},
+               several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, schedule, costs), " bytes",
-               o.group_gradients > 1                           ? ", or group_gradients 0, which may need fewer"
+               o.group_gradients > 1                  ? ", or group_gradients 0, which may need fewer"
                : o.recompute == recompute_mode::never ? ", or recompute as-needed, which may need fewer"
                                                       : ""});
 }
@@ -78,9 +78,9 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
     throw_error({schedule, cell, " is missing"}, {"run every stage and micro-batch forward and backward once"});
   cell += concat({" at tick ", tick});
   if (what == fault::unknown)
-    throw_error({schedule, cell, " is of a stage or micro-batch that this worker does not have"},
-                {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ",
-                 p.micro_batches() - 1});
+    throw_error(
+        {schedule, cell, " is of a stage or micro-batch that this worker does not have"},
+        {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ", p.micro_batches() - 1});
   if (what == fault::repeated)
     throw_error({schedule, cell, " ran before, or must not run"},
                 {"run every stage and micro-batch forward and backward once"});
@@ -158,8 +158,7 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
     in_flight.push_back(chosen.in_flight(S, M, s));
     flag_recomputed(table, choice, s, recomputed.data() + s * M);
   }
-  expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(),
-                      worker_of.data()};
+  expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
   terms.slots = {stash.data(), returned.data(), copies.data()};
   terms.ties = !p.ties.empty();
   const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
@@ -206,8 +205,8 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
     working_sets.push_back(made.requirements.kept_copies);
     p.workers_of_stages.push_back(chosen.worker_of(p.stages(), s));
   }
-  const recompute_choice choice{
-      p.options.recompute, p.options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
+  const recompute_choice choice{p.options.recompute,
+                                p.options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
   lay_out_arenas(net, p);
   assign_slots(p, chosen, choice);
   lower_programs(p, chosen, choice);
@@ -218,7 +217,7 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
 }  // namespace detail
 
 GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_options& options,
-                                               const std::vector<int>& custom_cut) {
+                                            const std::vector<int>& custom_cut) {
   if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
   step_plan p = detail::uncut_plan(net, options);
   detail::search_cut(net, p);
@@ -227,7 +226,7 @@ GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_optio
 }
 
 GPIPE_COLD GPIPE_INLINE step_plan plan_with_cut(const network& net, const plan_options& options,
-                                                   std::span<const int> cut) {
+                                                std::span<const int> cut) {
   step_plan p = detail::uncut_plan(net, options);
   detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.layer_count, options.stages, p.first.data());
   p.options.warmup = choose_warmup(net, p.options, p.first.data());

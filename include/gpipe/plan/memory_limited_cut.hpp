@@ -58,7 +58,11 @@ class limited_search {
           of.gradient && of.readers > 0 && of.writer >= 0 && net.reader(v, of.readers - 1) > of.writer + 1)
         shared_[shared_count_++] = v;
   }
-  constexpr ~limited_search() { delete[] all_; delete[] heap_; delete[] paths_; }
+  constexpr ~limited_search() {
+    delete[] all_;
+    delete[] heap_;
+    delete[] paths_;
+  }
   limited_search(const limited_search&) = delete;
   limited_search& operator=(const limited_search&) = delete;
 
@@ -115,9 +119,9 @@ class limited_search {
  private:
   struct partial {
     int stage = 0, begin = 0, behind = -1;
-    bool checked = false;  ///< its first stage obeys the limit, or its bytes count
-    bool certain = false;  ///< so do all its stages, for any cut before
-    load max{};            ///< of a stage
+    bool checked = false;                         ///< its first stage obeys the limit, or its bytes count
+    bool certain = false;                         ///< so do all its stages, for any cut before
+    load max{};                                   ///< of a stage
     std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the largest stage
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
     int before = -1;                   ///< the one settled before at the same (stage, begin)
@@ -202,7 +206,7 @@ class limited_search {
   /// The working sets of a stage in `first_` that fits.
   constexpr int working_sets(int stage) const {
     return max_working_sets(needs_[stage],
-                             [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limit_; });
+                            [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limit_; });
   }
 
   // The longest paths of stages that are checked, one array after the other; the first is that of no stage.
@@ -320,11 +324,16 @@ class limited_search {
       transfer_charges::running_charge charges(moved_, begin);
       for (int l = begin; moved_.any() && l < end; ++l) charges.add(l);
       const partial& from = all_[behind];
-      partial it{stage, begin, behind, false, false,
+      partial it{stage,
+                 begin,
+                 behind,
+                 false,
+                 false,
                  {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
                   larger(held.both, from.max.both)},
                  held.once() + larger(p_.first_again ? held.again : 0, from.turn),
-                 larger(held.both + charges.charge(), from.total), from.bytes};
+                 larger(held.both + charges.charge(), from.total),
+                 from.bytes};
       it.forward = held.forward, it.backward = held.backward, it.path = from.path;
       if (by_bytes()) it.bound = from.bytes;
       else bound(it);

@@ -14,13 +14,13 @@
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/program/promises.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
@@ -55,14 +55,16 @@ struct gradients_grouped_by_fill_drain {
 };
 template <int GroupGradients, bool Holds>
 struct gradients_grouped_without_recompute {
-  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are computed together only without "
-                       "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
+  static_assert(Holds,
+                "gpipe: parameter gradients of several micro-batches are computed together only without "
+                "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
-  static_assert(Holds, "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed, SmallestLimit): "
-                       "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out group_gradients<G>; "
-                       "if SmallestLimit is 0 the model is large, and make_plan reports it");
+  static_assert(Holds,
+                "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed, SmallestLimit): "
+                "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out group_gradients<G>; "
+                "if SmallestLimit is 0 the model is large, and make_plan reports it");
 };
 
 }  // namespace broken
@@ -132,15 +134,15 @@ class plan {
 
  private:
   using planned = typename detail::model_in<typename as::type, options.precision>::type;
-  static_assert(sizeof(broken::a_layer_for_each_stage<S, L, as::mistaken || S < 1 || S <= L>) > 0);
+  static_assert(sizeof(broken::a_layer_for_each_stage < S, L, as::mistaken || S < 1 || S <= L >) > 0);
   static constexpr bool counts_samples =  // what is out of range has its error above
       B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
-  static_assert(sizeof(broken::every_stage_has_a_device<
-                       S, options.device_count, (options.device_count == 0 || options.device_count == S)>) > 0);
+  static_assert(sizeof(broken::every_stage_has_a_device<S, options.device_count,
+                                                        (options.device_count == 0 || options.device_count == S)>) > 0);
   static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: the error is below
-  static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
-                                                 max_workers == 0 || options.workers <= max_workers>) > 0);
+  static_assert(sizeof(broken::workers_have_work < options.workers, max_workers,
+                       max_workers == 0 || options.workers <= max_workers >) > 0);
   static_assert(sizeof(broken::gradients_grouped_by_fill_drain < options.group_gradients,
                        options.group_gradients <= 1 || options.schedule == schedule_kind::fill_drain >) > 0);
   static_assert(sizeof(broken::gradients_grouped_without_recompute < options.group_gradients,

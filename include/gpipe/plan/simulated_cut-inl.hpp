@@ -35,10 +35,12 @@ GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options
 }
 
 GPIPE_COLD GPIPE_INLINE cut_quality quality_of_cut(const network& net, const plan_options& o, const stage_costs& costs,
-                                              const int* first) {
+                                                   const int* first) {
   const detail::cut_simulator simulator(net, o, costs);
   const schedule_choice schedule = o.chosen_schedule();
-  cut_quality found{.step = simulator.step_of(first), };
+  cut_quality found{
+      .step = simulator.step_of(first),
+  };
   if (detail::objective_is_step(net, o)) {
     const detail::zeroed_array<int> other(o.stages);
     plan_options without = o;

@@ -18,12 +18,12 @@ namespace gpipe::detail {
 
 /// The step of a cut, and how far it is from the shortest.
 struct cut_quality {
-  std::int64_t step = 0;   ///< its simulated time, in picoseconds
-  std::int64_t min = 0;  ///< no cut that obeys the memory limit has a shorter step
-  std::int64_t free = 0;   ///< the shortest step without that limit, if known; else 0
-  std::int64_t cuts = 0;   ///< all cuts, if each was simulated; else 0
-  bool proven = false;     ///< a cut with the step `min` exists
-  bool whole = true;       ///< the search under the memory limit came to its end
+  std::int64_t step = 0;  ///< its simulated time, in picoseconds
+  std::int64_t min = 0;   ///< no cut that obeys the memory limit has a shorter step
+  std::int64_t free = 0;  ///< the shortest step without that limit, if known; else 0
+  std::int64_t cuts = 0;  ///< all cuts, if each was simulated; else 0
+  bool proven = false;    ///< a cut with the step `min` exists
+  bool whole = true;      ///< the search under the memory limit came to its end
 };
 
 /// Moves the boundaries of a cut that `search_cut` has found, while its simulated step gets shorter.

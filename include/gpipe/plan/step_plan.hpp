@@ -8,10 +8,10 @@
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stage_costs.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
 
@@ -46,22 +46,22 @@ struct step_plan {
   const char* schedule = "";  ///< its name
   bool trains = true;         ///< else it runs forward only
   std::vector<int> workers_of_stages;
-  int group_gradients = 1;        ///< micro-batches whose parameter gradients are computed together
-  std::vector<int> first;  ///< layer of each stage, and the number of layers behind them
+  int group_gradients = 1;  ///< micro-batches whose parameter gradients are computed together
+  std::vector<int> first;   ///< layer of each stage, and the number of layers behind them
   std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
   std::vector<detail::link_slots> slots_of_links;
   /// A forward-only pass uses the same slots, and frees them after forward.
   std::vector<detail::stage_slots> slots_of_stages;
   std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
-  std::vector<int> leaving;  ///< the slots of each micro-batch for values sent to workers that share no memory
+  std::vector<int> leaving;       ///< the slots of each micro-batch for values sent to workers that share no memory
   std::vector<detail::tie> ties;  ///< in model order of their users
   /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
   std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
   std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
-  std::vector<layer_cost> costs_of_layers;  ///< [kind][layer], a micro-batch, in picoseconds
-  std::vector<double> shares;              ///< of each stage, of the predicted time
+  std::vector<layer_cost> costs_of_layers;                ///< [kind][layer], a micro-batch, in picoseconds
+  std::vector<double> shares;                             ///< of each stage, of the predicted time
 
   stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }
   gpipe::cut cut() const { return {first.data(), options.stages}; }

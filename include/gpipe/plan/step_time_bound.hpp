@@ -62,7 +62,7 @@ constexpr std::int64_t least_bottleneck(int layers, int stages, int micro_batche
     kind_of[s] = s;
     for (int l = 0; l < layers; ++l) costs[s * layers + l] = cost_of(s, l);
   }
-  const partition_problem p{layers,   stages, micro_batches,        costs.data(), stages, kind_of.data(),
+  const partition_problem p{layers,  stages, micro_batches,        costs.data(), stages, kind_of.data(),
                             nullptr, 0,      objective::bottleneck};
   partition(p, first.data(), fits);
   return objective_of(p, first.data());
@@ -175,8 +175,7 @@ GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Sc
 
 /// The work of the busiest worker, for the best cut. No link can make a step shorter.
 template <scheduler Schedule>
-GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule& schedule,
-                                             const stage_costs& costs) {
+GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule& schedule, const stage_costs& costs) {
   const int S = o.stages, L = costs.layers;
   const zeroed_array<std::int64_t> forwards(S);
   for (int s = 0; s < S; ++s)

@@ -37,7 +37,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
   const cut_quality& v = plan.quality;
   const auto above = [](std::int64_t value, std::int64_t min) {
     return value > min ? percent(static_cast<double>(value - min), static_cast<double>(min)) + " above "
-                         : std::string();
+                       : std::string();
   };
   const std::string step = (v.step > v.min && !v.proven ? "at most " : "") + above(v.step, v.min);
   std::string text = "the cut is " + step + "the optimum";
@@ -78,17 +78,31 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
-  return table(rows) +
-         concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
-                 several(o.micro_batch_size, "sample"),
-                 o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
-                 name_of(o.recompute), other_options(o, plan.group_gradients), ": bubble ", percent(plan.bubble, 1),
-                 "\npredicted step time: ", milliseconds(plan.makespan), o.profile.count > 0 ? " by " : " on ", costs,
-                 "; lower bound for any cut: ", milliseconds(plan.bound),
-                 "\n", quality_text(plan),
-                 "\nmemory of all stages", o.replicas > 1 ? " of a replica: " : ": ",
-                 sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
-                 sized(static_cast<std::uint64_t>(naive)), "\n"});
+  return table(rows) + concat({plan.schedule,
+                               ", ",
+                               several(o.micro_batches, "micro-batch"),
+                               " of at most ",
+                               several(o.micro_batch_size, "sample"),
+                               o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "",
+                               ", recompute ",
+                               name_of(o.recompute),
+                               other_options(o, plan.group_gradients),
+                               ": bubble ",
+                               percent(plan.bubble, 1),
+                               "\npredicted step time: ",
+                               milliseconds(plan.makespan),
+                               o.profile.count > 0 ? " by " : " on ",
+                               costs,
+                               "; lower bound for any cut: ",
+                               milliseconds(plan.bound),
+                               "\n",
+                               quality_text(plan),
+                               "\nmemory of all stages",
+                               o.replicas > 1 ? " of a replica: " : ": ",
+                               sized(static_cast<std::uint64_t>(bytes)),
+                               "; without sharing: ",
+                               sized(static_cast<std::uint64_t>(naive)),
+                               "\n"});
 }
 
 }  // namespace detail

@@ -77,7 +77,7 @@ class digest {
   friend GPIPE_COLD std::optional<detail::location> first_difference(const digest& a, const digest& b) {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
       detail::throw_error({"the digests differ in their layers or in their number of micro-batches"},
-                     {"compare trainings of one model with the same number of micro-batches"});
+                          {"compare trainings of one model with the same number of micro-batches"});
     for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
       if (auto found = a.first_difference_in(i, b)) return found;
     return std::nullopt;
@@ -102,7 +102,7 @@ class digest {
     const int line = kind == action_kind::forward          ? m
                      : kind == action_kind::backward_input ? micro_batches_ + m
                      : kind == action_kind::update         ? 3 * micro_batches_
-                                                   : 2 * micro_batches_ + m;
+                                                           : 2 * micro_batches_ + m;
     return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(layer);
   }
 

@@ -24,8 +24,8 @@ namespace gpipe {
 struct fit_progress {
   int epoch = 0, epochs = 0;
   long step = 0, steps = 0;
-  double loss = 0, rate = 0, samples_per_second = 0;           ///< `loss` is the mean over the epoch so far
-  double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on the held-out dataset, if evaluated
+  double loss = 0, rate = 0, samples_per_second = 0;                    ///< `loss` is the mean over the epoch so far
+  double held_out = std::numeric_limits<double>::quiet_NaN();           ///< loss on the held-out dataset, if evaluated
   double held_out_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< the same, if the loss counts what is right
   double step_loss = 0;                                                 ///< of the last step alone
   double norm = 0;       ///< of the last step's mean gradient, before clipping
@@ -88,8 +88,7 @@ class progress {
     return "epoch " + of(now.epoch, now.epochs) + (steps && now.steps > 0 ? "  step " + of(now.step, now.steps) : "") +
            "  loss " + detail::fixed(now.loss, 4) +
            (now.held_out == now.held_out ? "  held out " + detail::fixed(now.held_out, 4) : "") + "  rate " +
-           detail::significant(now.rate, 3) + "  " +
-           detail::counted(whole(now.samples_per_second)) + " samples/s";
+           detail::significant(now.rate, 3) + "  " + detail::counted(whole(now.samples_per_second)) + " samples/s";
   }
 
   static std::uint64_t whole(double count) {

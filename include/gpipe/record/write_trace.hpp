@@ -55,8 +55,8 @@ GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> 
       << R"({"name":"process_name","ph":"M","pid":0,"args":{"name":"gpipe"}})";
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const std::string row = R"("pid":0,"tid":)" + std::to_string(w) + ',';
-    out << ",\n{\"name\":\"thread_name\",\"ph\":\"M\"," << row << "\"args\":{\"name\":"
-        << detail::json(detail::row_name(workers[w], w)) << "}}"
+    out << ",\n{\"name\":\"thread_name\",\"ph\":\"M\"," << row
+        << "\"args\":{\"name\":" << detail::json(detail::row_name(workers[w], w)) << "}}"
         << ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\"," << row << "\"args\":{\"sort_index\":" << std::to_string(w)
         << "}}";
     for (const trace_event& e : workers[w].events()) {

@@ -36,7 +36,7 @@ GPIPE_COLD inline void require_graph(const step_plan& plan, const training_optio
     throw_error({"graph is true, but the device has no graphs"}, {"choose .graph = false, or a device with graphs"});
   if (const int all = plan.workers() * plan.replicas(); all != 1)
     throw_error({"graph is true, but the plan has ", all, " workers"},
-           {"choose .workers = 1, so that one device has all stages"});
+                {"choose .workers = 1, so that one device has all stages"});
   if (options.before || options.layer_times)
     throw_error({"graph is true, but a graph calls no .before and has no .layer_times"}, {"choose .graph = false"});
 }
@@ -54,11 +54,11 @@ GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& 
       if (needed > left && first < 0) first = s;
     }
   if (first < 0) return;
-  throw_error({"the memory of ", several(stages, "stage"), " is ", needed, " bytes, but the machine has ", left,
-               " left"},
-              {"recompute more, make micro-batches smaller", plan.replicas() > 1 ? ", use fewer replicas" : "",
-               ", or use a machine with more memory"},
-              {.stage = first});
+  throw_error(
+      {"the memory of ", several(stages, "stage"), " is ", needed, " bytes, but the machine has ", left, " left"},
+      {"recompute more, make micro-batches smaller", plan.replicas() > 1 ? ", use fewer replicas" : "",
+       ", or use a machine with more memory"},
+      {.stage = first});
 }
 
 /// Checks that `left` bytes are enough for `count` records of this size each.
@@ -103,8 +103,8 @@ GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule
   const std::int64_t left = host::memory_left();
   require_records("trace_events", options.trace_events,
                   sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);
-  require_records("digest_calls", options.digest_calls,
-                  digest::call_bytes(net.layer_count, plan.all_micro_batches()), left);
+  require_records("digest_calls", options.digest_calls, digest::call_bytes(net.layer_count, plan.all_micro_batches()),
+                  left);
   for (const loss_location& loss : locations_of_losses(net, 1))
     if (loss.layer->partial_elements() > max_metrics)
       throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},

@@ -104,8 +104,8 @@ GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan,
 GPIPE_COLD inline void require_measured(const step_plan& plan, const measured_profile& found) {
   for (const measured_layer& line : found.layers)
     if (line.forward_ns < 0)
-      throw_error({"no full micro-batch was timed"},
-             {"run steps of ", plan.max_batch(), " samples with layer_times"}, {.layer_index = line.position});
+      throw_error({"no full micro-batch was timed"}, {"run steps of ", plan.max_batch(), " samples with layer_times"},
+                  {.layer_index = line.position});
 }
 
 }  // namespace gpipe::detail

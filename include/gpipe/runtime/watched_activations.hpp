@@ -104,8 +104,9 @@ class watched_activations {
   GPIPE_COLD void share_digest(const broadcast& all) {
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      all.merge(s, [&] { return digest_.of_layers(first, last); },
-                [&](const std::vector<std::uint64_t>& hashes) { digest_.put_layers(first, last, hashes); });
+      all.merge(
+          s, [&] { return digest_.of_layers(first, last); },
+          [&](const std::vector<std::uint64_t>& hashes) { digest_.put_layers(first, last, hashes); });
     }
   }
 

@@ -57,17 +57,16 @@ class emulated_link final : public link_delay {
   worker_signals* signals_;
   int receiver_;
   double bytes_per_second_;
-  clock::time_point free_{};  // the sender's: when the link has carried all that was sent
+  clock::time_point free_{};                 // the sender's: when the link has carried all that was sent
   std::vector<clock::time_point> arrivals_;  // [micro-batch]; the channel's layer protects it
 };
 
 template <class>
 struct link_emulator {
-  static constexpr link_emulation emulation{
-      [](worker_signals& signals, int receiver, int micro_batches,
-         std::int64_t bytes_per_second) -> std::unique_ptr<link_delay> {
-        return std::make_unique<emulated_link>(signals, receiver, micro_batches, bytes_per_second);
-      }};
+  static constexpr link_emulation emulation{[](worker_signals& signals, int receiver, int micro_batches,
+                                               std::int64_t bytes_per_second) -> std::unique_ptr<link_delay> {
+    return std::make_unique<emulated_link>(signals, receiver, micro_batches, bytes_per_second);
+  }};
 };
 
 }  // namespace gpipe::detail

@@ -47,11 +47,12 @@ inline constexpr fixture_kernels kernels_of_fixture{
     .forward = [](host::layer_buffers& it) { static_cast<Fixture&>(it).forward(); },
     .backward_input = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_input(); },
     .backward_parameters = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_parameters(); },
-    .fused = [] {
-      if constexpr (Fixture::has_fused)
-        return +[](host::layer_buffers& it) { static_cast<Fixture&>(it).backward(); };
-      else return fixture_kernels::kernel(nullptr);
-    }()};
+    .fused =
+        [] {
+          if constexpr (Fixture::has_fused)
+            return +[](host::layer_buffers& it) { static_cast<Fixture&>(it).backward(); };
+          else return fixture_kernels::kernel(nullptr);
+        }()};
 
 class gradient_check {
  public:

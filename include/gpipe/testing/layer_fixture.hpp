@@ -109,25 +109,24 @@ namespace detail {
 
 template <class Edge>
 inline constexpr auto tensors_of_edge = []<int... I>(std::integer_sequence<int, I...>) {
-  return std::array<layer_declaration::tensor_of_edge, sizeof...(I)>{
-      layer_declaration::tensor_of_edge{dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
-                                        gpipe::detail::part<Edge, I>::size}...};
+  return std::array<layer_declaration::tensor_of_edge, sizeof...(I)>{layer_declaration::tensor_of_edge{
+      dtype_of<typename gpipe::detail::part<Edge, I>::value_type>, gpipe::detail::part<Edge, I>::size}...};
 }
 (std::make_integer_sequence<int, gpipe::detail::parts<Edge>>{});
 
 template <class Bound>
 inline constexpr layer_declaration declaration_of{.in = tensors_of_edge<typename Bound::input>,
-                                           .out = tensors_of_edge<typename Bound::output>,
-                                           .parameters = Bound::parameters,
-                                           .state = Bound::state,
-                                           .derived = Bound::derived,
-                                           .extras = Bound::extras,
-                                           .workspace = Bound::workspace,
-                                           .fields = Bound::fields,
-                                           .partials = Bound::partials,
-                                           .value_type = dtype_of<typename Bound::value_type>,
-                                           .keeps = Bound::keeps,
-                                           .view = Bound::view};
+                                                  .out = tensors_of_edge<typename Bound::output>,
+                                                  .parameters = Bound::parameters,
+                                                  .state = Bound::state,
+                                                  .derived = Bound::derived,
+                                                  .extras = Bound::extras,
+                                                  .workspace = Bound::workspace,
+                                                  .fields = Bound::fields,
+                                                  .partials = Bound::partials,
+                                                  .value_type = dtype_of<typename Bound::value_type>,
+                                                  .keeps = Bound::keeps,
+                                                  .view = Bound::view};
 
 }  // namespace detail
 
@@ -221,8 +220,8 @@ class layer_buffers {
 
   /// The name of the first buffer with a write outside of it, or empty.
   std::string overrun() const {
-    for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived,
-                             &extras, &workspace, &partials, &fields})
+    for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived, &extras,
+                             &workspace, &partials, &fields})
       for (const auto& buffer : *list)
         if (!buffer.intact()) return buffer.name();
     return {};
@@ -260,8 +259,7 @@ class layer_fixture : public layer_buffers {
   using value_type = typename bound::value_type;
   static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
 
-  explicit layer_fixture(int samples, int capacity)
-      : layer_buffers(detail::declaration_of<bound>, samples, capacity) {
+  explicit layer_fixture(int samples, int capacity) : layer_buffers(detail::declaration_of<bound>, samples, capacity) {
     call().lists = &bound::lists;
     if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
   }

@@ -129,8 +129,8 @@ class basic_trainer {
   const gpipe::digest& digest() const;
 
   /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
-  /// path, such as "h.0.ln_1.weight", or by the layer's position and its name for it, such as "weight". Throws `error` if
-  /// the model has none; for a path with the nearest one.
+  /// path, such as "h.0.ln_1.weight", or by the layer's position and its name for it, such as "weight". Throws `error`
+  /// if the model has none; for a path with the nearest one.
   model_array<Device> array(std::string_view path) { return find(array_kind::parameter, path); }
   model_array<Device> array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
   model_array<Device> state_array(std::string_view path) { return find(array_kind::state, path); }

@@ -30,9 +30,9 @@ GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_sou
   // The source rejects a batch size below 1, and a first batch that does not exist.
   const int behind = how.batch > 0 ? data.samples() % how.batch : 0, last = behind > 0 ? behind : how.batch;
   if (how.batch > 0 && data.samples() > 0 && last < training.min_batch)
-    throw_error({"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.min_batch,
-                 " replicas"},
-                {"choose fewer replicas, or batches of another size"});
+    throw_error(
+        {"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.min_batch, " replicas"},
+        {"choose fewer replicas, or batches of another size"});
   if (how.batch > 0 && how.first.batch % how.accumulate != 0 &&
       how.first.batch != batches_of(data.samples(), how.batch))
     throw_error({"the first batch is ", how.first.batch, ", inside a step of ", how.accumulate, " batches"},

@@ -16,12 +16,12 @@ namespace gpipe {
 /// How `fit` goes over the data.
 struct fit_options {
   int epochs = 1;
-  int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
+  int batch = 32;  ///< samples in a mini-batch, at most what the plan holds
   /// The seed of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no
   /// checkpoint has it.
   std::uint64_t seed = 0;
-  int accumulate = 1;      ///< mini-batches whose gradients are summed for one step
-  int patience = 0;        ///< stop after this number of epochs without a lower held-out loss; 0: never
+  int accumulate = 1;  ///< mini-batches whose gradients are summed for one step
+  int patience = 0;    ///< stop after this number of epochs without a lower held-out loss; 0: never
   /// At the end, take back the parameters and the state with the lowest held-out loss. They are copied into memory when
   /// that loss falls. Moments and steps stay as they are.
   bool restore_best = false;
@@ -40,9 +40,9 @@ enum class loop_control : bool { stop, go };
 
 /// How a training ended.
 struct fit_result {
-  int epochs = 0;       ///< completed epochs, with those before `fit_options::first`
-  bool stopped = false; ///< true if it ended before the last epoch, by the callback or by `patience`
-  int best_epoch = 0;   ///< the epoch with the lowest held-out loss, counted from 1; 0: there was no held-out dataset
+  int epochs = 0;        ///< completed epochs, with those before `fit_options::first`
+  bool stopped = false;  ///< true if it ended before the last epoch, by the callback or by `patience`
+  int best_epoch = 0;    ///< the epoch with the lowest held-out loss, counted from 1; 0: there was no held-out dataset
   double held_out = std::numeric_limits<double>::infinity();  ///< the held-out loss of the best epoch
   data_position next{};  ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
 };

@@ -13,9 +13,7 @@ namespace gpipe {
 
 /// Reads a schedule from a file in PyTorch's format (see `schedule_table`). Throws `error`, with row and column, if the
 /// file cannot be read or its table is wrong.
-GPIPE_COLD inline schedule_table read_schedule(const std::string& path) {
-  return {path, read_file(path)};
-}
+GPIPE_COLD inline schedule_table read_schedule(const std::string& path) { return {path, read_file(path)}; }
 
 /// A schedule from a file for plans, which it must outlive. The file decides the numbers of stages and micro-batches.
 ///

@@ -1,6 +1,5 @@
 #pragma once
 
-
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
@@ -21,8 +20,9 @@ namespace broken {
 
 template <class Model, bool Holds>
 struct model_ends_in_a_loss {
-  static_assert(Holds, "gpipe: a model that is trained ends in a loss: a layer with the partial \"loss\", such as "
-                       "softmax_cross_entropy");
+  static_assert(Holds,
+                "gpipe: a model that is trained ends in a loss: a layer with the partial \"loss\", such as "
+                "softmax_cross_entropy");
 };
 
 }  // namespace broken
@@ -63,8 +63,8 @@ template <class Model, class Optimizer, class Device = host_device>
 class trainer : public basic_trainer<Device> {
   using context = typename Device::context;
   using model = typename detail::unwrapped<Model>::model;
-  static_assert(sizeof(broken::model_ends_in_a_loss<model, detail::mistaken_model<model> ||
-                                                            network_of<model>.loss_layer() >= 0>) > 0);
+  static_assert(sizeof(broken::model_ends_in_a_loss < model,
+                       detail::mistaken_model<model> || network_of<model>.loss_layer() >= 0 >) > 0);
 
  public:
   /// The plan is made at run time: include <gpipe/make_plan.hpp>.
@@ -77,7 +77,7 @@ class trainer : public basic_trainer<Device> {
       : trainer(options, optimizer, how) {}
   /// The plan was made by the compiler.
   template <class Plan>
-    requires requires { Plan::options; }
+  requires requires { Plan::options; }
   GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
       : trainer(compiled_in(Plan::options.precision),
                 {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},

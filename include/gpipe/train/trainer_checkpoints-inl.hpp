@@ -28,8 +28,7 @@ GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& trainin
                                                   const save_options& how) {
   wait(training);
   if (training.accumulated() > 0)
-    throw_error({"the gradients of ", training.accumulated(),
-                 " accumulated calls wait for a step, and are not saved"},
+    throw_error({"the gradients of ", training.accumulated(), " accumulated calls wait for a step, and are not saved"},
                 {"take the step, or call discard_accumulated"});
   const checkpointer<Device> now(*training.executor_, system_files());
   if (path.ends_with(".safetensors")) return now.save_model(path, how.names);

@@ -45,8 +45,8 @@ TEST_CASE("a float between two values rounds to the nearest, ties to even") {
   for (const std::uint32_t sign : {0U, 0x8000U})
     for (std::uint32_t upper = 0; upper < 0x7f80; ++upper) {  // the value after the largest is infinite
       const std::uint32_t below = sign | upper, above = below + 1, even = upper % 2 == 0 ? below : above;
-      for (const auto& [lower, want] : {std::pair{0U, below}, {1U, below}, {0x7fffU, below}, {0x8000U, even},
-                                       {0x8001U, above}, {0xffffU, above}})
+      for (const auto& [lower, want] :
+           {std::pair{0U, below}, {1U, below}, {0x7fffU, below}, {0x8000U, even}, {0x8001U, above}, {0xffffU, above}})
         wrong += bf16(number(below << 16 | lower)).bits != want;
     }
   CHECK(wrong == 0);

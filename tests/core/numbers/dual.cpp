@@ -43,7 +43,16 @@ TEST_CASE_TEMPLATE("derivatives agree with differences", T, float, double) {
     agrees<T>([](auto a) { return pow(-a, 3); }, at);
     agrees<T>([](auto a) { return sigmoid(a) / (1 + a); }, at);
     agrees<T>([](auto a) { return abs(1.5 - a) + max(a, 2 * a - 1.2) + min(-a, a * a - 1); }, at);
-    agrees<T>([](auto a) { auto b = a; b += 1; b *= a; b -= 3; b /= a + 2; return b; }, at);
+    agrees<T>(
+        [](auto a) {
+          auto b = a;
+          b += 1;
+          b *= a;
+          b -= 3;
+          b /= a + 2;
+          return b;
+        },
+        at);
   }
 }
 

@@ -12,13 +12,11 @@ using gpipe::tensor;
 
 using image = gpipe::feature_map<float, 3, 32, 16>;
 static_assert(image::channels == 3 && image::height == 32 && image::width == 16 && image::pixels == 32 * 16);
-static_assert(image::rank == 3 && image::size == 3 * 32 * 16 && image::extents[0] == 3 &&
-              image::extents[2] == 16);
+static_assert(image::rank == 3 && image::size == 3 * 32 * 16 && image::extents[0] == 3 && image::extents[2] == 16);
 static_assert(gpipe::feature_map<float, 65536, 256, 256>::size == std::size_t{1} << 32, "sizes do not overflow an int");
 
 static_assert(edge<image> && edge<bundle<image, tensor<std::int32_t>>> && parts<image> == 1);
-static_assert(std::is_same_v<part<image, 0>, image> &&
-              std::is_same_v<part<bundle<tensor<int>, image>, 1>, image>);
+static_assert(std::is_same_v<part<image, 0>, image> && std::is_same_v<part<bundle<tensor<int>, image>, 1>, image>);
 static_assert(!std::is_same_v<image, tensor<float, 3, 32, 16>>, "their memory differs");
 
 static_assert(floating_map<image> && floating_tensor<image> && !floating_map<tensor<float, 3, 32, 16>>);

@@ -126,12 +126,12 @@ TEST_CASE("a block works on several rows and columns, one after the other") {
   const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled), i(there, into);
   here.rows(rows, row_statistics{values.data(), n, sums.data(), tops.data(), doubled.data()});
   here.columns(rows, n, entry{values.data(), n}, into.data());
-  gpipe::cuda::launch<std::ptrdiff_t, row_statistics>(
-      there.queue(), dim3(1), dim3(gpipe::cuda::team::threads), gpipe::cuda::detail::over_rows<row_statistics>, rows,
-      row_statistics{v, n, s, t, w});
-  gpipe::cuda::launch<std::ptrdiff_t, std::ptrdiff_t, entry, float*>(
-      there.queue(), dim3(1), dim3(lanes, lanes), gpipe::cuda::detail::over_columns<entry, float>, rows, n,
-      entry{v, n}, i.data());
+  gpipe::cuda::launch<std::ptrdiff_t, row_statistics>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
+                                                      gpipe::cuda::detail::over_rows<row_statistics>, rows,
+                                                      row_statistics{v, n, s, t, w});
+  gpipe::cuda::launch<std::ptrdiff_t, std::ptrdiff_t, entry, float*>(there.queue(), dim3(1), dim3(lanes, lanes),
+                                                                     gpipe::cuda::detail::over_columns<entry, float>,
+                                                                     rows, n, entry{v, n}, i.data());
   CHECK(worst(s.back(), sums) < 4 * tolerance<float>(n));
   CHECK(t.back() == tops);
   CHECK(w.back() == doubled);
@@ -279,8 +279,9 @@ TEST_CASE_TEMPLATE("attention and its gradients agree with the host's", T, float
       return attention_shape::strides{std::ptrdiff_t{rows} * row, e.width, row};
     };
     const auto k_at = strides(e.keys, of_k), q_at = strides(e.queries, of_q);
-    const attention_shape shape{samples, e.heads, e.key_heads, e.queries, e.keys, e.width, e.causal, 0.7, q_at, k_at,
-                                k_at, {std::ptrdiff_t{e.queries} * of_q, e.width, of_q}};
+    const attention_shape shape{samples, e.heads, e.key_heads, e.queries,
+                                e.keys,  e.width, e.causal,    0.7,
+                                q_at,    k_at,    k_at,        {std::ptrdiff_t{e.queries} * of_q, e.width, of_q}};
     const auto size = [&](const attention_shape::strides& at) { return cells(samples, static_cast<int>(at.sample)); };
     const auto q = numbers<T>(size(q_at), 1), k = numbers<T>(size(k_at), 2), v = numbers<T>(size(k_at), 3);
     const auto d_o = numbers<T>(size(shape.o), 4);
@@ -313,8 +314,18 @@ TEST_CASE("a head that is too wide for a GPU is rejected, with its width") {
   const gpipe::cuda::context there;
   std::string message;
   try {
-    there.prepare_attention<float>({.samples = 1, .heads = 1, .key_heads = 1, .queries = 1, .keys = 1, .width = 257,
-                                    .causal = false, .scale = 1, .q = {}, .k = {}, .v = {}, .o = {}});
+    there.prepare_attention<float>({.samples = 1,
+                                    .heads = 1,
+                                    .key_heads = 1,
+                                    .queries = 1,
+                                    .keys = 1,
+                                    .width = 257,
+                                    .causal = false,
+                                    .scale = 1,
+                                    .q = {},
+                                    .k = {},
+                                    .v = {},
+                                    .o = {}});
   } catch (const error& failure) {
     message = failure.what();
   }

@@ -113,8 +113,8 @@ TEST_CASE_TEMPLATE("pack stores panels one after the other and pads the last wit
         int wrong = 0;
         for (int column = 0; column < (n + panel_width - 1) / panel_width * panel_width; ++column)
           for (int row = 0; row < k; ++row) {
-            const T got = packed[cells(column / panel_width, k * panel_width) +
-                                 cell(row, column % panel_width, panel_width)];
+            const T got =
+                packed[cells(column / panel_width, k * panel_width) + cell(row, column % panel_width, panel_width)];
             const std::size_t from = transposed ? cell(column, row, stride) : cell(row, column, stride);
             const T want = column >= n ? T(0) : source[from];
             wrong += got == want ? 0 : 1;

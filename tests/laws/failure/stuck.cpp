@@ -189,8 +189,7 @@ TEST_CASE("with abort, steps that take longer in all than the deadline go on") {
 
 TEST_CASE("a kernel that does not return fails the step within a deadline and a second, and every later call") {
   const source_of_data source;
-  auto training =
-      std::make_unique<trainer<gate_behind, sgd>>(in_stages(2), sgd{}, ends_after(200ms));
+  auto training = std::make_unique<trainer<gate_behind, sgd>>(in_stages(2), sgd{}, ends_after(200ms));
   training->step(source.all());
   blocked = true;
   const auto began = std::chrono::steady_clock::now();

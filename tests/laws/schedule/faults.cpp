@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/timetable/check.hpp>
 
 #include "support/schedules.hpp"
 

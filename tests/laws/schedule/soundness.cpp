@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/program/print.hpp>
-#include <gpipe/plan/timetable/slot_assignment.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/slot_assignment.hpp>
 
 #include "support/schedules.hpp"
 
@@ -32,9 +32,9 @@ constexpr bool passes(schedule_choice choice, int stages, int micro_batches, boo
 }
 /// A constant of its own for each schedule: together they exceed clang++'s default limit.
 template <int I, int Stages, int MicroBatches>
-inline constexpr bool sound = !admits(choices[I], Stages, MicroBatches) ||
-                              (passes(choices[I], Stages, MicroBatches, true, rendezvous) &&
-                               passes(choices[I], Stages, MicroBatches, true, 1));
+inline constexpr bool sound =
+    !admits(choices[I], Stages, MicroBatches) ||
+    (passes(choices[I], Stages, MicroBatches, true, rendezvous) && passes(choices[I], Stages, MicroBatches, true, 1));
 template <int Stages, int MicroBatches, int... I>
 constexpr bool all_pass(std::integer_sequence<int, I...>) {
   return (sound<I, Stages, MicroBatches> && ...);

@@ -62,8 +62,8 @@ TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weigh
     weights += weight;
     correct += label == greatest ? weight : 0;
     for (std::size_t j = 0; j < C; ++j)
-      CHECK(std::fabs(t.in_gradient[0].get(row * C + j) -
-                      weight * (std::exp(x(j)) / total - (j == label ? 1 : 0))) < tolerance);
+      CHECK(std::fabs(t.in_gradient[0].get(row * C + j) - weight * (std::exp(x(j)) / total - (j == label ? 1 : 0))) <
+            tolerance);
   }
   CHECK(std::fabs(t.partials[0].get(0) - loss) < tolerance * 10);
   CHECK(std::fabs(t.partials[0].get(1) - weights) < tolerance);

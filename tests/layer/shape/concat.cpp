@@ -12,7 +12,9 @@ using namespace gpipe;
 using namespace gpipe::detail;
 
 template <class Layer, class In>
-concept takes = requires { sizeof(typename Layer::template on<In>); };
+concept takes = requires {
+  sizeof(typename Layer::template on<In>);
+};
 
 using wide = bundle<tensor<float, 2, 3>, tensor<float, 2, 1>, tensor<float, 2, 2>>;
 static_assert(std::is_same_v<bound<gpipe::concat<>, wide>::output, tensor<float, 2, 6>>);

@@ -12,7 +12,9 @@ using namespace gpipe;
 using namespace gpipe::detail;
 
 template <class Layer, class In>
-concept takes = requires { sizeof(typename Layer::template on<In>); };
+concept takes = requires {
+  sizeof(typename Layer::template on<In>);
+};
 
 using parts_of = split<2, 1, 3>;
 static_assert(std::is_same_v<bound<parts_of, tensor<float, 4, 6>>::output,

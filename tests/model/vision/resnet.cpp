@@ -47,9 +47,9 @@ TEST_CASE("ResNet's paths are torchvision's names") {
   for (const auto& one : training.parameters()) paths.push_back(one.path);
   const auto has = [&](const char* path) { return std::find(paths.begin(), paths.end(), path) != paths.end(); };
   CAPTURE(paths.size());
-  for (const char* path : {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.bn3.bias",
-                           "layer1.0.downsample.0.weight", "layer1.0.downsample.1.weight", "layer3.5.conv2.weight",
-                           "layer4.2.bn2.weight", "fc.weight", "fc.bias"})
+  for (const char* path :
+       {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.bn3.bias", "layer1.0.downsample.0.weight",
+        "layer1.0.downsample.1.weight", "layer3.5.conv2.weight", "layer4.2.bn2.weight", "fc.weight", "fc.bias"})
     CHECK(has(path));
   CHECK(paths.size() == 161 + 2 * 53);  // and the averages of the batch norms
 }

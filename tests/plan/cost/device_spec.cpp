@@ -7,7 +7,7 @@ using namespace gpipe;
 namespace {
 
 constexpr device_spec all[] = {p100, v100_16gb, v100_32gb,   a100_40gb,   a100_80gb, h100,
-                          h200, l4,        tpu_v2_core, tpu_v3_core, this_cpu};
+                               h200, l4,        tpu_v2_core, tpu_v3_core, this_cpu};
 
 constexpr bool sensible(const device_spec& d) {
   return d.float32 > 0 && d.float64 >= 0 && d.float64 < d.float32 && d.half >= 0 && d.memory_bytes_per_second > 0 &&

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;
@@ -23,10 +23,8 @@ constexpr layer_type trained_row = [] {
   r.parameter_count = 1;
   return r;
 }();
-constexpr device_spec plain{.name = "plain",
-                            .float32 = 60'000'000'000,
-                            .memory_bytes_per_second = 20'000'000'000,
-                            .launch_ns = 100};
+constexpr device_spec plain{
+    .name = "plain", .float32 = 60'000'000'000, .memory_bytes_per_second = 20'000'000'000, .launch_ns = 100};
 
 // A kernel launch, plus per sample 2 ns for the operations and 2 ns for the bytes.
 static_assert(cost_of(free_row, 1, false, plain).forward == 100'000 + 4'000);

@@ -2,10 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/plan/plan.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -21,8 +21,8 @@ std::vector<bucket> buckets(int first, int last) {
 }
 
 constexpr std::size_t wide = sizeof(float) * 512 * 513;
-struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<16>,
-                   softmax_cross_entropy> {};
+struct net
+    : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<16>, softmax_cross_entropy> {};
 /// One layer has far more parameters than all others.
 struct steep : model<input<float, 4096>, linear<8192>, repeat<40, linear<128>>, softmax_cross_entropy> {};
 struct deep : model<input<float, 512>, repeat<64, residual<linear<512>>>, softmax_cross_entropy> {};

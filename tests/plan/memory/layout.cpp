@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/bias.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/model/model.hpp>
 
 #include "support/layers.hpp"
@@ -30,12 +30,12 @@ constexpr stage_view whole(n, {all, 1}, 0), s0(n, {first, 2}, 0), s1(n, {first, 
 
 // A sample of tensor<float, 64> is 256 bytes, each half 128, the weight of `cross` 128.
 constexpr memory_requirements terms{.micro_batches = 5,
-                             .micro_batch_size = 2,
-                             .in_flight = 4,
-                             .kept_copies = 3,
-                             .moments = 2,
-                             .stash = {5, 6},
-                             .returned = {2, 3}};
+                                    .micro_batch_size = 2,
+                                    .in_flight = 4,
+                                    .kept_copies = 3,
+                                    .moments = 2,
+                                    .stash = {5, 6},
+                                    .returned = {2, 3}};
 constexpr std::int64_t B = 2;
 
 constexpr stage_memory m = memory_of(whole, terms);

@@ -6,8 +6,8 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -23,8 +23,8 @@ static_assert(arrays_before(n, 0, rule, 0) == 0 && arrays_before(n, 0, rule, 1) 
 static_assert(arrays_before(n, 0, rule) == 64 + 128 + 320 + 64 + 64);
 
 // A tied parameter has its arrays at its owner.
-struct partly
-    : model<input<float, 20>, tied<"w", linear<20, no_bias>>, tied<"w", linear<20>>, softmax_cross_entropy> {};
+struct partly : model<input<float, 20>, tied<"w", linear<20, no_bias>>, tied<"w", linear<20>>, softmax_cross_entropy> {
+};
 static_assert(arrays_before(network_of<partly>, 1, rule, 1) == 0);
 static_assert(arrays_before(network_of<partly>, 1, rule) == 128 + 64);
 static_assert(plan<partly, optimizer<adafactor>>::memory(0).of(memory_kind::arrays) ==

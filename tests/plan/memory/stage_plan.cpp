@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 

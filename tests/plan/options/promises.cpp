@@ -10,7 +10,7 @@ using namespace gpipe;
 
 namespace {
 struct net : model<input<float, 4>, relu> {};
-}
+}  // namespace
 
 // An invalid model does not compile: tests/compile_fail.
 static_assert(std::is_same_v<decltype(detail::planned_model<net>())::type, net>);

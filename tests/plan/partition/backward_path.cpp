@@ -48,8 +48,9 @@ TEST_CASE("the longest path is that of the simulated step") {
       once += it.forward + it.backward_input;
       forward = it.forward > forward ? it.forward : forward;
     }
-    const std::int64_t step = simulate(fill_drain{}, {S, M, {recompute_mode::as_needed, kept.data()}, times.data(),
-                                                      links.data(), static_cast<int>(links.size())});
+    const std::int64_t step = simulate(
+        fill_drain{},
+        {S, M, {recompute_mode::as_needed, kept.data()}, times.data(), links.data(), static_cast<int>(links.size())});
     REQUIRE(once + (M - 1) * forward + h.back() == step);
   }
 }

@@ -21,8 +21,8 @@ struct search_result {
 };
 
 constexpr search_result search(int micro_batches) {
-  const partition_problem p{.layers = 6, .stages = 2, .micro_batches = micro_batches, .costs = costs, .kinds = 2,
-                            .kind_of = kinds};
+  const partition_problem p{
+      .layers = 6, .stages = 2, .micro_batches = micro_batches, .costs = costs, .kinds = 2, .kind_of = kinds};
   const detail::range_sums all(p, fits_always{});
   detail::dynamic_program programs(all);
   programs.run({}, detail::smallest::sum);  // the first cut

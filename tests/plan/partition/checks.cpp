@@ -12,8 +12,8 @@ namespace {
 constexpr pass_cost costs[4] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
 
 void check(const transfer& t) {
-  detail::require_problem({.layers = 4, .stages = 2, .costs = costs, .transfers = &t, .transfer_count = 1,
-                           .goal = objective::bottleneck});
+  detail::require_problem(
+      {.layers = 4, .stages = 2, .costs = costs, .transfers = &t, .transfer_count = 1, .goal = objective::bottleneck});
 }
 
 constexpr int written() {

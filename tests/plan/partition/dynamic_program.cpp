@@ -28,11 +28,11 @@ constexpr std::int64_t best(const limits& within, smallest what) {
   return 10 * value + first[1];
 }
 
-static_assert(best({}, smallest::both) == 62);         // 6 | 4
+static_assert(best({}, smallest::both) == 62);  // 6 | 4
 static_assert(best({}, smallest::total) == 62);
-static_assert(best({}, smallest::sum) == 102);         // 6 + 4
-static_assert(best({}, smallest::forward) == 22);      // 2 | 2
-static_assert(best({}, smallest::backward) == 42);     // 4 | 2
+static_assert(best({}, smallest::sum) == 102);      // 6 + 4
+static_assert(best({}, smallest::forward) == 22);   // 2 | 2
+static_assert(best({}, smallest::backward) == 42);  // 4 | 2
 static_assert(best({.forward = 1}, smallest::sum) == unlimited);
 static_assert(best({.backward = 5}, smallest::backward) == 42);
 static_assert(best({.both = 5}, smallest::sum) == unlimited);

@@ -122,8 +122,8 @@ TEST_CASE("no step of any cut in any order beats the bound, with unequal devices
       costs.push_back({layers.back().forward, layers.back().chain + layers.back().later});
     }
     for (int s = 0; s < S; ++s) kind_of.push_back(static_cast<int>(random() % unsigned(kinds)));
-    const partition_problem p{.layers = L, .stages = S, .micro_batches = M, .costs = costs.data(), .kinds = kinds,
-                              .kind_of = kind_of.data()};
+    const partition_problem p{
+        .layers = L, .stages = S, .micro_batches = M, .costs = costs.data(), .kinds = kinds, .kind_of = kind_of.data()};
     const std::int64_t bound = makespan_lower_bound(p, [&](const partition_problem&, int kind, int layer) {
       const times& t = layers[static_cast<std::size_t>(kind * L + layer)];
       return layer_step{t.forward, split ? 0 : t.chain, M * (t.forward + t.chain + t.later)};

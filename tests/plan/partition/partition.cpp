@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <limits>
 #include <initializer_list>
+#include <limits>
 #include <random>
 #include <utility>
 

@@ -8,8 +8,8 @@ using namespace gpipe::detail;
 namespace {
 
 constexpr int readers[] = {2, 5};
-constexpr transfer chain{.writer = 3, .time = 7}, skip{.writer = 1, .readers = readers, .reader_count = 2, .time = 7,
-                                                       .gradient = false};
+constexpr transfer chain{.writer = 3, .time = 7},
+    skip{.writer = 1, .readers = readers, .reader_count = 2, .time = 7, .gradient = false};
 static_assert(chain.reader(0) == 4 && chain.last_reader() == 4 && chain.charge() == 14);
 static_assert(skip.reader(0) == 2 && skip.last_reader() == 5 && skip.charge() == 7);
 

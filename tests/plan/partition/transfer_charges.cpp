@@ -22,12 +22,12 @@ constexpr std::int64_t charge(int begin, int end) {
   return charges.charge();
 }
 
-static_assert(charge(0, 6) == 0);                       // one stage sends nothing
-static_assert(charge(0, 1) == 20);                      // sent once, for any number of readers
+static_assert(charge(0, 6) == 0);   // one stage sends nothing
+static_assert(charge(0, 1) == 20);  // sent once, for any number of readers
 static_assert(charge(0, 2) == 21 && charge(0, 3) == 20);
-static_assert(charge(0, 5) == 120);                     // its last reader is still outside
-static_assert(charge(1, 2) == 1);                       // the skip passes it: no charge
-static_assert(charge(2, 3) == 21);                      // it reads both
+static_assert(charge(0, 5) == 120);                      // its last reader is still outside
+static_assert(charge(1, 2) == 1);                        // the skip passes it: no charge
+static_assert(charge(2, 3) == 21);                       // it reads both
 static_assert(charge(3, 4) == 0 && charge(3, 6) == 20);  // received once for three inputs
 static_assert(charge(4, 5) == 120 && charge(5, 6) == 120);
 

@@ -59,8 +59,8 @@ TEST_CASE("forwards() runs the forwards of a schedule in the same ticks") {
 
 TEST_CASE("a kind knows the stages of its workers") {
   for (const int chunks : {1, 2, 5}) {
-    for (const schedule_kind kind : {schedule_kind::interleaved, schedule_kind::looped_bfs,
-                                     schedule_kind::interleaved_zb})
+    for (const schedule_kind kind :
+         {schedule_kind::interleaved, schedule_kind::looped_bfs, schedule_kind::interleaved_zb})
       CHECK(stages_per_worker(kind, chunks) == chunks);
     for (const schedule_kind kind : {schedule_kind::zb_v, schedule_kind::dual_pipe_v})
       CHECK(stages_per_worker(kind, chunks) == 2);

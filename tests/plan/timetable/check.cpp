@@ -45,7 +45,7 @@ void finds(const changed& schedule, fault what, int worker, int tick, const char
 TEST_CASE("the first bad cell is named") {
   finds({{}, 0, 2, {action_kind::forward, 0, 0}}, fault::repeated, 0, 2, "0F0");
   finds({{}, 0, 11, {}}, fault::missing, 0, 12, "0B3");
-  finds({{}, 0, 6, {}}, fault::premature, 1, 7, "1F3");                     // what it needs was dropped
+  finds({{}, 0, 6, {}}, fault::premature, 1, 7, "1F3");                             // what it needs was dropped
   finds({{}, 1, 0, {action_kind::forward, 1, 0}}, fault::premature, 1, 0, "1F0");   // before stage 0 has run it
   finds({{}, 1, 3, {action_kind::backward, 1, 0}}, fault::premature, 1, 3, "1B0");  // in the tick in which stage 2 does
   finds({{}, 2, 2, {action_kind::backward, 2, 0}}, fault::premature, 2, 2, "2B0");  // before its own forward

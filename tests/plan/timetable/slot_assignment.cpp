@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -109,8 +109,7 @@ TEST_CASE("a schedule's formula for slots equals the count from its rows") {
               if constexpr (requires { schedule.returned_slots(S, M, b, a, late, 1); })
                 for (int G = 2; G <= 8 && G <= M; ++G) {
                   tick_index<decltype(schedule)> grouped(schedule, S, M, G);
-                  REQUIRE(schedule.returned_slots(S, M, b, a, late, G) ==
-                          returned_slots(grouped, b, a, nullptr, late));
+                  REQUIRE(schedule.returned_slots(S, M, b, a, late, G) == returned_slots(grouped, b, a, nullptr, late));
                 }
             }
           }

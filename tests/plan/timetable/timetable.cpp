@@ -25,9 +25,12 @@ struct two_on_one {
   static constexpr int ticks(int, int) { return 6; }
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr cell at(int, int, int, int tick) {
-    constexpr cell cells[] = {{action_kind::forward, 0, 0},        {action_kind::forward, 1, 0},
-                              {action_kind::backward_input, 1, 0}, {action_kind::backward_input, 0, 0},
-                              {action_kind::backward_parameters, 1, 0}, {action_kind::backward_parameters, 0, 0}};
+    constexpr cell cells[] = {{action_kind::forward, 0, 0},
+                              {action_kind::forward, 1, 0},
+                              {action_kind::backward_input, 1, 0},
+                              {action_kind::backward_input, 0, 0},
+                              {action_kind::backward_parameters, 1, 0},
+                              {action_kind::backward_parameters, 0, 0}};
     return cells[tick];
   }
 };

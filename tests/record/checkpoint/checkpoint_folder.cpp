@@ -271,10 +271,12 @@ TEST_CASE("a second saver is refused while the first one saves") {
     detail::checkpoint_folder first(folder.path);
     const std::string part = first.begin(1);
     write_set(part, "model", save{1, 1}, files);
-    CHECK(complaint([&] { run(folder.path, save{2, 2}, files); }).find("another training is saving") !=
-          std::string::npos);
-    CHECK(complaint([&] { run(folder.path, save{1, 2}, files); }).find("another training is saving") !=
-          std::string::npos);
+    CHECK(complaint([&] {
+            run(folder.path, save{2, 2}, files);
+          }).find("another training is saving") != std::string::npos);
+    CHECK(complaint([&] {
+            run(folder.path, save{1, 2}, files);
+          }).find("another training is saving") != std::string::npos);
     write_set(part, "optimizer", save{1, 1}, files);
     first.commit(1);
     CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 1);

@@ -60,11 +60,11 @@ std::vector<trace_event> step() {
   const auto ms = [](int begin, int end, action_kind kind, int stage, int micro_batch) {
     return trace_event{begin * 1'000'000, end * 1'000'000, kind, stage, micro_batch};
   };
-  return {ms(10, 11, action_kind::forward, 0, 1),    ms(11, 12, action_kind::forward, 0, 0),
-          ms(11, 12, action_kind::forward, 1, 1),    ms(12, 13, action_kind::forward, 1, 0),
-          ms(13, 15, action_kind::backward, 1, 0),   ms(15, 17, action_kind::backward, 0, 0),
-          ms(15, 16, action_kind::recompute, 1, 1),  ms(16, 18, action_kind::backward, 1, 1),
-          ms(17, 18, action_kind::recompute, 0, 1),  ms(18, 20, action_kind::backward, 0, 1),
+  return {ms(10, 11, action_kind::forward, 0, 1),         ms(11, 12, action_kind::forward, 0, 0),
+          ms(11, 12, action_kind::forward, 1, 1),         ms(12, 13, action_kind::forward, 1, 0),
+          ms(13, 15, action_kind::backward, 1, 0),        ms(15, 17, action_kind::backward, 0, 0),
+          ms(15, 16, action_kind::recompute, 1, 1),       ms(16, 18, action_kind::backward, 1, 1),
+          ms(17, 18, action_kind::recompute, 0, 1),       ms(18, 20, action_kind::backward, 0, 1),
           ms(12, 15, action_kind::receive_gradient, 0, 0)};
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("lengths are proportional to times: 10 ms over the whole lane") {
   const auto text = drawn(step());
   CHECK(count(text, "x=\"76.00\" y=\"74.00\" width=\"1040.00\"") == 1);                 // the lane
   CHECK(count(text, "class=\"event\" x=\"76.00\" y=\"74.00\" width=\"103.20\"") == 1);  // 1 ms minus a gap
-  CHECK(count(text, "waits 30 %") == 2);  // each works 7 of 10 ms
+  CHECK(count(text, "waits 30 %") == 2);                                                // each works 7 of 10 ms
 }
 
 TEST_CASE("a number is drawn only if it fits") {
@@ -183,8 +183,7 @@ TEST_CASE("a worker with several stages has a row, above the rows of the stages"
   for (trace_event& e : events) e.worker = 0;
   events.push_back({10'000'000, 20'000'000, action_kind::forward, 2, 0, 0, 1});
   const svg drawing(drawn(events));
-  CHECK(drawing.words("row") ==
-        std::vector<std::string>{"worker 0", "worker 1", "stage 0", "stage 1", "stage 2"});
+  CHECK(drawing.words("row") == std::vector<std::string>{"worker 0", "worker 1", "stage 0", "stage 1", "stage 2"});
   REQUIRE(drawing.of("lane").size() == 5 + 1);  // and the key
   const auto forward = drawing.boxes("forward 1, stage 1");
   REQUIRE(forward.size() == 2);
@@ -256,6 +255,6 @@ TEST_CASE("ticks are round") {
 }
 
 TEST_CASE("an error names the path that cannot be written") {
-  CHECK_THROWS_WITH_AS(gpipe::write_timeline("no/such/folder/t.svg", step()),
-                       doctest::Contains("no/such/folder/t.svg"), gpipe::error);
+  CHECK_THROWS_WITH_AS(gpipe::write_timeline("no/such/folder/t.svg", step()), doctest::Contains("no/such/folder/t.svg"),
+                       gpipe::error);
 }

@@ -74,7 +74,8 @@ TEST_CASE("a log begins anew, or goes on behind what is there") {
 TEST_CASE("a path that cannot be written is refused at the start") {
   CHECK_THROWS_WITH_AS(log_file("log_test.txt"),
                        "log_test.txt: is no name of a log; choose one that ends with .csv or .jsonl", error);
-  CHECK_THROWS_WITH_AS(log_file("log_nowhere/run.csv"), doctest::Contains("log_nowhere/run.csv: opening the file failed: No such file"), error);
+  CHECK_THROWS_WITH_AS(log_file("log_nowhere/run.csv"),
+                       doctest::Contains("log_nowhere/run.csv: opening the file failed: No such file"), error);
 }
 
 TEST_CASE("a full disk ends the log, and nothing else") {

@@ -80,8 +80,7 @@ TEST_CASE("a step's time is printed beside the predicted one, with its breakdown
   auto stages = two();
   for (auto& s : stages) s.steps = 4, s.step_ns = 88'000'000;
   const std::string text = report_of(stages, 0, 18'500'000'000);
-  CHECK(text.find("a step took 22 ms, predicted 18.5 ms;\ncompute 51.1 %, recompute 5.7 %, ") !=
-        std::string::npos);
+  CHECK(text.find("a step took 22 ms, predicted 18.5 ms;\ncompute 51.1 %, recompute 5.7 %, ") != std::string::npos);
   CHECK(report_of(stages).find("a step took 22 ms;\ncompute 51.1 %") != std::string::npos);
 }
 

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 
 #include "support/layers.hpp"

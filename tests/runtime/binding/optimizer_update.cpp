@@ -127,8 +127,9 @@ TEST_CASE("a rate, a decay or an epsilon that the parameters' type does not hold
   };
   const auto either = [&](const auto& optimizer, double rate) {
     CHECK(finite(optimizer, dtype::float64, rate).empty());
-    CHECK_MESSAGE(finite(optimizer, dtype::float32, rate).find("an update of the parameter 1 is not a finite float") == 0,
-                  finite(optimizer, dtype::float32, rate));
+    CHECK_MESSAGE(
+        finite(optimizer, dtype::float32, rate).find("an update of the parameter 1 is not a finite float") == 0,
+        finite(optimizer, dtype::float32, rate));
   };
   either(sgd{}, 1e39);
   either(adam{}, 1e38);  // times 10 in the first step

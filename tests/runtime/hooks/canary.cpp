@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/train/trainer.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;
 
@@ -27,9 +27,8 @@ struct forgetful {
       c.each(a.samples() * N, [x = a.in(), y = a.out()](std::ptrdiff_t i) { y[i] = x[i] * x[i]; });
     }
     static void backward_input(const auto& c, const auto& a) {
-      c.each(a.samples() * N, [x = seen, dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) {
-        dx[i] = 2 * x[i] * dy[i];
-      });
+      c.each(a.samples() * N,
+             [x = seen, dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) { dx[i] = 2 * x[i] * dy[i]; });
     }
   };
 };

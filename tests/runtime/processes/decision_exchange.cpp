@@ -17,8 +17,7 @@ namespace {
 
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 const network& n = network_of<net>;
-const step_plan plan =
-    make_plan(n, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
+const step_plan plan = make_plan(n, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
 
 }  // namespace
 

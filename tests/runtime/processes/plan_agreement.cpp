@@ -37,8 +37,9 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
   const auto own = traits<net<16>>(two);
   const std::string ranks = "ranks 0 and 1 do not agree on ";
   CHECK(mismatch(own, traits<net<16>>(two)) == "");
-  CHECK(mismatch(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
-                                             .precision = precision::bf16})) == ranks + "precision: float32 and bf16");
+  CHECK(mismatch(own, traits<in_bf16<net<16>>>(
+                          {.stages = 2, .micro_batches = 4, .micro_batch_size = 4, .precision = precision::bf16})) ==
+        ranks + "precision: float32 and bf16");
   CHECK(mismatch(own, traits<net<17>>(two)) == ranks + "the model");
   CHECK(mismatch(own, traits<net<16>>(two, {2})) == ranks + "the cut");
   const auto differs = [&](auto member, auto value) {
@@ -51,8 +52,7 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
   plan_options alone = two, grouped = two;
   alone.recompute = grouped.recompute = recompute_mode::never;
   grouped.group_gradients = 2;
-  CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(grouped)) ==
-        ranks + "group_gradients: 1 and 2");
+  CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(grouped)) == ranks + "group_gradients: 1 and 2");
   CHECK(differs(&plan_options::micro_batches, 5) == ranks + "micro_batches: 4 and 5");
   CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "micro_batch_size: 4 and 3");
   CHECK(differs(&plan_options::replicas, 2) == ranks + "replicas: 1 and 2");

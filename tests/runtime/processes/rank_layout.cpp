@@ -16,8 +16,8 @@ namespace {
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 
 /// Two replicas of two workers, of two stages each.
-const step_plan plan = make_plan(network_of<net>,
-                                {.stages = 4, .micro_batches = 2, .micro_batch_size = 2, .workers = 2, .replicas = 2});
+const step_plan plan =
+    make_plan(network_of<net>, {.stages = 4, .micro_batches = 2, .micro_batch_size = 2, .workers = 2, .replicas = 2});
 
 }  // namespace
 

@@ -27,8 +27,8 @@ constexpr std::byte untouched{0x5a};
 
 /// One process of the job: a replica of one stage.
 struct process {
-  step_plan plan = make_plan(network_of<net>,
-                            {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
+  step_plan plan =
+      make_plan(network_of<net>, {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
   gpipe::detail::worker_signals signals{1};
   gpipe::detail::replica<host_device> its;
   gpipe::detail::process_all_reduce sums;
@@ -79,7 +79,7 @@ TEST_CASE("a bucket is summed as soon as its slices have arrived, while other bu
       fill(p.stage(), here.rank());
       const auto all = gradients(p.stage());
       std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // not computed yet
-      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;     // layer 4 belongs to the bucket
+      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;      // layer 4 belongs to the bucket
       if (!p.sums.begin(0, 4, reduces)) ++wrong;
       const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!p.sums.begin(0, 4, reduces) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
@@ -134,7 +134,8 @@ TEST_CASE("slices of other replicas use the landing buffer of the plan, all of i
     p.sums.sum(here.rank(), 0, reduces, true);
     std::size_t touched = bytes;
     while (touched > 0 && landing[touched - 1] == untouched) --touched;
-    for (std::size_t seen = used; touched > seen && !used.compare_exchange_weak(seen, touched);) {}
+    for (std::size_t seen = used; touched > seen && !used.compare_exchange_weak(seen, touched);) {
+    }
     for (const std::byte* after = landing + bytes; after < landing + bytes + gpipe::detail::alignment; ++after)
       beyond += *after != untouched;
     planned = bytes;

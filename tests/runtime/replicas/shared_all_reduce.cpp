@@ -22,8 +22,8 @@ constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"
 
 /// Three replicas on a thread each.
 struct replica_set {
-  step_plan plan = make_plan(network_of<net>,
-                            {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
+  step_plan plan = make_plan(
+      network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
   gpipe::detail::rank_layout here{plan, nullptr};
   gpipe::detail::worker_signals signals{R};
   gpipe::detail::replica_list<host_device> all;
@@ -76,9 +76,7 @@ TEST_CASE("in an accumulate pass the first replica gets the sums, and the others
 
 TEST_CASE("every replica gets the partials of all micro-batches") {
   replica_set its;
-  const auto partials = [&](int r) {
-    return reinterpret_cast<double*>(its.all.at(r).stage(1).at(3).partials.base);
-  };
+  const auto partials = [&](int r) { return reinterpret_cast<double*>(its.all.at(r).stage(1).at(3).partials.base); };
   const std::size_t apart = its.all.at(0).stage(1).at(3).partials.stride / sizeof(double);
   for (int r = 0; r < R; ++r)
     for (int m = 2 * r; m < 2 * r + 2; ++m) partials(r)[static_cast<std::size_t>(m) * apart] = 100 + m;

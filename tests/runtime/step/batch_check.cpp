@@ -63,8 +63,8 @@ struct look_up_second {
   };
 };
 // The smallest vocabulary counts among those of the layers that read the same tokens.
-struct two_tables : model<input<std::int32_t, 4>, reshape<2, 2>, stash<"tokens">, embedding<9, 3>, pop<"tokens">,
-                          look_up_second> {};
+struct two_tables
+    : model<input<std::int32_t, 4>, reshape<2, 2>, stash<"tokens">, embedding<9, 3>, pop<"tokens">, look_up_second> {};
 struct further : model<input<float, 1>, from<"source", tensor<std::int32_t, 3>>, look_up_second> {};
 
 }  // namespace

@@ -17,8 +17,13 @@ namespace {
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 
 step_plan planned(recompute_mode recompute, int group_gradients = 0) {
-  return make_plan(network_of<net>, {.stages = 4, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute,
-                                     .workers = 2, .replicas = 2, .group_gradients = group_gradients});
+  return make_plan(network_of<net>, {.stages = 4,
+                                     .micro_batches = 4,
+                                     .micro_batch_size = 2,
+                                     .recompute = recompute,
+                                     .workers = 2,
+                                     .replicas = 2,
+                                     .group_gradients = group_gradients});
 }
 bool same(const std::vector<instruction>& a, const std::vector<instruction>& b) {
   bool alike = a.size() == b.size();

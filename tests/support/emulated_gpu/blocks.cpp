@@ -324,7 +324,7 @@ u32 emulated_shuffle(thread& t, int mode, u32 value, u32 b, u32 c, u32 mask, boo
   const int from = mode == 0   ? static_cast<int>(lane) - static_cast<int>(by)  // up
                    : mode == 1 ? static_cast<int>(lane + by)                    // down
                    : mode == 2 ? static_cast<int>(lane ^ by)                    // across
-                               : min | static_cast<int>(by & ~segment);       // an index
+                               : min | static_cast<int>(by & ~segment);         // an index
   *valid = mode == 0 ? from >= max : from <= max;
   const u32 source = *valid ? static_cast<u32>(from) : lane;
   if (present >> source & 1) return of[source];

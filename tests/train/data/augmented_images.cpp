@@ -51,8 +51,8 @@ seen read(const data_source& data, const batch_order& order) {
 
 TEST_CASE("an image is moved and mirrored as a whole, and differs from epoch to epoch") {
   const dataset data = images(40);
-  const augmented_images changed(
-      data, {.height = 3, .width = 4, .channels = 2, .shift = 1, .mirror = true, .border = 0.5F});
+  const augmented_images changed(data,
+                                 {.height = 3, .width = 4, .channels = 2, .shift = 1, .mirror = true, .border = 0.5F});
   CHECK(changed.samples() == 40);
   const seen found = read(changed, {.size = 7, .epochs = 3});
   REQUIRE(found.labels.size() == 120);

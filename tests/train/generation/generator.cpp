@@ -25,11 +25,11 @@ constexpr int tokens = 24, vocabulary = 17, width = 32;
 struct block
     : sequence<residual<layer_norm, causal_attention<4>>, residual<layer_norm, linear<48>, gelu, linear<width>>> {};
 template <class Positions, class Attention>
-struct language : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, Positions,
-                        residual<layer_norm, Attention>, repeat<2, block>, layer_norm, linear<vocabulary>,
-                        softmax_cross_entropy> {};
-using grouped = attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 8, .causal = true,
-                                            .rotary = 10000}>;
+struct language
+    : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, Positions, residual<layer_norm, Attention>,
+            repeat<2, block>, layer_norm, linear<vocabulary>, softmax_cross_entropy> {};
+using grouped =
+    attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 8, .causal = true, .rotary = 10000}>;
 /// One weight for the embedding and for a head that is also the loss, and has a bias of its own.
 struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocabulary, width>>, learned_positions<40>,
                       repeat<2, block>, layer_norm, tied<"words", token_head<vocabulary>>> {};
@@ -98,8 +98,7 @@ struct trained {
       : training({.stages = stages, .micro_batches = 2, .micro_batch_size = 8}, adam{.learning_rate = 3e-3},
                  {.seed = 5}) {
     const texts data;
-    for (int i = 0; i < steps; ++i)
-      training.step(batch{16}.with("inputs", data.inputs).with("labels", data.labels));
+    for (int i = 0; i < steps; ++i) training.step(batch{16}.with("inputs", data.inputs).with("labels", data.labels));
   }
 
   /// The logits behind a sequence, without a cache: forward of the whole model.
@@ -205,9 +204,9 @@ struct bigrams : model<input<std::int32_t, 8>, embedding<6, 6>, linear<6, no_bia
 
 TEST_CASE("a sequence that ends takes no place from those that live on") {
   // Behind 5 come 0, the end (4) and 1, in this order; behind 1 comes 2 for ever, nearly certain.
-  const double next[6][6] = {{.25, .25, .25, .2499, 1e-5, 1e-5},        {.005, .005, .97, .01, .005, .005},
-                             {.005, .005, .97, .01, .005, .005},        {.2, .2, .2, .2, .1, .1},
-                             {.2, .2, .2, .2, .1, .1},                  {.5, .2, 1e-5, 1e-5, .3, 1e-5}};
+  const double next[6][6] = {{.25, .25, .25, .2499, 1e-5, 1e-5}, {.005, .005, .97, .01, .005, .005},
+                             {.005, .005, .97, .01, .005, .005}, {.2, .2, .2, .2, .1, .1},
+                             {.2, .2, .2, .2, .1, .1},           {.5, .2, 1e-5, 1e-5, .3, 1e-5}};
   std::vector<float> one(36, 0.F), logits(36);
   for (std::size_t i = 0; i < 6; ++i) {
     one[7 * i] = 1;

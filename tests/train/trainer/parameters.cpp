@@ -174,8 +174,7 @@ TEST_CASE("frozen layers do not change and do not count in the norm") {
       double sum = 0;
       for (const int layer : layers)
         for (const char* name : {"weight", "bias"})
-          for (const float g : t.array(layer, name).gradient())
-            sum += static_cast<double>(g) * static_cast<double>(g);
+          for (const float g : t.array(layer, name).gradient()) sum += static_cast<double>(g) * static_cast<double>(g);
       return std::sqrt(sum) / 5;
     };
     t.freeze(1);
@@ -289,8 +288,8 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
 }
 
 TEST_CASE("a frozen weight stays at each of its uses, in any stages") {
-  struct shared : model<input<float, 4>, tied<"w", linear<4>>, fused, tied<"w", linear<4>>, linear<3>,
-                        softmax_cross_entropy> {};
+  struct shared
+      : model<input<float, 4>, tied<"w", linear<4>>, fused, tied<"w", linear<4>>, linear<3>, softmax_cross_entropy> {};
   for (const int frozen : {0, 2}) {
     CAPTURE(frozen);
     trainer<shared, adam> t{{.stages = 3, .micro_batches = 2, .micro_batch_size = 3}};

@@ -110,7 +110,8 @@ TEST_CASE("a failure ends every wait, spinning or asleep") {
     const auto begin = std::chrono::steady_clock::now();
     const auto wait = [&](int me) {
       try {
-        signals.wait(me, {}, [&] { return ++checks[me] < 0; }, [] { return std::string(); });
+        signals.wait(
+            me, {}, [&] { return ++checks[me] < 0; }, [] { return std::string(); });
       } catch (const gpipe::detail::interrupted&) {
         ++others;
       }

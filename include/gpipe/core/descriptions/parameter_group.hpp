@@ -13,10 +13,10 @@ struct parameter_group {
   std::vector<std::string> parameters{};  ///< patterns of paths
   /// Of layer types, such as "linear" or "linear<8>": all parameters match. "rms_norm" is `rms_norm_with<...>`, too.
   std::vector<std::string> layers{};
-  double rate_factor = 1;                 ///< multiplies the learning rate
-  std::optional<double> weight_decay{};   ///< in place of the optimizer's
-  bool frozen = false;                    ///< no value changes; the gradients are zero, and no norm counts them
-  bool may_be_empty = false;              ///< else a pattern that matches nothing is an error
+  double rate_factor = 1;                ///< multiplies the learning rate
+  std::optional<double> weight_decay{};  ///< in place of the optimizer's
+  bool frozen = false;                   ///< no value changes; the gradients are zero, and no norm counts them
+  bool may_be_empty = false;             ///< else a pattern that matches nothing is an error
 };
 
 /// The usual exception from weight decay: biases, and all parameters of layers whose names end in `_norm`.

@@ -19,7 +19,8 @@ GPIPE_COLD inline void check_rate_steps(const char* option, std::uint64_t steps)
   if (steps < 1 || steps > (std::uint64_t{1} << 62)) throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
 }
 GPIPE_COLD inline void check_rate_share(const char* option, double value) {
-  if (!(value >= 0 && value <= 1 && is_finite(value))) throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});
+  if (!(value >= 0 && value <= 1 && is_finite(value)))
+    throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});
 }
 GPIPE_COLD inline void check_rate_positive(const char* option, double value) {
   if (!(value > 0 && is_finite(value)))

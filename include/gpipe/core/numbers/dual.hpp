@@ -24,8 +24,8 @@ struct dual {
   GPIPE_HOST_DEVICE constexpr dual(T x, T slope) : value(x), derivative(slope) {}
   /// A constant. Literals of every type of number become a T.
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  GPIPE_HOST_DEVICE constexpr dual(Number constant) : value(static_cast<T>(constant)) {}
+  requires std::is_arithmetic_v<Number> GPIPE_HOST_DEVICE constexpr dual(Number constant)
+      : value(static_cast<T>(constant)) {}
 
   // Friends, so that constants convert on both sides.
   GPIPE_HOST_DEVICE friend constexpr dual operator+(dual a) { return a; }

@@ -5,9 +5,9 @@
 namespace gpipe::detail {
 
 /// While it lives, its thread computes as a program does at its start: rounding to nearest, numbers below the smallest
-/// normal one kept, no traps. Then the thread has its own settings again. A caller that flushes such numbers to zero, or
-/// rounds in another way, would otherwise do so on its own thread and not on those of other workers, so that the number
-/// of stages would change the result.
+/// normal one kept, no traps. Then the thread has its own settings again. A caller that flushes such numbers to zero,
+/// or rounds in another way, would otherwise do so on its own thread and not on those of other workers, so that the
+/// number of stages would change the result.
 class default_float_environment {
  public:
   default_float_environment() noexcept {

@@ -18,10 +18,9 @@ namespace detail {
 
 using gpipe::detail::multiply_add;
 
-inline constexpr std::int32_t sign_bit = std::int32_t(0x80000000), infinity_bits = 0x7f800000,
-                              nan_bits = 0x7fc00000;
+inline constexpr std::int32_t sign_bit = std::int32_t(0x80000000), infinity_bits = 0x7f800000, nan_bits = 0x7fc00000;
 
-  // The builtin, because nvcc does not compile std::bit_cast for the device.
+// The builtin, because nvcc does not compile std::bit_cast for the device.
 GPIPE_HOST_DEVICE inline std::int32_t bits(float x) { return __builtin_bit_cast(std::int32_t, x); }
 GPIPE_HOST_DEVICE inline float number(std::int32_t bits) { return __builtin_bit_cast(float, bits); }
 

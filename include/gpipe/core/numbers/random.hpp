@@ -11,7 +11,7 @@ namespace gpipe {
 struct random_key {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;          ///< `initializing` while parameters get their initial values
-  std::uint32_t layer_index = 0;          ///< the layer's position in the model
+  std::uint32_t layer_index = 0;   ///< the layer's position in the model
   std::uint32_t first_sample = 0;  ///< position in the mini-batch of the micro-batch's first sample
 
   /// The step's value for initial values: parameters are drawn outside any step.

@@ -39,7 +39,7 @@ struct element_named<dtype::bf16> {
 /// The types that a tensor's elements can have. The list is closed; do not specialize it.
 template <class T>
 concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
-                  std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;
+    std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;
 
 }  // namespace detail
 
@@ -94,11 +94,16 @@ constexpr decltype(auto) visit_dtype(dtype type, Call&& call) {
 /// The name of the type in errors and reports.
 constexpr const char* name_of(dtype type) {
   switch (type) {
-    case dtype::float32: return "float";
-    case dtype::float64: return "double";
-    case dtype::int32: return "int32";
-    case dtype::uint8: return "uint8";
-    case dtype::bf16: return "bf16";
+    case dtype::float32:
+      return "float";
+    case dtype::float64:
+      return "double";
+    case dtype::int32:
+      return "int32";
+    case dtype::uint8:
+      return "uint8";
+    case dtype::bf16:
+      return "bf16";
   }
   return "?";
 }

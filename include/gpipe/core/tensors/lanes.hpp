@@ -126,7 +126,7 @@ struct lanes {
   template <class From, class Into>
   static Into of_integers(const From* from) {
 #if !defined(__clang__) && !defined(__CUDACC__)
-    using narrow [[maybe_unused, gnu::vector_size((sizeof(From) == 2 && N == 16 ? 32 : 16))]] =
+    using narrow[[ maybe_unused, gnu::vector_size((sizeof(From) == 2 && N == 16 ? 32 : 16)) ]] =
         std::conditional_t<sizeof(From) == 1, char, short>;
 #ifdef __AVX512F__
     if constexpr (N == 16) {

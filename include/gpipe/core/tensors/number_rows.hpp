@@ -12,8 +12,9 @@ namespace broken {
 
 template <class Rows, bool Holds>
 struct rows_are_an_array {
-  static_assert(Holds, "gpipe: the rows of a field, or the values of a parameter, are one array of numbers: give a "
-                       "std::vector, std::array, std::span or a built-in array");
+  static_assert(Holds,
+                "gpipe: the rows of a field, or the values of a parameter, are one array of numbers: give a "
+                "std::vector, std::array, std::span or a built-in array");
 };
 template <class Element, bool Holds>
 struct rows_have_an_element_type {

@@ -51,7 +51,8 @@ concept edge = is_tensor<T> || is_bundle<T>;
 template <class Edge>
 struct edge_parts;  // the tensors of an edge, as a bundle
 template <class Tensor>
-requires is_tensor<Tensor> struct edge_parts<Tensor> {
+requires is_tensor<Tensor>
+struct edge_parts<Tensor> {
   using type = bundle<Tensor>;
 };
 template <class... Tensors>

@@ -67,11 +67,13 @@ concept executing_context = requires(const C& context, std::ptrdiff_t bytes, con
 
 /// A context with a queue that other queues can be ordered against, such as a GPU's stream.
 template <class C>
-concept queueing_context = requires(const C& context) { context.queue(); };
+concept queueing_context = requires(const C& context) {
+  context.queue();
+};
 
 template <class D>
-concept device_concept =
-    std::default_initializable<typename D::marker> && executing_context<typename D::context, typename D::marker> &&
+concept device_concept = std::default_initializable<typename D::marker> &&
+    executing_context<typename D::context, typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
   { D::memory_left() } -> std::same_as<std::int64_t>;           // available bytes
   { D::make_context(0) } -> std::same_as<typename D::context>;  // stage index, counted over all replicas
@@ -79,23 +81,23 @@ concept device_concept =
   { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
   { arena.data() } -> std::same_as<std::byte*>;
   { arena.size() } -> std::same_as<std::size_t>;
-    };
+};
 
 template <class D>
 concept timing_device = device_concept<D> && std::default_initializable<typename D::moment> &&
-                        requires(const typename D::context& context, typename D::moment& moment) {
-                          context.note(moment);
-                          { moment.ns_until(moment) } -> std::same_as<std::int64_t>;
-                        };
+    requires(const typename D::context& context, typename D::moment& moment) {
+  context.note(moment);
+  { moment.ns_until(moment) } -> std::same_as<std::int64_t>;
+};
 
 template <class D>
 concept graph_device = device_concept<D> && std::default_initializable<typename D::graph> &&
-                       requires(const typename D::context& context, typename D::graph& graph, std::size_t upload,
-                                std::ptrdiff_t bytes, const std::byte* from) {
-                         context.begin(graph);
-                         context.end(graph);
-                         context.launch(graph);
-                         graph.refill(upload, bytes, from);
-                       };
+    requires(const typename D::context& context, typename D::graph& graph, std::size_t upload, std::ptrdiff_t bytes,
+             const std::byte* from) {
+  context.begin(graph);
+  context.end(graph);
+  context.launch(graph);
+  graph.refill(upload, bytes, from);
+};
 
 }  // namespace gpipe

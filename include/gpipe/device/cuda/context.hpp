@@ -69,8 +69,8 @@ class context {
   template <class F>
   void sum(std::ptrdiff_t n, F f, double* into) const {
     using detail::number_at, detail::over_parts;
-    const auto parts = (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1},
-                                    detail::sum_blocks);
+    const auto parts =
+        (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1}, detail::sum_blocks);
     double* const found = parts > 1 ? gemm_.scratch<double>() : into;
     enqueue([&] {
       cuda::launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
@@ -129,10 +129,14 @@ class context {
     // Part of a parameter, such as cross_attention's keys, can begin where cuBLASLt's kernels do not load 16 bytes at
     // once. The gradient of a 1 x 1 convolution's weight is the same product.
     if (product::alignment_of(c) < gemm::vector_bytes)
-      return convolve_backward_weight(
-          {.samples = rows, .in_channels = m, .in_height = 1, .in_width = 1, .out_channels = n, .kernel_height = 1,
-           .kernel_width = 1},
-          a, b, c);
+      return convolve_backward_weight({.samples = rows,
+                                       .in_channels = m,
+                                       .in_height = 1,
+                                       .in_width = 1,
+                                       .out_channels = n,
+                                       .kernel_height = 1,
+                                       .kernel_width = 1},
+                                      a, b, c);
     enqueue([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
   }
 
@@ -157,15 +161,13 @@ class context {
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
                  compute_type<T>* log_sums) const {
     const auto count = detail::attention_work::count(shape.samples, shape.heads, shape.queries);
-    if (count > 0)
-      enqueue([&] { launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums); });
+    if (count > 0) enqueue([&] { launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums); });
   }
   /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
   /// and d_v. The heads that share a key head are added up in ascending order.
   template <class T>
-  void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v,
-                          const std::int32_t* lengths, const T* o, const compute_type<T>* log_sums, const T* d_o,
-                          T* d_q, T* d_k, T* d_v) const {
+  void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
+                          const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q, T* d_k, T* d_v) const {
     using detail::attention_work, detail::differentiate_keys, detail::differentiate_queries;
     const auto of_queries = attention_work::count(shape.samples, shape.heads, shape.queries);
     const auto of_keys = attention_work::count(shape.samples, shape.key_heads, shape.keys);
@@ -355,13 +357,23 @@ class context {
   }
   template <class T>
   static product by_weight(int rows, int n, int k, bool transposed) {
-    return {.in = library_type<T>, .out = library_type<T>, .b_transposed = transposed, .n = n, .across = k,
-            .b_stride = transposed ? k : n, .rows = rows};
+    return {.in = library_type<T>,
+            .out = library_type<T>,
+            .b_transposed = transposed,
+            .n = n,
+            .across = k,
+            .b_stride = transposed ? k : n,
+            .rows = rows};
   }
   template <class T>
   static product of_transposed(int m, int n, int rows) {
-    return {.in = library_type<T>, .out = library_type<compute_type<T>>, .a_transposed = true, .n = n, .across = m,
-            .b_stride = n, .rows = rows};
+    return {.in = library_type<T>,
+            .out = library_type<compute_type<T>>,
+            .a_transposed = true,
+            .n = n,
+            .across = m,
+            .b_stride = n,
+            .rows = rows};
   }
 
   GPIPE_COLD void prepare(product p, epilogue also) const {

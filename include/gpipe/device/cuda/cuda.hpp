@@ -31,9 +31,7 @@ struct cuda_device {
     [[maybe_unused]] static const bool connected = (cuda::connect_gpus(), true);
     return context(stage % cuda::gpus());
   }
-  static arena make_arena(const context& of, std::size_t bytes, std::byte fill) {
-    return arena(bytes, fill, of.gpu());
-  }
+  static arena make_arena(const context& of, std::size_t bytes, std::byte fill) { return arena(bytes, fill, of.gpu()); }
 };
 
 static_assert(graph_device<cuda_device> && timing_device<cuda_device>);

@@ -23,7 +23,7 @@ concept on_linear = is_linear<typename On::layer>;
 /// On a GPU the products read the weight in place, for packing gains nothing; bf16 uses its rounded copies. The bias is
 /// added, and its gradient summed, inside the products.
 template <class On>
-  requires cuda::detail::on_linear<On>
+requires cuda::detail::on_linear<On>
 struct kernels<On, cuda::context> : On {
   static constexpr int N = detail::last_extent<typename On::output>, K = On::K, rows = On::rows;
   using value = typename On::output::value_type;

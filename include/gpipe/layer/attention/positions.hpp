@@ -118,8 +118,8 @@ struct sinusoidal_positions {
     static constexpr int kept_extras = 0;
     template <class C, class A>
     static void decode(const C& c, const A& a, int position) {
-      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width,
-                                             Width, a.out()});
+      c.rows(a.samples(),
+             detail::add_row<T>{a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width, Width, a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {

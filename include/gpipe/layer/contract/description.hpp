@@ -27,7 +27,7 @@ struct initializer {
   kind drawn = kind::zeros;
   int fan_in = 1;  ///< 0: the parameter's inputs; -1: its outputs
   double_bits scale = 1.0;
-  int divisor = 1;  ///< its square root divides, too
+  int divisor = 1;            ///< its square root divides, too
   bool outputs_last = false;  ///< the weight is {..., in, out}
 
   static constexpr initializer zeros() { return {kind::zeros}; }
@@ -101,10 +101,10 @@ inline constexpr std::int32_t no_label = (std::numeric_limits<std::int32_t>::min
 /// A field of the data that a layer reads beside its input: `{"labels", 1, dtype::int32, 10}`.
 struct field {  // its members have default values, because otherwise nvcc does not copy arrays of fields
   const char* name = "";
-  std::size_t size = 0;    ///< elements per sample
+  std::size_t size = 0;  ///< elements per sample
   dtype type = dtype::float32;
-  std::int64_t below = 0;  ///< integers must be in [0, below), floats in [0, below]; 0 means any value
-  bool optional = false;   ///< weights of samples, at least 0; all ones if the batch does not have the field
+  std::int64_t below = 0;           ///< integers must be in [0, below), floats in [0, below]; 0 means any value
+  bool optional = false;            ///< weights of samples, at least 0; all ones if the batch does not have the field
   std::int64_t ignored = no_label;  ///< an integer that is valid, too, if it is outside of [0, below)
 };
 

@@ -24,9 +24,9 @@ enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, 
 /// State, extras, workspace and derived are blocks with the inner offsets of `offset_in`; parameters and gradients,
 /// too, unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
 struct call {
-  int samples = 0;        ///< in this micro-batch, at most `capacity`
-  int capacity = 0;       ///< the plan's micro-batch size
-  bool training = false;  ///< false in evaluation: dropout has no effect
+  int samples = 0;         ///< in this micro-batch, at most `capacity`
+  int capacity = 0;        ///< the plan's micro-batch size
+  bool training = false;   ///< false in evaluation: dropout has no effect
   bool recompute = false;  ///< forward has run on this micro-batch already and has written its partials
   const std::byte* in[max_tensors_per_edge]{};
   std::byte* out[max_tensors_per_edge]{};
@@ -40,12 +40,12 @@ struct call {
   std::byte* const* gradient_at = nullptr;
   std::byte* extras = nullptr;
   std::byte* workspace = nullptr;
-  double* partials = nullptr;           ///< of the micro-batch; for `update_state` those of the first
-  std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's partials to the next's
-  int micro_batches = 0;                ///< for `update_state`: the micro-batches that have samples
+  double* partials = nullptr;         ///< of the micro-batch; for `update_state` those of the first
+  std::ptrdiff_t partial_stride = 0;  ///< from one micro-batch's partials to the next's
+  int micro_batches = 0;              ///< for `update_state`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
-  bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
+  bool* used_random = nullptr;               ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
   const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
 };
@@ -68,19 +68,22 @@ namespace broken {
 
 template <class Layer, class Input, bool Holds>
 struct backward_reads_a_kept_input {
-  static_assert(Holds, "gpipe: a layer's backward reads its input, but the layer does not keep it: declare "
-                       "`static constexpr keep keeps{.input = true};`");
+  static_assert(Holds,
+                "gpipe: a layer's backward reads its input, but the layer does not keep it: declare "
+                "`static constexpr keep keeps{.input = true};`");
 };
 template <class Layer, class Input, bool Holds>
 struct backward_reads_a_kept_output {
-  static_assert(Holds, "gpipe: a layer's backward reads its output, but the layer does not keep it: declare "
-                       "`static constexpr keep keeps{.output = true};`");
+  static_assert(Holds,
+                "gpipe: a layer's backward reads its output, but the layer does not keep it: declare "
+                "`static constexpr keep keeps{.output = true};`");
 };
 
 template <class Layer, class Input, bool Holds>
 struct forward_has_no_workspace {
-  static_assert(Holds, "gpipe: a layer's workspace is memory of its backward and of `decode`: in forward use what the "
-                       "layer declares as `extras`");
+  static_assert(Holds,
+                "gpipe: a layer's workspace is memory of its backward and of `decode`: in forward use what the "
+                "layer declares as `extras`");
 };
 
 }  // namespace broken

@@ -9,7 +9,9 @@ namespace gpipe {
 
 /// Whether a pointwise function has a formula for its derivative.
 template <class Function, class T>
-concept derives = requires(T x) { Function::derivative(x); };
+concept derives = requires(T x) {
+  Function::derivative(x);
+};
 
 namespace broken {
 

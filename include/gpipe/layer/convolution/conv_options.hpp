@@ -12,9 +12,9 @@ namespace gpipe {
 /// Options of `conv2d` and `conv_transpose2d`, with PyTorch's names and defaults.
 struct conv_options {
   height_width stride = 1;
-  height_width padding = 0;         ///< pixels of 0 around the image, or `same_padding`
-  height_width dilation = 1;        ///< from one pixel of the window to the next
-  int groups = 1;                   ///< output channels see the input channels of their group alone
+  height_width padding = 0;   ///< pixels of 0 around the image, or `same_padding`
+  height_width dilation = 1;  ///< from one pixel of the window to the next
+  int groups = 1;             ///< output channels see the input channels of their group alone
   bool bias = true;
   height_width output_padding = 0;  ///< of `conv_transpose2d`, below its stride: rows below, columns to the right
 };

@@ -36,7 +36,8 @@ struct cross_entropy_kernels {
   using number = compute_type<T>;
   using numbers = row_sizes;
   static constexpr keep keeps{.input = true};
-  static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != no_label, clips = Settings.clip > 0;
+  static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != no_label,
+                        clips = Settings.clip > 0;
   static constexpr auto on_label = number(1 - Settings.smoothing);
   static constexpr number lowest = -std::numeric_limits<number>::infinity();
 

@@ -54,9 +54,9 @@ struct pool_check<Layer, In, Window, Options, Position...> {
   static constexpr bool sees(int window, int padding, int step) { return 2 * padding <= window && step >= 0; }
   using broken_promise = first_broken<
       unless<down::fits, broken::window_is_in_the_image<Layer, In, Window.height,
-                                                          In::height + 2 * Options.padding.height, false, Position...>>,
+                                                        In::height + 2 * Options.padding.height, false, Position...>>,
       unless<across::fits, broken::window_is_in_the_image<Layer, In, Window.width,
-                                                            In::width + 2 * Options.padding.width, false, Position...>>,
+                                                          In::width + 2 * Options.padding.width, false, Position...>>,
       unless<sees(Window.height, Options.padding.height, Options.stride.height),
              broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
                                                false, Position...>>,

@@ -13,7 +13,8 @@ struct as_feature_map {
   struct on;
 
   template <class In>
-  requires detail::is_tensor<In> struct on<In> {
+  requires detail::is_tensor<In>
+  struct on<In> {
     using output = feature_map<typename In::value_type, C, H, W>;
     static constexpr bool view = true;
   };
@@ -26,7 +27,8 @@ struct as_pixels {
   struct on;
 
   template <class In>
-  requires detail::is_feature_map<In> struct on<In> {
+  requires detail::is_feature_map<In>
+  struct on<In> {
     using output = tensor<typename In::value_type, static_cast<int>(In::pixels), In::channels>;
     static constexpr bool view = true;
   };

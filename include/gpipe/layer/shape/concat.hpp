@@ -95,8 +95,8 @@ struct concat {
            (Axis == -1 || Axis == 0)) struct on<bundle<First, Rest...>>
       : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
                             static_cast<std::ptrdiff_t>(First::pixels), First::channels, Rest::channels...> {
-    using output = feature_map<typename First::value_type, (First::channels + ... + Rest::channels), First::height,
-                               First::width>;
+    using output =
+        feature_map<typename First::value_type, (First::channels + ... + Rest::channels), First::height, First::width>;
   };
 };
 

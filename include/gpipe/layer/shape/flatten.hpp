@@ -13,7 +13,8 @@ struct flatten {
   struct on;
 
   template <class In>
-  requires detail::is_tensor<In> struct on<In> {
+  requires detail::is_tensor<In>
+  struct on<In> {
     using output = tensor<typename In::value_type, static_cast<int>(In::size)>;
     static constexpr bool view = true;
   };

@@ -13,8 +13,7 @@ namespace broken {
 
 template <class Layer, class Input, int Height, int Width, bool Holds>
 struct padded_image_has_pixels {
-  static_assert(Holds,
-                "gpipe: pad<...> leaves no pixel of the image, Height x Width: take away fewer rows or columns");
+  static_assert(Holds, "gpipe: pad<...> leaves no pixel of the image, Height x Width: take away fewer rows or columns");
 };
 
 }  // namespace broken

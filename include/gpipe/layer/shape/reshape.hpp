@@ -12,7 +12,8 @@ struct reshape {
   struct on;
 
   template <class In>
-  requires detail::is_tensor<In> struct on<In> {
+  requires detail::is_tensor<In>
+  struct on<In> {
     using output = tensor<typename In::value_type, N...>;
     static constexpr bool view = true;
   };

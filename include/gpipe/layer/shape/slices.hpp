@@ -87,7 +87,6 @@ struct replaced_extent<tensor<T, N...>, Axis, Extent, std::integer_sequence<int,
 
 /// The same tensor type with another extent at `Axis`.
 template <class Tensor, int Axis, int Extent>
-using with_extent =
-    typename replaced_extent<Tensor, Axis, Extent, std::make_integer_sequence<int, Tensor::rank>>::type;
+using with_extent = typename replaced_extent<Tensor, Axis, Extent, std::make_integer_sequence<int, Tensor::rank>>::type;
 
 }  // namespace gpipe::detail

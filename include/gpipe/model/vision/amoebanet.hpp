@@ -50,7 +50,7 @@ struct conv_3x3 {
 struct conv_1x7_7x1 {
   template <int C, int S>
   struct of : sequence<relu_conv<C / 4>, relu_conv<C / 4, height_width{1, 7}, height_width{1, S}, height_width{0, 3}>,
-                      relu_conv<C / 4, height_width{7, 1}, height_width{S, 1}, height_width{3, 0}>, relu_conv<C>> {};
+                       relu_conv<C / 4, height_width{7, 1}, height_width{S, 1}, height_width{3, 0}>, relu_conv<C>> {};
 };
 struct avg_3x3 {
   template <int C, int S>
@@ -79,29 +79,26 @@ struct sum : sequence<scope<only<pop<A>>, First, stash<"sum">, only<pop<B>>, Sec
 /// A cell takes the outputs s1 of the cell before and s2 of the one before that, and gives its own output and s1. It
 /// begins with states 0 and 1. After a reduction s2 is twice as large.
 template <int C, bool AfterReduction>
-struct entry
-    : sequence<stash<"s1", "s2">, only<pop<"s1">>, relu_conv<C>, stash<"0">, only<pop<"s2">>,
-               std::conditional_t<AfterReduction, factorized_reduce<C>, relu_conv<C>>, stash<"1">> {};
+struct entry : sequence<stash<"s1", "s2">, only<pop<"s1">>, relu_conv<C>, stash<"0">, only<pop<"s2">>,
+                        std::conditional_t<AfterReduction, factorized_reduce<C>, relu_conv<C>>, stash<"1">> {};
 
 template <int C, class Max3x3, bool AfterReduction>
-struct normal_cell
-    : scope<entry<C, AfterReduction>,
-            sum<"2", "1", typename conv_1x1::of<C, 1>, "1", typename Max3x3::template of<C, 1>>,
-            sum<"3", "1", typename none::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
-            sum<"4", "0", typename conv_1x1::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
-            sum<"5", "2", typename Max3x3::template of<C, 1>, "2", typename none::of<C, 1>>,
-            sum<"6", "1", typename avg_3x3::of<C, 1>, "5", typename conv_1x1::of<C, 1>>,
-            only<pop<"0">>, pop<"3">, pop<"4">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+struct normal_cell : scope<entry<C, AfterReduction>,
+                           sum<"2", "1", typename conv_1x1::of<C, 1>, "1", typename Max3x3::template of<C, 1>>,
+                           sum<"3", "1", typename none::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
+                           sum<"4", "0", typename conv_1x1::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
+                           sum<"5", "2", typename Max3x3::template of<C, 1>, "2", typename none::of<C, 1>>,
+                           sum<"6", "1", typename avg_3x3::of<C, 1>, "5", typename conv_1x1::of<C, 1>>, only<pop<"0">>,
+                           pop<"3">, pop<"4">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
 
 template <int C, class Max3x3, bool AfterReduction>
-struct reduction_cell
-    : scope<entry<C, AfterReduction>,
-            sum<"2", "0", typename max_2x2::of<C, 2>, "0", typename Max3x3::template of<C, 2>>,
-            sum<"3", "2", typename none::of<C, 1>, "1", typename conv_3x3::of<C, 2>>,
-            sum<"4", "2", typename conv_1x7_7x1::of<C, 1>, "2", typename Max3x3::template of<C, 1>>,
-            sum<"5", "3", typename none::of<C, 1>, "1", typename max_2x2::of<C, 2>>,
-            sum<"6", "2", typename avg_3x3::of<C, 1>, "3", typename conv_1x1::of<C, 1>>,
-            only<pop<"4">>, pop<"5">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+struct reduction_cell : scope<entry<C, AfterReduction>,
+                              sum<"2", "0", typename max_2x2::of<C, 2>, "0", typename Max3x3::template of<C, 2>>,
+                              sum<"3", "2", typename none::of<C, 1>, "1", typename conv_3x3::of<C, 2>>,
+                              sum<"4", "2", typename conv_1x7_7x1::of<C, 1>, "2", typename Max3x3::template of<C, 1>>,
+                              sum<"5", "3", typename none::of<C, 1>, "1", typename max_2x2::of<C, 2>>,
+                              sum<"6", "2", typename avg_3x3::of<C, 1>, "3", typename conv_1x1::of<C, 1>>,
+                              only<pop<"4">>, pop<"5">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
 
 /// N normal cells behind a reduction.
 template <int N, int C, class Max3x3>
@@ -131,8 +128,8 @@ struct normal_cells<1, C, Max3x3> : sequence<normal_cell<C, Max3x3, true>> {};
 ///     parameters of (L, D): (18, 208) 81,505,540  (18, 256) 122,470,120  (18, 416) 319,024,120  (18, 544) 542,734,840
 ///                           (36, 544) 1,055,832,376  (72, 512) 1,844,858,344
 template <int L, int D, amoebanet_options Options = amoebanet_options{}, class T = float,
-          class Max3x3 = std::conditional_t<Options.average_as_maximum, detail::amoebanet::avg_3x3,
-                                            detail::amoebanet::max_3x3>>
+          class Max3x3 =
+              std::conditional_t<Options.average_as_maximum, detail::amoebanet::avg_3x3, detail::amoebanet::max_3x3>>
 struct amoebanet_d
     : model<input_image<T, Options.channels, Options.side, Options.side>,
             named<"stem1", detail::amoebanet::relu_conv<D / 4, 3, 2, 1>>, stash<"x">, pop<"x">,
@@ -142,12 +139,13 @@ struct amoebanet_d
             named<"cell2", detail::amoebanet::reduction_cell<2 * D, Max3x3, false>>,
             named<"cell3", detail::amoebanet::normal_cells<L / 3, 2 * D, Max3x3>>,
             named<"cell4", detail::amoebanet::reduction_cell<4 * D, Max3x3, false>>,
-            named<"cell5", detail::amoebanet::normal_cells<L / 3, 4 * D, Max3x3>>, stash<"out", "">,
-            only<pop<"out">>, global_average_pool, named<"classify", linear<Options.classes>>, softmax_cross_entropy> {
+            named<"cell5", detail::amoebanet::normal_cells<L / 3, 4 * D, Max3x3>>, stash<"out", "">, only<pop<"out">>,
+            global_average_pool, named<"classify", linear<Options.classes>>, softmax_cross_entropy> {
   static_assert(L >= 3 && L % 3 == 0,
                 "gpipe: amoebanet_d<L, D>: L, the number of normal cells, must be a multiple of 3");
-  static_assert(D >= 16 && D % 4 == 0, "gpipe: amoebanet_d<L, D>: D, the number of filters, must be a multiple of 4, "
-                                       "at least 16");
+  static_assert(D >= 16 && D % 4 == 0,
+                "gpipe: amoebanet_d<L, D>: D, the number of filters, must be a multiple of 4, "
+                "at least 16");
 };
 
 }  // namespace gpipe

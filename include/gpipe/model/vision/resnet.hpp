@@ -26,9 +26,8 @@ using resnet_conv =
 
 /// x as the block's sum needs it: through a convolution where the width or the image changes.
 template <int Out, int Stride, bool Projects>
-struct resnet_shortcut
-    : sequence<stash<"sum">, only<pop<"x">>, named<"downsample", resnet_conv<Out, 1, Stride>, batch_norm<>>, pop<"sum">,
-               add> {};
+struct resnet_shortcut : sequence<stash<"sum">, only<pop<"x">>,
+                                  named<"downsample", resnet_conv<Out, 1, Stride>, batch_norm<>>, pop<"sum">, add> {};
 template <int Out, int Stride>
 struct resnet_shortcut<Out, Stride, false> : sequence<pop<"x">, add> {};
 
@@ -48,7 +47,7 @@ using stacked = typename stacked_items<First, Rest, std::make_index_sequence<std
 
 /// ResNet's block of two convolutions (ResNet-18, -34).
 template <int Width, int Stride = 1, bool Projects = false>
-struct basic_block : scope<stash<"x">,                                                                              //
+struct basic_block : scope<stash<"x">,                                                                               //
                            named<"conv1", detail::resnet_conv<Width, 3, Stride>>, named<"bn1", batch_norm<>>, relu,  //
                            named<"conv2", detail::resnet_conv<Width, 3>>, named<"bn2", batch_norm<>>,                //
                            named<"", detail::resnet_shortcut<Width, Stride, Projects>>, relu> {
@@ -57,7 +56,7 @@ struct basic_block : scope<stash<"x">,                                          
 
 /// ResNet's block of three: narrow, 3 x 3, and four times as wide (ResNet-50, -101, -152). The stride is on the 3 x 3.
 template <int Width, int Stride = 1, bool Projects = false>
-struct bottleneck : scope<stash<"x">,                                                                              //
+struct bottleneck : scope<stash<"x">,                                                                               //
                           named<"conv1", detail::resnet_conv<Width, 1>>, named<"bn1", batch_norm<>>, relu,          //
                           named<"conv2", detail::resnet_conv<Width, 3, Stride>>, named<"bn2", batch_norm<>>, relu,  //
                           named<"conv3", detail::resnet_conv<4 * Width, 1>>, named<"bn3", batch_norm<>>,            //
@@ -91,15 +90,14 @@ using resnet_group =
 ///
 ///     parameters: 11,689,512  21,797,672  25,557,032  44,549,160  60,192,808
 template <int Depth, int Classes = 1000, int Side = 224, class T = float>
-struct resnet
-    : model<input_image<T, 3, Side, Side>,                                                                     //
-            named<"conv1", detail::resnet_conv<64, 7, 2>>, named<"bn1", batch_norm<>>, relu,                    //
-            max_pool<3, pool_options{.stride = 2, .padding = 1}>,                                               //
-            named<"layer1", detail::resnet_group<Depth, 0, 64, 1>>,                   //
-            named<"layer2", detail::resnet_group<Depth, 1, 128, 2>>,                  //
-            named<"layer3", detail::resnet_group<Depth, 2, 256, 2>>,                  //
-            named<"layer4", detail::resnet_group<Depth, 3, 512, 2>>,                  //
-            global_average_pool, named<"fc", linear<Classes>>, softmax_cross_entropy> {
+struct resnet : model<input_image<T, 3, Side, Side>,                                                    //
+                      named<"conv1", detail::resnet_conv<64, 7, 2>>, named<"bn1", batch_norm<>>, relu,  //
+                      max_pool<3, pool_options{.stride = 2, .padding = 1}>,                             //
+                      named<"layer1", detail::resnet_group<Depth, 0, 64, 1>>,                           //
+                      named<"layer2", detail::resnet_group<Depth, 1, 128, 2>>,                          //
+                      named<"layer3", detail::resnet_group<Depth, 2, 256, 2>>,                          //
+                      named<"layer4", detail::resnet_group<Depth, 3, 512, 2>>,                          //
+                      global_average_pool, named<"fc", linear<Classes>>, softmax_cross_entropy> {
   static_assert(Depth == 18 || Depth == 34 || Depth == 50 || Depth == 101 || Depth == 152,
                 "gpipe: resnet<Depth>: Depth must be 18, 34, 50, 101 or 152");
 };

@@ -38,15 +38,9 @@ inline constexpr std::int64_t giga = 1'000'000'000;
 constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int64_t float64_giga,
                           std::int64_t half_giga, std::int64_t memory_giga, std::int64_t link_giga,
                           std::int64_t memory_bytes) {
-  return {name,
-          float32_giga * giga,
-          float64_giga * giga,
-          half_giga * giga,
-          memory_giga * giga,
-          link_giga * giga,
-          10'000,
-          4'000,
-          memory_bytes};
+  return {
+      name,  float32_giga * giga, float64_giga * giga, half_giga * giga, memory_giga * giga, link_giga * giga, 10'000,
+      4'000, memory_bytes};
 }
 
 }  // namespace detail

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <utility>
 
-#include <gpipe/model/model.hpp>
 #include <gpipe/model/layer_types.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/cost/profile.hpp>
 
 namespace gpipe {

@@ -103,7 +103,8 @@ template <class Cut, std::int64_t Allowed, int... I>
 constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
   // True in any case: the mistake has its own error.
   return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed,
-                                             (memory_table<Cut>.of[I].total() <= Allowed)>>::value && ...);
+                                             (memory_table<Cut>.of[I].total() <= Allowed)>>::value &&
+          ...);
 }
 
 }  // namespace detail

@@ -107,12 +107,12 @@ struct layout_state {
   stage_memory memory;
   first_fit_from_top transient;  ///< above all kept values
   first_fit_from_top inside;     ///< in the unused bytes of the micro-batch's kept part
-  kept_stack late, early;  ///< held for delayed parameter parts; above them the rest, freed from above
-  std::int64_t height = 0;      ///< of the working set
-  std::int64_t alive = 0;       ///< kept bytes
-  std::int64_t passing = 0;     ///< transient bytes
-  std::int64_t max_alive = 0;  ///< of both
-  std::int64_t separate = 0;    ///< transient buffers, if each had memory of its own
+  kept_stack late, early;        ///< held for delayed parameter parts; above them the rest, freed from above
+  std::int64_t height = 0;       ///< of the working set
+  std::int64_t alive = 0;        ///< kept bytes
+  std::int64_t passing = 0;      ///< transient bytes
+  std::int64_t max_alive = 0;    ///< of both
+  std::int64_t separate = 0;     ///< transient buffers, if each had memory of its own
   static constexpr int ticks_known = 16;
   std::int64_t depth[ticks_known]{};  ///< of `transient` in the last ticks of forward
 };

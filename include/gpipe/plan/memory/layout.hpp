@@ -79,9 +79,8 @@ class layout {
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
     const auto keep = [&](int layer, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
-        emit(kind::kept, layer, v, 0,
-             base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late), bytes, needs_.kept_copies,
-             kept_bytes());
+        emit(kind::kept, layer, v, 0, base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late),
+             bytes, needs_.kept_copies, kept_bytes());
       stack.bytes += bytes;
     };
     if (r.extra_count > 0) {
@@ -125,8 +124,7 @@ class layout {
     for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
       if (counted_ != nullptr)
         emit(kind::moments, l, -1, i,
-             base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
-             1);
+             base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes, 1);
     counted(kind::moments) += bytes * needs_.moments;
     if (needs_.tensor_rule != nullptr)
       put(kind::arrays, l, -1, 0, static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule)));
@@ -220,8 +218,7 @@ class layout {
     if (backward && needs_.kept_copies > 1)
       if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
         if (counted_ != nullptr)
-          emit(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
-               needs_.kept_copies, kept_bytes());
+          emit(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies, kept_bytes());
         return;
       }
     const std::int64_t depth = now_.transient.place(value, bytes);

@@ -44,11 +44,10 @@ inline constexpr int memory_kinds = 17;  ///< kinds with a count
 
 /// One word, for tables and errors.
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",     "arrays",   "averages",
-                                   "tied",       "state",     "derived",     "partials", "sums",
-                                   "stash",      "returned",  "outgoing",    "landing",  "held",
-                                   "kept",       "transient", "activations", "backward", "scratch",
-                                   "workspace"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments",  "arrays", "averages",  "tied",
+                                   "state",      "derived",   "partials", "sums",   "stash",     "returned",
+                                   "outgoing",   "landing",   "held",     "kept",   "transient", "activations",
+                                   "backward",   "scratch",   "workspace"};
   return names[static_cast<int>(kind)];
 }
 

@@ -5,9 +5,9 @@
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {

@@ -63,8 +63,7 @@ constexpr option_description describe_number(const char* name, option_range rang
 }
 /// An enumeration up to `last`, with a function `name_of`.
 template <auto Member, class Choice>
-constexpr option_description describe_choice(const char* name, Choice last, agreed across_processes,
-                                             const char* help) {
+constexpr option_description describe_choice(const char* name, Choice last, agreed across_processes, const char* help) {
   return {name,
           help,
           {0, static_cast<std::int64_t>(last)},
@@ -79,8 +78,7 @@ GPIPE_COLD constexpr void require_in_range(const option_description& option, std
   const auto [min, max, zero] = option.range;
   if (value >= min && value <= max) return;
   const bool open = max >= (std::numeric_limits<int>::max)();
-  if (zero != nullptr && open)
-    throw_error({option.name, " is ", value}, {"choose at least 1, or 0 for ", zero});
+  if (zero != nullptr && open) throw_error({option.name, " is ", value}, {"choose at least 1, or 0 for ", zero});
   if (zero != nullptr) throw_error({option.name, " is ", value}, {"choose 1 to ", max, ", or 0 for ", zero});
   if (open) throw_error({option.name, " is ", value}, {"choose at least ", min});
   throw_error({option.name, " is ", value}, {"choose ", min, " to ", max});

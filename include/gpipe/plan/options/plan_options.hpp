@@ -21,19 +21,19 @@ inline constexpr std::int64_t no_memory_limit = (std::numeric_limits<std::int64_
 /// The choices that make a plan of a network, at compile time or at run time. A new option is a member here, a line of
 /// `plan_option_list` in options.hpp and a compile-time option below it.
 struct plan_options {
-  int stages = 1;             ///< S
-  int micro_batches = 1;      ///< M
-  int micro_batch_size = 32;  ///< B, the maximum of samples of a micro-batch
+  int stages = 1;                                          ///< S
+  int micro_batches = 1;                                   ///< M
+  int micro_batch_size = 32;                               ///< B, the maximum of samples of a micro-batch
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
-  int chunks = 2;   ///< stages a worker, of the interleaved and looped schedules
+  int chunks = 2;  ///< stages a worker, of the interleaved and looped schedules
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
   /// transfers have a cost (see `choose_warmup`); else the shortest.
   warmup_kind warmup = warmup_kind::automatic;
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
-  int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
+  int replicas = 1;              ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const gpipe::custom_schedule* custom_schedule = nullptr;  ///< of `schedule_kind::custom`: `&custom_schedule_of<mine>`
   /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and recompute never: each
   /// gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit the
@@ -45,11 +45,11 @@ struct plan_options {
   /// The layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
   /// weights. Each layer then makes it before each of its kernels, and not once per update. The bits are the same.
   bool share_packed_weights = false;
-  device_spec device = this_cpu;  ///< costs and transfers are predicted for it
+  device_spec device = this_cpu;         ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;
-  gpipe::profile profile{};    ///< of the model, in place of the analytic costs; of one kind of device
-  bool cost_transfers = false;  ///< the cut pays for the values that cross it, over the device's link
+  gpipe::profile profile{};                     ///< of the model, in place of the analytic costs; of one kind of device
+  bool cost_transfers = false;                  ///< the cut pays for the values that cross it, over the device's link
   std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
 
   /// The schedule with its parameters. Include <gpipe/plan/options/options.hpp> to call this and the next.

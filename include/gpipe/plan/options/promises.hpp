@@ -9,8 +9,9 @@ namespace broken {
 
 template <class Model, bool Holds>
 struct model_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's first argument is a model, such as "
-                       "struct net : gpipe::model<gpipe::input<...>, ...> {}");
+  static_assert(Holds,
+                "gpipe: a plan's first argument is a model, such as "
+                "struct net : gpipe::model<gpipe::input<...>, ...> {}");
 };
 template <int Stage, int First, int End, bool Holds>
 struct cut_ascends {

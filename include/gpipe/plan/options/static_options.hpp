@@ -21,13 +21,15 @@ struct optimizer_of_a_plan {
 };
 template <class Schedule, bool Holds>
 struct schedule_of_a_plan {
-  static_assert(Holds, "gpipe: schedule<type> needs a schedule, such as one_f_one_b, or a type of yours that fulfils "
-                       "gpipe::scheduler");
+  static_assert(Holds,
+                "gpipe: schedule<type> needs a schedule, such as one_f_one_b, or a type of yours that fulfils "
+                "gpipe::scheduler");
 };
 template <class Option, bool Holds>
 struct option_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
-                       "schedule<type> and the others of gpipe/plan/options/options.hpp and static_options.hpp");
+  static_assert(Holds,
+                "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
+                "schedule<type> and the others of gpipe/plan/options/options.hpp and static_options.hpp");
 };
 
 }  // namespace broken
@@ -119,8 +121,7 @@ template <class Option, class Model, int MicroBatchSize>
 constexpr bool suits() {
   if constexpr (requires { Option::template suits<Model, MicroBatchSize>(); })
     return Option::template suits<Model, MicroBatchSize>();
-  else
-    return true;
+  else return true;
 }
 
 // The schedule as an object of its own type, and the custom cut. The last of several counts, as with all options.

@@ -40,9 +40,9 @@ enum class objective : std::uint8_t {
 /// A model to cut, and the devices of its stages. The arrays belong to the caller.
 struct partition_problem {
   int layers = 0, stages = 1, micro_batches = 1;
-  const pass_cost* costs = nullptr;     ///< costs of every layer on each kind of device, [kind][layer]
-  int kinds = 1;                        ///< kinds of devices
-  const int* kind_of = nullptr;         ///< the kind of each stage's device; null: kind 0
+  const pass_cost* costs = nullptr;             ///< costs of every layer on each kind of device, [kind][layer]
+  int kinds = 1;                                ///< kinds of devices
+  const int* kind_of = nullptr;                 ///< the kind of each stage's device; null: kind 0
   const detail::transfer* transfers = nullptr;  ///< null: free
   int transfer_count = 0;
   objective goal = objective::fill_drain;

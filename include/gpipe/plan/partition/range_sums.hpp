@@ -29,8 +29,8 @@ class range_sums {
         require_cost(l, cost);
         const load& before = sum_[k * (p.layers + 1) + l];
         sum_[k * (p.layers + 1) + l + 1] = {before.forward + cost.forward, before.backward + cost.backward,
-                                           add(before.both, add(cost.forward, cost.backward)),
-                                           before.again + cost.again};
+                                            add(before.both, add(cost.forward, cost.backward)),
+                                            before.again + cost.again};
       }
     sum_extremes();
     if constexpr (limited<Fits>)

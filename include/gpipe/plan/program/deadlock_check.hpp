@@ -21,7 +21,7 @@ namespace detail {
 ///
 /// It needs one pass and accepts any programs, not only those of `lower`.
 GPIPE_COLD constexpr check_result check(const expected_step& terms, const program_view* programs, int workers,
-                                   int slots = rendezvous) {
+                                        int slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
   return detail::execution(terms, programs, workers, slots).run();
 }

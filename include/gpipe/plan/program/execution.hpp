@@ -124,9 +124,7 @@ class execution {
 
   constexpr int worker_of(int stage) const { return t_.worker_of ? t_.worker_of[stage] : stage; }
   constexpr bool is_local(const stage_link& it) const { return worker_of(it.from) == worker_of(it.to); }
-  constexpr bool recomputed(int s, int m) const {
-    return t_.recomputed && t_.recomputed[s * t_.micro_batches + m];
-  }
+  constexpr bool recomputed(int s, int m) const { return t_.recomputed && t_.recomputed[s * t_.micro_batches + m]; }
   constexpr check_result found(fault what, int worker) const {
     return {what, worker, position_[worker], programs_[worker].lines[position_[worker]]};
   }
@@ -309,8 +307,8 @@ class execution {
   GPIPE_COLD constexpr fault hand_over(int w, const instruction& it) {
     if (const fault what = permit(w, it); what != fault::none) return what;
     const bool sends = is_send(it.kind);
-    const auto turned = sends ? channels_.publish(channel_of(it), it.micro_batch)
-                              : channels_.consume(channel_of(it), it.micro_batch);
+    const auto turned =
+        sends ? channels_.publish(channel_of(it), it.micro_batch) : channels_.consume(channel_of(it), it.micro_batch);
     if (turned == slot_channels::result::wrong) return fault::unpaired;
     waiting_[w] = turned == slot_channels::result::waits;
     if (waiting_[w]) return fault::none;
@@ -358,7 +356,7 @@ class execution {
     return kind == action_kind::send_activation      ? action_kind::receive_activation
            : kind == action_kind::receive_activation ? action_kind::send_activation
            : kind == action_kind::send_gradient      ? action_kind::receive_gradient
-                                             : action_kind::send_gradient;
+                                                     : action_kind::send_gradient;
   }
 
   constexpr fault depart(const instruction& it, int channel) {
@@ -451,7 +449,7 @@ class execution {
   const expected_step t_;
   const program_view* programs_;
   int workers_, slots_;
-  bool planned_;  // the channels have the plan's slots
+  bool planned_;                       // the channels have the plan's slots
   int at_reduce_ = 0, at_update_ = 0;  // the workers that have come there
   int ready_count_ = 0;
   int culprit_ = -1;  // the worker with the fault, if it is not the one that ran

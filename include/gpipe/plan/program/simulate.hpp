@@ -181,7 +181,7 @@ class simulator {
            : it.kind == action_kind::recompute           ? (of.recompute < 0 ? of.forward : of.recompute)
            : it.kind == action_kind::backward_input      ? of.backward_input
            : it.kind == action_kind::backward_parameters ? of.backward_parameters
-                                                 : of.backward_input + of.backward_parameters;
+                                                         : of.backward_input + of.backward_parameters;
   }
 
   constexpr void count_stash(const instruction& it) {

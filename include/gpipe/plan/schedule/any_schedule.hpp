@@ -81,9 +81,9 @@ constexpr const schedule_functions* functions_of(schedule_kind kind) {
 /// schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;                           ///< stages per worker, for the schedules that have such a number
-  warmup_kind warmup = warmup_kind::automatic;    ///< of the interleaved schedule
-  const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
+  int chunks = 2;                               ///< stages per worker, for the schedules that have such a number
+  warmup_kind warmup = warmup_kind::automatic;  ///< of the interleaved schedule
+  const custom_schedule* custom = nullptr;      ///< for schedule_kind::custom
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
 

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include <gpipe/core/descriptions/recompute.hpp>
-#include <gpipe/model/model.hpp>
 #include <gpipe/model/layer_types.hpp>
+#include <gpipe/model/model.hpp>
 
 namespace gpipe::detail {
 

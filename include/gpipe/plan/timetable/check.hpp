@@ -37,9 +37,7 @@ class table_check {
     for (int s = 0; s < S; ++s)
       if (schedule_.worker_of(S, s) == worker) {
         if (rows[s].reader) return;
-        rows[s] = {new int[static_cast<unsigned>(M)]{},
-                   new int[static_cast<unsigned>(M)]{},
-                   worker + 1,
+        rows[s] = {new int[static_cast<unsigned>(M)]{}, new int[static_cast<unsigned>(M)]{}, worker + 1,
                    trains ? schedule_.in_flight(S, M, s) : M};
       }
     stage_row* row = nullptr;
@@ -87,8 +85,8 @@ class table_check {
  private:
   struct stage_row {
     int *forward = nullptr, *backward = nullptr;  // of each micro-batch: the tick, from 1; 0: never
-    int reader = 0;  // its worker, from 1; 0: not read yet
-    int max_forwards = 0;    // forwards so far that the stash has slots for
+    int reader = 0;                               // its worker, from 1; 0: not read yet
+    int max_forwards = 0;                         // forwards so far that the stash has slots for
     int forwards = 0, retired = 0;
   };
 

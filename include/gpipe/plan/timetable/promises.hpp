@@ -61,7 +61,7 @@ inline constexpr int stages_at_once = 256;
 
 template <class Table, int First>
 inline constexpr bool piece_proven = check_runs(Table::schedule, Table::stages, Table::micro_batches, Table::links,
-                                                     Table::link_count, First, First + stages_at_once);
+                                                Table::link_count, First, First + stages_at_once);
 
 template <class Table, int... Piece>
 constexpr bool proven(std::integer_sequence<int, Piece...>) {

@@ -62,7 +62,7 @@ constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
 /// Assigns slots from a cell of the stage that writes until the last use by the stage that reads.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
-                                        int cell_ticks::*end, int more, int min, int* slot) {
+                                       int cell_ticks::*end, int more, int min, int* slot) {
   const int M = table.micro_batches();
   const zeroed_array<int> ticks(2 * M);
   const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
@@ -81,18 +81,18 @@ constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to,
                           int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::slots_between(table, from, &cell_ticks::forward, to,
-                                table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
-                                slot);
+                               table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
+                               slot);
 }
 
 /// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the
 /// parameter gradients at `to`. At min two, so that one is written while the other is read.
 template <scheduler Schedule>
 constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
-                              int on_the_way = 0) {
+                             int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
-                                table.micro_batches() < 2 ? 1 : 2, slot);
+                               table.micro_batches() < 2 ? 1 : 2, slot);
 }
 
 /// Slots for the gradients that a stage holds between backward's input part and its parameter part.
@@ -107,7 +107,7 @@ constexpr int held_slots(detail::tick_index<Schedule>& table, int stage, int* sl
 /// `micro_batches` elements.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages, int micro_batches,
-                                            const recompute_choice& choice, int stage, int* forward, int* backward) {
+                                           const recompute_choice& choice, int stage, int* forward, int* backward) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::tick_index<Schedule> table(schedule, stages, micro_batches);
   const detail::zeroed_array<bool> recomputed(micro_batches), busy(micro_batches + 1);
@@ -136,7 +136,7 @@ GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages,
 }
 
 constexpr int working_set_slots(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
-                                 int stage, int* forward, int* backward) {
+                                int stage, int* forward, int* backward) {
   return working_set_slots<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
 }
 

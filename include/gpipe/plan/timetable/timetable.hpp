@@ -30,8 +30,7 @@ struct timetable {
   constexpr std::int64_t makespan(std::int64_t forward, std::int64_t input, std::int64_t parameters) const {
     if constexpr (requires { schedule.makespan(stages, micro_batches, forward, input); })
       return schedule.makespan(stages, micro_batches, forward, input + parameters);
-    else
-      return simulate(forward, input, parameters);
+    else return simulate(forward, input, parameters);
   }
 
   /// The same by simulation of the table.
@@ -55,7 +54,7 @@ struct timetable {
         now += c.kind == action_kind::forward          ? forward
                : c.kind == action_kind::backward_input ? input
                : c.kind == action_kind::backward       ? input + parameters
-                                               : parameters;
+                                                       : parameters;
         if (c.kind != action_kind::backward_parameters) end_of(s, m, c.kind != action_kind::forward) = now;
         if (now > makespan) makespan = now;
       }

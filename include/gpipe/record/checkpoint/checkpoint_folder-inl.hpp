@@ -146,7 +146,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::commit(long step) {
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::abandon(long step) noexcept {
   try {
     if (locked_ && exists(part_path(step))) remove_part(part_path(step));  // else it is another saver's
-  } catch (...) {  // the next save removes it
+  } catch (...) {                                                          // the next save removes it
   }
 }
 

@@ -46,14 +46,22 @@ struct look {
 };
 constexpr look look_of(action_kind kind) {
   switch (kind) {
-    case action_kind::forward: return {.shown = true};
-    case action_kind::recompute: return {.shown = true, .hatched = true};
-    case action_kind::backward: return {.shown = true, .drawn = tone::dark};
-    case action_kind::backward_input: return {.shown = true, .drawn = tone::middle};
-    case action_kind::backward_parameters: return {.shown = true, .drawn = tone::dark, .hatched = true};
-    case action_kind::reduce: return {.shown = true, .grey = "#9aa4ad"};
-    case action_kind::update: return {.shown = true, .grey = "#59636d"};
-    default: return {};
+    case action_kind::forward:
+      return {.shown = true};
+    case action_kind::recompute:
+      return {.shown = true, .hatched = true};
+    case action_kind::backward:
+      return {.shown = true, .drawn = tone::dark};
+    case action_kind::backward_input:
+      return {.shown = true, .drawn = tone::middle};
+    case action_kind::backward_parameters:
+      return {.shown = true, .drawn = tone::dark, .hatched = true};
+    case action_kind::reduce:
+      return {.shown = true, .grey = "#9aa4ad"};
+    case action_kind::update:
+      return {.shown = true, .grey = "#59636d"};
+    default:
+      return {};
   }
 }
 
@@ -63,7 +71,8 @@ class canvas {
   GPIPE_COLD canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
     const auto w = fixed(width, 0), h = fixed(height, 0);
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << w << "\" height=\"" << h << "\" viewBox=\"0 0 " << w
-         << ' ' << h << "\" role=\"img\">\n<title>" << xml(title) << "</title>\n" << style << "<defs>\n"
+         << ' ' << h << "\" role=\"img\">\n<title>" << xml(title) << "</title>\n"
+         << style << "<defs>\n"
          << hatch << "</defs>\n";
     box("card", 0, 0, width, height, 10);
     out_ << "/>\n";

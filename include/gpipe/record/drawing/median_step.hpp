@@ -95,8 +95,8 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, const step_plan& plan, 
 }
 
 /// Throws `gpipe::error` with the path unless the file was written completely.
-GPIPE_COLD inline void write_timeline(const std::string& path, const step_plan& plan,
-                                      std::span<const recorder> workers, timeline_options how = {}) {
+GPIPE_COLD inline void write_timeline(const std::string& path, const step_plan& plan, std::span<const recorder> workers,
+                                      timeline_options how = {}) {
   const recorded_step step = median_step(workers);  // before the old file is lost
   if (how.title.empty()) how.title = detail::timeline_title(plan, step);
   write_timeline(path, step.events, how);

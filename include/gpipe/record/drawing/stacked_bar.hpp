@@ -17,8 +17,8 @@ namespace gpipe::detail {
 struct bar_part {
   const char* name;
   std::int64_t ns;
-  action_kind drawn;         // drawn as in a timeline, unless
-  const char* fill;  // this colour is not null
+  action_kind drawn;  // drawn as in a timeline, unless
+  const char* fill;   // this colour is not null
 };
 
 /// Draws one bar (SVG), each part as wide as its share, with a legend of at most six parts per line and a note below.

@@ -3,9 +3,9 @@
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/drawing/canvas.hpp>
 #include <gpipe/record/drawing/timeline_layout.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>
@@ -115,8 +115,8 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
       const double y = top_of(row) + above * lane, height = lane - above * lane;
       const std::string where =
           rows.has_workers() && !rows.is_part(row) ? "stage " + std::to_string(e.stage) + ", " : "";
-      std::string hint = detail::concat(
-          {what, ", ", where, rows.name(row), ": ", ms(e.begin_ns), " to ", ms(e.end_ns), " ms"});
+      std::string hint =
+          detail::concat({what, ", ", where, rows.name(row), ": ", ms(e.begin_ns), " to ", ms(e.end_ns), " ms"});
       for (const auto& [ns, words] : {std::pair{e.waited_ns, "waiting"}, std::pair{e.not_running_ns, "not running"}})
         if (ns > 0 && 100 * ns >= e.end_ns - e.begin_ns)
           hint += ", " + detail::fixed(static_cast<double>(ns) * 1e-6, 3) + " ms of it " + words;

@@ -2,8 +2,8 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/drawing/stacked_bar.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 
 #include <algorithm>

@@ -86,8 +86,8 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
   for (const detail::layer_time& sum : named) operations += sum.operations;
   out << "all layers reach " << detail::percent(1e9 * operations, whole * peak) << " of the "
       << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches in this build's matrix products\n"
-      << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses the most time: "
-      << detail::percent(worst->lost(peak), whole) << " of the total; "
+      << worst->of->name << " (" << detail::several(worst->layers, "layer")
+      << ") loses the most time: " << detail::percent(worst->lost(peak), whole) << " of the total; "
       << detail::remedy(*worst->of, costs.micro_batch_size, group_gradients) << '\n';
 }
 

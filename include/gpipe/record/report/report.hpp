@@ -47,24 +47,24 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
                                               "measured", "idle", "forward", "recompute", "backward", "update"}};
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);
-    rows.push_back({std::to_string(s.replica), std::to_string(s.stage),
-                    s.last - s.first == 1 ? std::to_string(s.first)
-                                          : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
-                    detail::counted(s.parameters), detail::sized(s.bytes),
-                    detail::percent(s.predicted_share, predicted), detail::percent(busy, measured),
-                    detail::percent(wait, busy + wait), time(s.busy(action_kind::forward)),
-                    time(s.busy(action_kind::recompute)),
-                    time(s.busy(action_kind::backward) + s.busy(action_kind::backward_input) +
-                         s.busy(action_kind::backward_parameters)),
-                    time(s.busy(action_kind::reduce) + s.busy(action_kind::update))});
+    rows.push_back(
+        {std::to_string(s.replica), std::to_string(s.stage),
+         s.last - s.first == 1 ? std::to_string(s.first) : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
+         detail::counted(s.parameters), detail::sized(s.bytes), detail::percent(s.predicted_share, predicted),
+         detail::percent(busy, measured), detail::percent(wait, busy + wait), time(s.busy(action_kind::forward)),
+         time(s.busy(action_kind::recompute)),
+         time(s.busy(action_kind::backward) + s.busy(action_kind::backward_input) +
+              s.busy(action_kind::backward_parameters)),
+         time(s.busy(action_kind::reduce) + s.busy(action_kind::update))});
   }
   if (stages.size() > 1) rows.push_back({"", "all", "", detail::counted(parameters), detail::sized(bytes)});
   if (!several)
     for (auto& line : rows) line.erase(line.begin());
   out << detail::table(rows);
   if (measured > 0 && stages.size() > 1) {
-    out << slowest_stage << " is the slowest: "
-        << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2) << " of the mean\n";
+    out << slowest_stage
+        << " is the slowest: " << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2)
+        << " of the mean\n";
   }
   const breakdown parts = breakdown_of(stages);
   if (parts.steps > 0) {

@@ -120,8 +120,7 @@ class binder {
       if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
       b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
-    for (int f = 0; f < r.field_count; ++f)
-      b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
+    for (int f = 0; f < r.field_count; ++f) b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
     if (r.extra_count > 0) b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
     if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));

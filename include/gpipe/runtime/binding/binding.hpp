@@ -26,9 +26,9 @@ struct bound_layer {
   const layer_type* layer = nullptr;
   const kernel_row<Context>* kernels = nullptr;
   int layer_index = -1;
-  bool rerun = false;         ///< a recompute must run it
-  bool wants_input = false;   ///< some input wants a gradient
-  bool frozen = false;        ///< its parameters do not change
+  bool rerun = false;                   ///< a recompute must run it
+  bool wants_input = false;             ///< some input wants a gradient
+  bool frozen = false;                  ///< its parameters do not change
   std::vector<bool> frozen_parameters;  ///< which of them do not, by their group or by a call
   std::vector<bool> frozen_by_call;
   watched_rows* watched = nullptr;  ///< its rows are copied there; null: the layer is not watched

@@ -69,8 +69,8 @@ GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer
     if (const int v = b.value_in[i]; v < net.entering)
       upload_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));
   for (int f = 0; f < b.layer->field_count; ++f)
-    upload_rows(c, step.rows.fields[index(b.layer->field_index[f])], b.layer->fields[f].size,
-              b.layer->fields[f].type, step, m, b.fields[f].at(m, false));
+    upload_rows(c, step.rows.fields[index(b.layer->field_index[f])], b.layer->fields[f].size, b.layer->fields[f].type,
+                step, m, b.fields[f].at(m, false));
 }
 
 }  // namespace gpipe::detail

@@ -8,23 +8,27 @@ namespace broken {
 
 template <class Layer, class Input, bool Holds>
 struct layer_has_forward {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void forward(const auto& context, "
-                       "const auto& operands)`");
+  static_assert(Holds,
+                "gpipe: training needs kernels, and a layer lacks `static void forward(const auto& context, "
+                "const auto& operands)`");
 };
 template <class Layer, class Input, bool Holds>
 struct layer_has_backward_input {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_input(const auto& "
-                       "context, const auto& operands)`, which its floating-point input requires");
+  static_assert(Holds,
+                "gpipe: training needs kernels, and a layer lacks `static void backward_input(const auto& "
+                "context, const auto& operands)`, which its floating-point input requires");
 };
 template <class Layer, class Input, bool Holds>
 struct layer_has_backward_parameters {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_parameters(const auto& "
-                       "context, const auto& operands)`, which its parameters require");
+  static_assert(Holds,
+                "gpipe: training needs kernels, and a layer lacks `static void backward_parameters(const auto& "
+                "context, const auto& operands)`, which its parameters require");
 };
 template <class Layer, class Input, bool Holds>
 struct layer_has_refresh {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void refresh(const auto& context, "
-                       "const auto& operands) noexcept`, which its derived buffers require: it runs after the commit");
+  static_assert(Holds,
+                "gpipe: training needs kernels, and a layer lacks `static void refresh(const auto& context, "
+                "const auto& operands) noexcept`, which its derived buffers require: it runs after the commit");
 };
 
 template <class Layer, class Input, bool Holds>

@@ -36,26 +36,32 @@ struct kernel_functions {
   using group = several_operands<View>;
   using committed = operands<View, pass::update_state>;
 
-  static constexpr bool has_forward =
-      requires(const Context& c, const arguments& a) { body::forward(c, a); };
-  static constexpr bool has_backward_input =
-      requires(const Context& c, const again& a) { body::backward_input(c, a); };
-  static constexpr bool has_backward_parameters =
-      requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
-  static constexpr bool has_backward =
-      requires(const Context& c, const again& a) { body::backward(c, a); };
+  static constexpr bool has_forward = requires(const Context& c, const arguments& a) { body::forward(c, a); };
+  static constexpr bool has_backward_input = requires(const Context& c, const again& a) { body::backward_input(c, a); };
+  static constexpr bool has_backward_parameters = requires(const Context& c, const again& a) {
+    body::backward_parameters(c, a);
+  };
+  static constexpr bool has_backward = requires(const Context& c, const again& a) { body::backward(c, a); };
   // An overload: a layer that is derived from another and has its own backward_parameters hides it.
-  static constexpr bool has_backward_parameters_of_group =
-      requires(const Context& c, const group& all) { body::backward_parameters(c, all, 2); };
+  static constexpr bool has_backward_parameters_of_group = requires(const Context& c, const group& all) {
+    body::backward_parameters(c, all, 2);
+  };
   static constexpr bool has_predict = requires(const Context& c, const arguments& a) { body::predict(c, a); };
-  static constexpr bool has_update_state =
-      requires(const Context& c, const committed& a) { { body::update_state(c, a) } noexcept; };
-  static constexpr bool has_refresh =
-      requires(const Context& c, const arguments& a) { { body::refresh(c, a) } noexcept; };
+  static constexpr bool has_update_state = requires(const Context& c, const committed& a) {
+    { body::update_state(c, a) }
+    noexcept;
+  };
+  static constexpr bool has_refresh = requires(const Context& c, const arguments& a) {
+    { body::refresh(c, a) }
+    noexcept;
+  };
   static constexpr bool has_prepare = [] {
-    if constexpr (is_bound_kind<View>)
-      return requires(const Context& c, const typename View::on::numbers& of) { body::prepare(c, 1, of); };
-    else return requires(const Context& c) { body::prepare(c, 1); };
+    if constexpr (is_bound_kind<View>) return requires(const Context& c, const typename View::on::numbers& of) {
+        body::prepare(c, 1, of);
+      };
+    else return requires(const Context& c) {
+        body::prepare(c, 1);
+      };
   }();
 
   GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b);

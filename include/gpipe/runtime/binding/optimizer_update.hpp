@@ -40,8 +40,7 @@ class optimizer_update {
         variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
         trial_(trial_of(optimizer)),
         name_(type_name<Optimizer>) {
-    static_assert(Optimizer::moments <= max_moments,
-                  "gpipe: an optimizer has more moments than gpipe::max_moments");
+    static_assert(Optimizer::moments <= max_moments, "gpipe: an optimizer has more moments than gpipe::max_moments");
     if constexpr (requires { optimizer.check(); }) optimizer.check();
     if constexpr (requires { Optimizer::first_moments[0]; })
       for (int i = 0; i < Optimizer::moments; ++i) first_[index(i)] = Optimizer::first_moments[i];

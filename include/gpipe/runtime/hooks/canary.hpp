@@ -73,8 +73,7 @@ class canary {
   }
 
   static void poison(const Context& c, const std::vector<buffer>& dead, int m, bool again) {
-    for (const buffer& b : dead)
-      c.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0xff}, b.at.at(m, again));
+    for (const buffer& b : dead) c.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0xff}, b.at.at(m, again));
   }
 
   int first_;

@@ -108,7 +108,7 @@ class nonfinite_finder {
     return begin;
   }
   GPIPE_COLD static std::string location_in(const std::byte* rows, dtype type, std::size_t columns,
-                                         const step_context& step, int m) {
+                                            const step_context& step, int m) {
     if (!is_floating(type)) return {};
     const auto size = static_cast<std::ptrdiff_t>(columns);
     const std::ptrdiff_t begin = size * step.first_sample(m), end = begin + size * step.samples(m);
@@ -118,8 +118,8 @@ class nonfinite_finder {
     return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(at / size)), ", column ",
                    at % size, " (counted from 0)"});
   }
-  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m,
-                                          const std::string& what, const std::string& location = {}) const {
+  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const std::string& what,
+                                          const std::string& location = {}) const {
     throw_error(
         {what, " is not finite", location},
         {location.empty() ? "look for such numbers in the data, or lower the learning rate" : "correct the data",

@@ -91,11 +91,11 @@ GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& 
     const int first = first_worker + plan.worker_of(from), second = first_worker + plan.worker_of(to);
     if (first == second) continue;
     const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& slots,
-                          std::int64_t traffic::* bytes) {
+                          std::int64_t traffic::*bytes) {
       made.local = std::make_unique<channel<Marker>>(signals, sender, receiver, slots);
       if (!emulated) return;
-      made.delay = emulated.emulation().make(signals, receiver, static_cast<int>(slots.size()),
-                                             emulated.bytes_per_second());
+      made.delay =
+          emulated.emulation().make(signals, receiver, static_cast<int>(slots.size()), emulated.bytes_per_second());
       made.sample_bytes = traffic_of(net, plan.cut(), plan.links[k], 1).*bytes;
     };
     make(channels[k].activations, first, second, plan.slots_of_links[k].stash, &traffic::forward_bytes);

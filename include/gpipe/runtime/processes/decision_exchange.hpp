@@ -17,8 +17,7 @@ namespace gpipe::detail {
 ///     squares of the stage's gradients, in the first replica | partials of the stage's losses
 class decision_exchange {
  public:
-  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
-      : job_(job), plan_(plan) {
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan) : job_(job), plan_(plan) {
     losses_ = locations_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)

@@ -44,7 +44,7 @@ class other_processes {
   remote_tied_parameters& ties() { return ties_; }
 
  private:
-  process_group* job_ = nullptr;  // null: there is one process
+  process_group* job_ = nullptr;     // null: there is one process
   std::vector<const void*> queues_;  // [stage]
   remote_tied_parameters ties_;
   std::unique_ptr<decision_exchange> decision_;

@@ -39,14 +39,12 @@ class remote_links {
   bool has(int stage) const { return rank_of(stage) == job_.rank(); }
   const detail::arena_map& map(int stage) const { return *maps_[detail::index(stage)]; }
   /// The rank of this replica's worker with the stage.
-  int rank_of(int stage) const {
-    return job_.rank() / plan_.workers() * plan_.workers() + plan_.worker_of(stage);
-  }
+  int rank_of(int stage) const { return job_.rank() / plan_.workers() * plan_.workers() + plan_.worker_of(stage); }
 
   /// The layout without values, for the end at stage `end`.
   GPIPE_COLD channel_layout empty(int peer, const std::vector<int>& slots, bool sends, int end) const {
-    return {peer,  plan_.options.micro_batch_size, {}, slots, sends ? plan_.leaving : slots,
-            queues_[detail::index(end)]};
+    return {peer,  plan_.options.micro_batch_size, {},
+            slots, sends ? plan_.leaving : slots,  queues_[detail::index(end)]};
   }
   buffer_layout buffer_of(const detail::block_address& at, int v) const {
     const edge_part& part = net_.values[v].part;

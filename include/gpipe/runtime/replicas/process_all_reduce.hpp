@@ -120,15 +120,15 @@ class process_all_reduce final : public all_reduce {
     int complete_at = never;  // the layer whose last backward completes the range; never: the stage's end does
     enum class progress { untouched, sent, summed };
     progress now = progress::untouched;
-    std::byte* slice = nullptr;  // this replica's
-    std::size_t bytes = 0;       // of the slice
+    std::byte* slice = nullptr;    // this replica's
+    std::size_t bytes = 0;         // of the slice
     std::byte* landing = nullptr;  // receives the slice of the other replicas, in ascending order
     std::vector<end_of<sending_end>> slices_out, sums_out;
     std::vector<end_of<receiving_end>> slices_in, sums_in;
   };
   struct exchange {
-    std::vector<range> ranges;   // the buckets of parameters that the stage owns, then each tied use
-    std::size_t buckets = 0;     // the number of the former
+    std::vector<range> ranges;                    // the buckets of parameters that the stage owns, then each tied use
+    std::size_t buckets = 0;                      // the number of the former
     std::vector<replica_part::range> gradients;   // all of the stage
     std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;

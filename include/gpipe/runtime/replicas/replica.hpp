@@ -37,8 +37,7 @@ class replica final : public replica_part {
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)
-      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, emulated,
-                                                              number * plan.workers());
+      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, emulated, number * plan.workers());
   }
   /// Finds every address, and sets up libraries.
   GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {

@@ -45,8 +45,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (canary) hooks_.use_canary(binding_.layers);
     statistics_.reserve();
     for (const auto& b : binding_.layers)
-      if (b.kernels->prepare != nullptr)
-        b.kernels->prepare(context_, plan_->options.micro_batch_size, b.layer->lists);
+      if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size, b.layer->lists);
   }
 
   detail::layer_statistics<Device>& statistics() { return statistics_; }
@@ -182,8 +181,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
  private:
   using base = stage_arena<Device>;
-  using typename base::bound;
   using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
+  using typename base::bound;
 
   void refresh(const bound& b) {
     if (b.kernels->refresh == nullptr) return;
@@ -235,8 +234,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         continue;
       }
       for (int i = 0; i < b.inputs; ++i)
-        context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),
-                          step.predicted->at(i, first));
+        context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false), step.predicted->at(i, first));
     }
   }
 

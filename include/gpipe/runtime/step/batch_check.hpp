@@ -84,13 +84,12 @@ template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == no_label))
-      throw_error(
-          {"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size),
-           name_of_position(wanted.size, i), " is ", numbers[i]},
-          {"it must lie in 0 ... ", wanted.below - 1,
-           wanted.ignored == no_label || (wanted.ignored >= 0 && wanted.ignored < wanted.below)
-               ? ""
-               : concat({", or be ", wanted.ignored, ", which is ignored"})});
+      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size),
+                   name_of_position(wanted.size, i), " is ", numbers[i]},
+                  {"it must lie in 0 ... ", wanted.below - 1,
+                   wanted.ignored == no_label || (wanted.ignored >= 0 && wanted.ignored < wanted.below)
+                       ? ""
+                       : concat({", or be ", wanted.ignored, ", which is ignored"})});
 }
 
 // Floats may be equal to the limit: labels that are probabilities.

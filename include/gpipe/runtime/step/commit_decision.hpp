@@ -52,11 +52,11 @@ GPIPE_COLD inline std::vector<loss_location> locations_of_losses(const network& 
 /// The decision itself, and the result of the step.
 struct commit_result {
   step_result found;
-  bool same_weights = true;      ///< all losses have the same sum of weights, by which the commit divides
-  bool finite = false;           ///< loss, weight and norm are finite
-  bool holds = false;            ///< the step may be applied
-  double scale = 0;              ///< turns the summed gradient into a mean, clipped
-  std::int64_t decided_ns = 0;   ///< when the last worker arrived at the barrier
+  bool same_weights = true;     ///< all losses have the same sum of weights, by which the commit divides
+  bool finite = false;          ///< loss, weight and norm are finite
+  bool holds = false;           ///< the step may be applied
+  double scale = 0;             ///< turns the summed gradient into a mean, clipped
+  std::int64_t decided_ns = 0;  ///< when the last worker arrived at the barrier
 };
 
 /// The decision that all workers wait for before they update. One worker makes it, from the values of every stage.

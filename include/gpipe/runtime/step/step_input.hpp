@@ -35,8 +35,7 @@ class step_input {
 
   void require_training() const {
     require_loss();
-    if (!plan_.trains)
-      throw_error({"the schedule ", plan_.schedule, " has no backward"}, {"train with another one"});
+    if (!plan_.trains) throw_error({"the schedule ", plan_.schedule, " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
     if (net_.loss_layer() < 0)

@@ -29,7 +29,7 @@ enum class deadline_action : std::uint8_t {
 struct training_options {
   std::uint64_t seed = 0;
   rate_schedule learning_rate_schedule = constant{};  ///< multiplies the optimizer's learning rate
-  double max_grad_norm = 0;  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
+  double max_grad_norm = 0;               ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
   std::vector<parameter_group> groups{};  ///< parameters with settings of their own; the first that matches counts
   double average_weights = 0;  ///< keeps a moving average of the weights with this decay, such as 0.9999; 0: none
   cut_choice cut{};            ///< the first layer of every stage but the first; empty: the best cut

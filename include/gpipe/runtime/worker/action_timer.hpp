@@ -110,7 +110,7 @@ class action_timer {
   recorder* trace_;
   std::int64_t opened_ns_ = 0, ended_ns_ = 0;   ///< the begin of the pass; the end of the action before
   std::int64_t waited_ns_ = 0, copied_ns_ = 0;  ///< in this action
-  core_time core_;  ///< used with a trace only
+  core_time core_;                              ///< used with a trace only
   [[no_unique_address]] device_timer<Device> device_;
 };
 

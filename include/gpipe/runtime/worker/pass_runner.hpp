@@ -39,9 +39,9 @@ class pass_runner {
 
   /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` are those of a wait
   /// between workers that are here.
-  GPIPE_COLD pass_runner(const network& net, const step_plan& plan, const rule& update,
-                         const training_options& options, const rank_layout& here, step_context& step,
-                         commit_decision& decision, std::vector<stage_report>& reports, const wait_limits& limits)
+  GPIPE_COLD pass_runner(const network& net, const step_plan& plan, const rule& update, const training_options& options,
+                         const rank_layout& here, step_context& step, commit_decision& decision,
+                         std::vector<stage_report>& reports, const wait_limits& limits)
       : net_(net),
         plan_(plan),
         options_(options),
@@ -120,10 +120,10 @@ class pass_runner {
     } catch (const detail::worker_is_stuck& found) {
       stuck_.emplace(stuck_error(found.worker));
       if (found.cause) try {
-        std::rethrow_exception(found.cause);
-      } catch (...) {
-        std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
-      }
+          std::rethrow_exception(found.cause);
+        } catch (...) {
+          std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
+        }
       require_not_stuck();
     } catch (...) {
       calls_.abandon();  // before devices are waited for
@@ -197,7 +197,7 @@ class pass_runner {
   worker_context<Device> shared_;
   step_context& step_;
   std::deque<worker<Device>> workers_;  // they do not move
-  thread_team threads_;  // behind what its tasks use, for its threads end first
+  thread_team threads_;                 // behind what its tasks use, for its threads end first
   std::optional<error> stuck_;
   std::optional<detail::watchdog> watchdog_;
 };

@@ -181,8 +181,7 @@ class alignas(alignment) worker final : private gradient_listener {
   void download() {
     for (const int s : stages_) {
       const bound_stage<Device>& from = replica_->stage(s);
-      if (step().trains() && replica_->number() == 0)
-        from.download_squares(context_.decision.gathered.squares.data());
+      if (step().trains() && replica_->number() == 0) from.download_squares(context_.decision.gathered.squares.data());
       if (step().predicts()) continue;
       for (const loss_location& loss : context_.decision.losses)
         if (context_.plan.cut().stage_of(loss.layer_index) == s)
@@ -229,16 +228,22 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.on_device().begin(device_context(i));
     switch (i.kind) {
       case action_kind::receive_activation:
-      case action_kind::receive_gradient: io_.receive(device_context(i), i, wait_context_of(i)); break;
+      case action_kind::receive_gradient:
+        io_.receive(device_context(i), i, wait_context_of(i));
+        break;
       case action_kind::send_activation:
-      case action_kind::send_gradient: io_.send(device_context(i), step(), i); break;
+      case action_kind::send_gradient:
+        io_.send(device_context(i), step(), i);
+        break;
       case action_kind::forward:
         io_.acquire_activations(device_context(i), i, wait_context_of(i));  // layers write straight into them
         stage(i).forward(step(), m);
         if (stage(i).has_copies()) times_.copying([&] { stage(i).pass_on(step(), m); });
         if (!step().trains()) io_.release(device_context(i), i, false);
         break;
-      case action_kind::recompute: stage(i).recompute(step(), m); break;
+      case action_kind::recompute:
+        stage(i).recompute(step(), m);
+        break;
       case action_kind::backward_input:
         io_.acquire_gradients(device_context(i), i, wait_context_of(i));
         stage(i).backward_input(step(), m);
@@ -246,8 +251,8 @@ class alignas(alignment) worker final : private gradient_listener {
       case action_kind::backward_parameters:
         if (waiting_since_ < 0) waiting_since_ = m;
         if (continues) break;
-        stage(i).backward_parameters(step(), waiting_since_, m, [this] { context_.signals.progress(waiter_); },
-                                     listener(i));
+        stage(i).backward_parameters(
+            step(), waiting_since_, m, [this] { context_.signals.progress(waiter_); }, listener(i));
         for (; waiting_since_ <= m; ++waiting_since_)
           io_.release(device_context(i), {i.kind, i.stage, waiting_since_}, true);
         waiting_since_ = -1;
@@ -257,9 +262,14 @@ class alignas(alignment) worker final : private gradient_listener {
         stage(i).backward(step(), m, listener(i));
         io_.release(device_context(i), i, true);
         break;
-      case action_kind::reduce: reduce(i); break;
-      case action_kind::update: update(i); break;
-      case action_kind::idle: break;
+      case action_kind::reduce:
+        reduce(i);
+        break;
+      case action_kind::update:
+        update(i);
+        break;
+      case action_kind::idle:
+        break;
     }
     times_.on_device().end(device_context(i), i);
   }
@@ -327,7 +337,7 @@ class alignas(alignment) worker final : private gradient_listener {
   bool summed_ = false;       ///< the gradients of all stages are complete; used with ties only
   bool downloading_ = false;  ///< the downloads for the decision are enqueued
   bool committed_ = false;
-  bool captured_is_valid_ = false;        ///< the last pass from the graph succeeded
+  bool captured_is_valid_ = false;                    ///< the last pass from the graph succeeded
   std::atomic<const instruction*> running_{nullptr};  ///< null: none yet, or between two
   struct nothing {};
   using captured_step = typename std::conditional<graph_device<Device>, detail::captured_step<Device>, nothing>::type;

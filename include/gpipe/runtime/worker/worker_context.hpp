@@ -23,7 +23,7 @@ struct worker_context {
   all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& signals;
   gpipe::detail::barrier& barrier;  ///< of all workers here
-  const step_context& step;  ///< of all replicas
+  const step_context& step;         ///< of all replicas
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
   const std::function<void(const instruction&)>& before;

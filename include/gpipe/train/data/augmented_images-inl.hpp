@@ -18,8 +18,7 @@ namespace gpipe {
 namespace detail {
 
 /// Writes a changed copy of an image. `words` are random.
-GPIPE_COLD inline void change_image(const image_changes& how, const random_words& words, const float* from,
-                                      float* to) {
+GPIPE_COLD inline void change_image(const image_changes& how, const random_words& words, const float* from, float* to) {
   const auto moved = [&](std::uint32_t word) {
     return static_cast<int>(word % static_cast<std::uint32_t>(2 * how.shift + 1)) - how.shift;
   };
@@ -65,8 +64,8 @@ GPIPE_COLD inline generated_data changing_source(const dataset& images, const im
         std::byte* const to = rows.data() + i * bytes;
         if (fields[f].name == how.field || fields[f].name == how.mask)
           change_image(fields[f].name == how.field ? how : of_mask,
-                         draw({.seed = how.seed, .step = wanted.at().epoch}, static_cast<std::uint32_t>(sample), 0),
-                         reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
+                       draw({.seed = how.seed, .step = wanted.at().epoch}, static_cast<std::uint32_t>(sample), 0),
+                       reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
         else std::memcpy(to, from, bytes);
       }
     }

@@ -33,9 +33,9 @@ GPIPE_INLINE const batch& next_batch(data_stream& from, long number, int samples
     throw_error({"the data end before the epoch does: after ", before, " of ", several(samples, "sample")},
                 {"give as many as samples() says, and all batches from the first on"});
   if (const long wanted = (std::min)(samples - before, static_cast<long>(size)); found->samples() != wanted)
-    throw_error({"batch ", number, " of an epoch of ", several(samples, "sample"), " has ", found->samples(), ", not ",
-                 wanted},
-                {"give batches of the size of the order, and as many samples as samples() says"});
+    throw_error(
+        {"batch ", number, " of an epoch of ", several(samples, "sample"), " has ", found->samples(), ", not ", wanted},
+        {"give batches of the size of the order, and as many samples as samples() says"});
   return *found;
 }
 

@@ -56,8 +56,8 @@ data_position first_of(const batch_order& order, int samples);
 /// The stream that the source opens. Throws if it opens none.
 std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& order);
 
-/// The next batch of a stream: the batch with this number in an epoch of `samples` samples, `size` in each batch and the
-/// rest in the last. Throws unless the stream gives it with as many samples.
+/// The next batch of a stream: the batch with this number in an epoch of `samples` samples, `size` in each batch and
+/// the rest in the last. Throws unless the stream gives it with as many samples.
 const batch& next_batch(data_stream& from, long number, int samples, int size);
 
 /// Throws if the stream gives a batch behind an epoch of `samples` samples.

@@ -26,7 +26,7 @@ struct decode_row {
   void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
   void (*refresh)(const Context&, const call&) = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
-  int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
+  int kept_extras = 0;        ///< the number of its first extras, [tokens][...] each, that later tokens read
 };
 /// The same for a layer that looks at one token: its kernels in the model of one token. A loss that makes the logits
 /// makes no more than these.

@@ -54,7 +54,7 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
 }
 
 GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_parameters& parameters, int samples,
-                                          int threads)
+                                         int threads)
     : of_(of),
       parameters_(parameters),
       samples_(samples),

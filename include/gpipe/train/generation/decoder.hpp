@@ -22,7 +22,7 @@ namespace gpipe::detail {
 /// one.
 struct decoded_model {
   const network &sequence, &token;
-  const decode_row<host::context>* decode;   // of the rows of `sequence`
+  const decode_row<host::context>* decode;    // of the rows of `sequence`
   const forward_row<host::context>* forward;  // of the rows of `token`
 };
 

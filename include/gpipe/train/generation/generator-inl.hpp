@@ -18,8 +18,8 @@ namespace gpipe {
 
 namespace detail {
 
-GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt,
-                                                         int tokens, int threads) const {
+GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt, int tokens,
+                                                         int threads) const {
   decoder from(of_, *parameters_, samples, threads_for(threads));
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
@@ -82,8 +82,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   decoder from = started(how.beams, prompt, how.tokens, how.threads);
   const auto vocabulary = index(from.vocabulary());
   const auto score = [&](const continuation& one) {
-    return one.log_probability / std::pow(static_cast<double>((std::max)(one.tokens.size(), std::size_t{1})),
-                                          how.length_power);
+    return one.log_probability /
+           std::pow(static_cast<double>((std::max)(one.tokens.size(), std::size_t{1})), how.length_power);
   };
   const auto better = [&](const continuation& a, const continuation& b) { return score(a) > score(b); };
 
@@ -130,7 +130,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
     if (living.empty() || t + 1 == how.tokens) break;
     // Log probabilities only fall: no living sequence can still come before the ended ones that are better.
     std::stable_sort(ended.begin(), ended.end(), better);
-    if (how.length_power == 0 && ended.size() >= n && ended[n - 1].log_probability >= living.front().log_probability) break;
+    if (how.length_power == 0 && ended.size() >= n && ended[n - 1].log_probability >= living.front().log_probability)
+      break;
     const int position = static_cast<int>(prompt.size()) + t;
     parents.resize(n, 0);
     from.reorder(parents, position);

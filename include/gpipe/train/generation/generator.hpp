@@ -15,11 +15,11 @@ namespace gpipe {
 
 /// How `beam_search` looks for the most likely continuation.
 struct beam_options {
-  int tokens = 100;        ///< at most, after the prompt
-  int beams = 4;           ///< sequences that live on at each position; one that ends takes no place of theirs
-  std::int32_t end = -1;   ///< a sequence ends behind this token; -1: there is none
+  int tokens = 100;         ///< at most, after the prompt
+  int beams = 4;            ///< sequences that live on at each position; one that ends takes no place of theirs
+  std::int32_t end = -1;    ///< a sequence ends behind this token; -1: there is none
   double length_power = 0;  ///< sequences compare by log probability / length^this; 0: by log probability
-  int threads = 0;         ///< as `generation_options::threads`
+  int threads = 0;          ///< as `generation_options::threads`
 };
 
 /// A continuation that `beam_search` found.

@@ -14,11 +14,11 @@ namespace gpipe {
 
 /// How the next token is chosen.
 struct generation_options {
-  int tokens = 100;       ///< at most, after the prompt
+  int tokens = 100;        ///< at most, after the prompt
   double temperature = 0;  ///< logits are divided by it; 0: the most likely token, always
-  int top_k = 0;          ///< draws only from this number of the most likely tokens; 0: from all
+  int top_k = 0;           ///< draws only from this number of the most likely tokens; 0: from all
   std::uint64_t seed = 1;  ///< of the draws
-  std::int32_t end = -1;  ///< generation stops behind this token; -1: there is none
+  std::int32_t end = -1;   ///< generation stops behind this token; -1: there is none
   /// That share products, at most 1024; 0: one, or all cores for a model of 2^20 parameters or more.
   int threads = 0;
 };
@@ -59,8 +59,7 @@ class token_sampler {
     const auto logit = [&](std::size_t i) { return static_cast<double>(logits[static_cast<std::size_t>(order_[i])]); };
     sums_.clear();
     double sum = 0;
-    for (std::size_t i = 0; i < kept; ++i)
-      sums_.push_back(sum += std::exp((logit(i) - logit(0)) / how_.temperature));
+    for (std::size_t i = 0; i < kept; ++i) sums_.push_back(sum += std::exp((logit(i) - logit(0)) / how_.temperature));
     const random_words words = draw({how_.seed, 0, 0, 0}, static_cast<std::uint32_t>(position), 0);
     const double at = sum * static_cast<double>(uniform(words.word[0]));  // in [0, sum)
     const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);

@@ -12,7 +12,7 @@ namespace gpipe {
 /// How long a worker spins before it sleeps, and how long a wait may last without progress.
 struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
-  bool yields = false;  ///< while it spins, so that another thread can run
+  bool yields = false;                                           ///< while it spins, so that another thread can run
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
 
   /// Workers yield if they outnumber the cores, for a spinning worker keeps another from running. A sleeper wakes some

@@ -29,9 +29,9 @@ class end {
   GPIPE_COLD end(connection& job, const channel_layout& layout, int tag) : job_(job), layout_(layout), tag_(tag) {
     for (const buffer_layout& v : layout.values)
       if (v.row > static_cast<std::size_t>((std::numeric_limits<int>::max)() / layout.capacity))
-        gpipe::detail::throw_error({"a micro-batch of ", layout.capacity, " samples of ", v.row,
-                                    " bytes is more than one message carries"},
-                                   {"make micro-batches smaller"});
+        gpipe::detail::throw_error(
+            {"a micro-batch of ", layout.capacity, " samples of ", v.row, " bytes is more than one message carries"},
+            {"make micro-batches smaller"});
     job.ends.push_back(this);
   }
   virtual ~end() { std::erase(job_.ends, this); }

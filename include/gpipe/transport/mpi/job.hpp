@@ -134,7 +134,8 @@ class job final : public process_group {
   GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
     outside_of_steps([&] {
       const agreed_value wanted[] = {agreed_value::number("the bytes to read", static_cast<std::int64_t>(size)),
-                                     agreed_value::number("the rank to read from", root), {"what to read", which}};
+                                     agreed_value::number("the rank to read from", root),
+                                     {"what to read", which}};
       check_call(collective_kind::read, wanted);  // a collective call of MPI must be entered by all or none
       broadcast_bytes(bytes, size, root);
     });
@@ -192,9 +193,9 @@ class job final : public process_group {
     for (std::size_t done = 0; done < size;) {
       const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
       MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_,
-                       &request),
-            "MPI_Ibcast");
+      check(
+          MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_, &request),
+          "MPI_Ibcast");
       await(request, {.action = "broadcast"}, root);
       done += part;
     }

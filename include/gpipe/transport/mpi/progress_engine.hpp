@@ -3,9 +3,9 @@
 #include <gpipe/transport/mpi/failure_broadcast.hpp>
 #include <gpipe/transport/mpi/signal.hpp>
 
-#include <sched.h>
 #include <atomic>
 #include <cstdint>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -90,10 +90,12 @@ class progress_engine {
 
   /// Throws `detail::interrupted` after a failure elsewhere.
   void check_failures() {
-    if (terminated()) [[unlikely]] find_termination();
+    if (terminated()) [[unlikely]]
+      find_termination();
     if (other_hosts_ != nullptr) receive_causes();
     if (listener_ != nullptr) listener_->on_poll();
-    if (status_.lost().is_set()) [[unlikely]] throw gpipe::detail::interrupted{};
+    if (status_.lost().is_set()) [[unlikely]]
+      throw gpipe::detail::interrupted{};
     if (const first_failure& thrown = status_.thrown(); thrown.is_set() && !recovering_) [[unlikely]]
       if (thrown.what.round <= round_) throw gpipe::detail::interrupted{};
   }
@@ -178,7 +180,9 @@ class progress_engine {
 
   GPIPE_COLD detail::location where(int i) {
     const process_status& its = status_.of(i);
-    return {.rank = ranks_[index(i)], .stage = its.stage.load(), .micro_batch = its.micro_batch.load(),
+    return {.rank = ranks_[index(i)],
+            .stage = its.stage.load(),
+            .micro_batch = its.micro_batch.load(),
             .action = its.action.get()};
   }
 
@@ -247,7 +251,7 @@ class progress_engine {
   poll_listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
-  std::vector<char> visible_;  // whether the process id is known here
+  std::vector<char> visible_;                                  // whether the process id is known here
   std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and the rounds they had completed
   std::chrono::nanoseconds deadline_ = wait_limits{}.deadline;
   clock::time_point polled_{};

@@ -80,7 +80,7 @@ class receiver final : public receiving_end, public end {
   std::vector<std::int64_t> received_;  // [slot]
   std::vector<char> posted_;            // [slot]
   std::vector<MPI_Status> states_;
-  std::vector<MPI_Request> requests_;   // [slot][value]
+  std::vector<MPI_Request> requests_;  // [slot][value]
 };
 
 }  // namespace gpipe::mpi

@@ -45,10 +45,10 @@ struct alignas(2 * detail::alignment) process_status {
 
 /// An error as bytes, in shared memory or in a message.
 struct cause {
-  bool lost = false;           ///< a process is lost; else a process has thrown and goes on
-  bool reports_itself = false; ///< found by a process that can still print it
-  bool leaves = false;         ///< no failure: `rank` waits for the others to leave
-  std::uint64_t round = 0;     ///< completed by the process that found it; waits in earlier rounds go on
+  bool lost = false;            ///< a process is lost; else a process has thrown and goes on
+  bool reports_itself = false;  ///< found by a process that can still print it
+  bool leaves = false;          ///< no failure: `rank` waits for the others to leave
+  std::uint64_t round = 0;      ///< completed by the process that found it; waits in earlier rounds go on
   fixed_text<1024> wrong, remedy;
   fixed_text<256> layer, file;
   fixed_text<32> action;
@@ -103,8 +103,7 @@ class shared_status {
  public:
   /// Every process of `all` makes one. If not `shares`, each process is as if on a host of its own.
   GPIPE_COLD shared_status(MPI_Comm all, bool shares) {
-    if (shares)
-      check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
+    if (shares) check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
     else check(MPI_Comm_dup(MPI_COMM_SELF, &host_), "MPI_Comm_dup");
     MPI_Comm_rank(host_, &own_);
     MPI_Comm_size(host_, &count_);

@@ -72,8 +72,7 @@ class communicator {
 
  private:
   void require_usable() const {
-    if (handle_ == nullptr)
-      gpipe::detail::throw_error({"the communicator was aborted"}, {"start all processes again"});
+    if (handle_ == nullptr) gpipe::detail::throw_error({"the communicator was aborted"}, {"start all processes again"});
   }
   ncclResult_t state() const {
     ncclResult_t found = ncclSuccess;

@@ -161,7 +161,7 @@ class job final : public process_group {
     if (c.id_receiver) c.id_receiver->release(0);
     const int mine = c.id_sender ? 0 : 1;
     c.end->connect(std::make_unique<communicator>(id, 2, mine, c.end->gpu(), deadline_, [this] { job_.poll(); }),
-                1 - mine);
+                   1 - mine);
   }
   [[noreturn]] GPIPE_COLD void fail_without_progress(wait_context what) {
     for (const auto& c : channels_)

@@ -24,56 +24,56 @@ namespace {
 
 // Shapes in the order samples, channels, height, width, out channels, kernel, stride, padding, dilation, groups.
 const convolution_shape shapes[] = {
-    {2, 3, 7, 9, 5, 3, 3},                              // no padding
-    {2, 4, 8, 8, 6, 3, 3, 1, 1, 1, 1},                  // the same size
-    {1, 16, 14, 15, 70, 3, 3, 1, 1, 1, 1},              // more than a strip of channels
-    {2, 70, 5, 6, 13, 3, 3, 1, 1, 1, 1},                // backward has more than a strip
-    {3, 5, 9, 8, 7, 3, 3, 2, 2, 1, 1},                  // every second pixel
-    {1, 3, 11, 11, 8, 7, 7, 2, 2, 3, 3},                // a first layer
-    {2, 6, 9, 7, 5, 3, 3, 3, 3, 0, 0},                  // windows side by side
-    {2, 8, 6, 6, 12, 1, 1},                             // products of pixels
-    {1, 8, 20, 30, 40, 1, 1},                           // more pixels than a call has
-    {2, 8, 7, 6, 12, 1, 1, 2, 2},                       // some pixels are not read
-    {2, 4, 6, 10, 9, 1, 7, 1, 1, 0, 3},                 // 1 x 7
-    {2, 4, 10, 6, 9, 7, 1, 1, 1, 3, 0},                 // 7 x 1
-    {2, 4, 10, 6, 9, 7, 1, 2, 1, 3, 0},                 //
-    {1, 3, 12, 11, 4, 3, 3, 1, 1, 2, 2, 2, 2},          // dilated
-    {1, 3, 13, 11, 4, 3, 3, 2, 2, 4, 3, 3, 2},          //
-    {2, 6, 7, 7, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
-    {1, 140, 4, 5, 160, 3, 3, 1, 1, 1, 1, 1, 1, 2},     //
-    {2, 6, 7, 8, 6, 3, 3, 1, 1, 1, 1, 1, 1, 6},         // a group for each channel
-    {1, 45, 9, 8, 45, 3, 3, 2, 2, 1, 1, 1, 1, 45},      //
-    {2, 3, 6, 5, 12, 3, 3, 1, 1, 1, 1, 1, 1, 3},        // several outputs of each channel
-    {3, 5, 1, 1, 4, 3, 3, 1, 1, 1, 1},                  // most taps see nothing
-    {1, 2, 2, 2, 3, 3, 3, 1, 1, 3, 3},                  // some pixels see nothing at all
-    {1, 1, 5, 5, 1, 2, 2, 2, 2},                        // an edge that no window reaches
-    {1, 2, 40, 5, 3, 3, 3, 1, 1, 1, 1},                 // tall
+    {2, 3, 7, 9, 5, 3, 3},                           // no padding
+    {2, 4, 8, 8, 6, 3, 3, 1, 1, 1, 1},               // the same size
+    {1, 16, 14, 15, 70, 3, 3, 1, 1, 1, 1},           // more than a strip of channels
+    {2, 70, 5, 6, 13, 3, 3, 1, 1, 1, 1},             // backward has more than a strip
+    {3, 5, 9, 8, 7, 3, 3, 2, 2, 1, 1},               // every second pixel
+    {1, 3, 11, 11, 8, 7, 7, 2, 2, 3, 3},             // a first layer
+    {2, 6, 9, 7, 5, 3, 3, 3, 3, 0, 0},               // windows side by side
+    {2, 8, 6, 6, 12, 1, 1},                          // products of pixels
+    {1, 8, 20, 30, 40, 1, 1},                        // more pixels than a call has
+    {2, 8, 7, 6, 12, 1, 1, 2, 2},                    // some pixels are not read
+    {2, 4, 6, 10, 9, 1, 7, 1, 1, 0, 3},              // 1 x 7
+    {2, 4, 10, 6, 9, 7, 1, 1, 1, 3, 0},              // 7 x 1
+    {2, 4, 10, 6, 9, 7, 1, 2, 1, 3, 0},              //
+    {1, 3, 12, 11, 4, 3, 3, 1, 1, 2, 2, 2, 2},       // dilated
+    {1, 3, 13, 11, 4, 3, 3, 2, 2, 4, 3, 3, 2},       //
+    {2, 6, 7, 7, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},      // groups
+    {1, 140, 4, 5, 160, 3, 3, 1, 1, 1, 1, 1, 1, 2},  //
+    {2, 6, 7, 8, 6, 3, 3, 1, 1, 1, 1, 1, 1, 6},      // a group for each channel
+    {1, 45, 9, 8, 45, 3, 3, 2, 2, 1, 1, 1, 1, 45},   //
+    {2, 3, 6, 5, 12, 3, 3, 1, 1, 1, 1, 1, 1, 3},     // several outputs of each channel
+    {3, 5, 1, 1, 4, 3, 3, 1, 1, 1, 1},               // most taps see nothing
+    {1, 2, 2, 2, 3, 3, 3, 1, 1, 3, 3},               // some pixels see nothing at all
+    {1, 1, 5, 5, 1, 2, 2, 2, 2},                     // an edge that no window reaches
+    {1, 2, 40, 5, 3, 3, 3, 1, 1, 1, 1},              // tall
     // Small images, of which several share a product.
-    {11, 70, 4, 4, 68, 3, 3, 1, 1, 1, 1},               //
-    {41, 5, 2, 2, 7, 3, 3, 1, 1, 1, 1},                 // more samples than a product has
-    {7, 12, 4, 4, 9, 3, 3, 2, 2, 1, 1},                 //
-    {7, 12, 8, 7, 9, 3, 3, 2, 2, 1, 1},                 // pixels of x, of which some see fewer taps
-    {6, 8, 4, 4, 5, 1, 1, 2, 2},                        // some pixels are not read
-    {13, 20, 5, 3, 70, 1, 1},                           // rows of pixels
-    {50, 33, 1, 1, 34, 1, 1},                           // more pixels than a product has
-    {5, 10, 9, 11, 12, 3, 3, 1, 1, 1, 1},               // only the weight's gradient
-    {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
-    {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},      // a group for each channel
-    {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
+    {11, 70, 4, 4, 68, 3, 3, 1, 1, 1, 1},           //
+    {41, 5, 2, 2, 7, 3, 3, 1, 1, 1, 1},             // more samples than a product has
+    {7, 12, 4, 4, 9, 3, 3, 2, 2, 1, 1},             //
+    {7, 12, 8, 7, 9, 3, 3, 2, 2, 1, 1},             // pixels of x, of which some see fewer taps
+    {6, 8, 4, 4, 5, 1, 1, 2, 2},                    // some pixels are not read
+    {13, 20, 5, 3, 70, 1, 1},                       // rows of pixels
+    {50, 33, 1, 1, 34, 1, 1},                       // more pixels than a product has
+    {5, 10, 9, 11, 12, 3, 3, 1, 1, 1, 1},           // only the weight's gradient
+    {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},     // groups
+    {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},  // a group for each channel
+    {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},        // dilated
     // Large images of few channels: the gradient of the weight joins the taps of a row.
-    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},               // an image's first layer
-    {1, 1, 30, 25, 18, 3, 5, 1, 1, 1, 2},               // one channel
-    {2, 3, 22, 22, 16, 3, 3, 1, 1, 1, 1},               // one vector
-    {1, 4, 150, 3, 9, 5, 5, 1, 1, 2, 2},                // no pixel sees all taps, so none are joined
-    {2, 7, 17, 92, 12, 2, 4, 1, 3, 0, 1},               // the taps are no multiple of the stride
+    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},  // an image's first layer
+    {1, 1, 30, 25, 18, 3, 5, 1, 1, 1, 2},  // one channel
+    {2, 3, 22, 22, 16, 3, 3, 1, 1, 1, 1},  // one vector
+    {1, 4, 150, 3, 9, 5, 5, 1, 1, 2, 2},   // no pixel sees all taps, so none are joined
+    {2, 7, 17, 92, 12, 2, 4, 1, 3, 0, 1},  // the taps are no multiple of the stride
     // Wide ones, whose gradient of the weight packs its operands.
-    {5, 70, 4, 4, 90, 3, 3, 1, 1, 1, 1},                // narrow last panel and strip
-    {2, 34, 17, 19, 36, 3, 3, 1, 1, 1, 1},              // several chunks of a sample
-    {3, 36, 9, 10, 150, 3, 3, 2, 2, 1, 1},              //
-    {11, 96, 5, 6, 40, 1, 1, 2, 2},                     // some pixels are not read
-    {3, 65, 11, 7, 20, 1, 1},                           //
-    {2, 80, 9, 8, 72, 2, 3, 1, 1, 0, 2, 1, 2, 2},       // dilated, in groups
-    {31, 65, 2, 2, 20, 3, 3, 1, 1, 1, 1},               // many samples in a chunk
+    {5, 70, 4, 4, 90, 3, 3, 1, 1, 1, 1},           // narrow last panel and strip
+    {2, 34, 17, 19, 36, 3, 3, 1, 1, 1, 1},         // several chunks of a sample
+    {3, 36, 9, 10, 150, 3, 3, 2, 2, 1, 1},         //
+    {11, 96, 5, 6, 40, 1, 1, 2, 2},                // some pixels are not read
+    {3, 65, 11, 7, 20, 1, 1},                      //
+    {2, 80, 9, 8, 72, 2, 3, 1, 1, 0, 2, 1, 2, 2},  // dilated, in groups
+    {31, 65, 2, 2, 20, 3, 3, 1, 1, 1, 1},          // many samples in a chunk
 };
 
 /// In (-0.8, 0.8), by a hash: sums of products of sines would cancel, and leave little but what was rounded.

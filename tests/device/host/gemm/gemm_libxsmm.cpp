@@ -85,7 +85,8 @@ TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anyth
       c.template multiply_transposed<T>(n, k, rows, b, a, gradient);
     }
     counted = allocations;
-  }).join();
+  })
+      .join();
   libxsmm_get_registry_info(&after);
   CHECK(before.size == after.size);
   CHECK(before.nbytes == after.nbytes);
@@ -108,7 +109,8 @@ TEST_CASE("each of thousands of threads finds the requested kernel") {
   std::thread concurrent([&] {
     while (!over) find_kernel();
   });
-  for (int i = 0; i < threads; ++i) std::thread([&] {
+  for (int i = 0; i < threads; ++i)
+    std::thread([&] {
       for (int round = 0; round < 100; ++round) find_kernel();
     }).join();
   over = true;
@@ -124,8 +126,8 @@ TEST_CASE("the counter counts") {
   std::free(kept);
   kept = ::operator new(8);
   ::operator delete(kept);
-  kept = ::operator new(64, std::align_val_t{64});
-  ::operator delete(kept, std::align_val_t{64});
+  kept = ::operator new (64, std::align_val_t{64});
+  ::operator delete (kept, std::align_val_t{64});
   CHECK(allocations == 3);
 }
 #endif

@@ -39,10 +39,10 @@ constexpr image_format pair_format{
     "pair", [](std::span<const std::byte> file) { return file.size() == 3 && file[0] == std::byte{'!'}; },
     [](std::span<const std::byte> file, const std::string&) {
       return image_set{.channels = 1,
-                         .height = 1,
-                         .width = 2,
-                         .pixels = {static_cast<float>(std::to_integer<int>(file[1])) / 255.0F,
-                                    static_cast<float>(std::to_integer<int>(file[2])) / 255.0F}};
+                       .height = 1,
+                       .width = 2,
+                       .pixels = {static_cast<float>(std::to_integer<int>(file[1])) / 255.0F,
+                                  static_cast<float>(std::to_integer<int>(file[2])) / 255.0F}};
     }};
 
 }  // namespace
@@ -86,9 +86,9 @@ TEST_CASE("a program adds a format of its own") {
   CHECK(set.pixels[3] == 0.2F);
 
   constexpr image_format short_format{"short", pair_format.recognizes,
-                                        [](std::span<const std::byte>, const std::string&) {
-                                          return image_set{.channels = 1, .height = 1, .width = 2, .pixels = {1}};
-                                        }};
+                                      [](std::span<const std::byte>, const std::string&) {
+                                        return image_set{.channels = 1, .height = 1, .width = 2, .pixels = {1}};
+                                      }};
   here.refused("has 1 numbers by format \"short\", and 2 x 1 pixels of 1 channels", "cat/2",
                {.formats = {pnm_format, short_format}});
 }

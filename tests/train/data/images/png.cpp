@@ -92,8 +92,7 @@ TEST_CASE("a folder may have images of several formats") {
   std::filesystem::create_directories(root + "/a");
   temporary_folder::write_file(root + "/a/1", png(2, 1, 8, PNG_COLOR_TYPE_GRAY, {"\x33\xff"s}));
   temporary_folder::write_file(root + "/a/2", "P2 2 1 255 0 51");
-  CHECK(read_image_folders(root, {.formats = {png_format, pnm_format}}).pixels ==
-        std::vector<float>{0.2F, 1, 0, 0.2F});
+  CHECK(read_image_folders(root, {.formats = {png_format, pnm_format}}).pixels == std::vector<float>{0.2F, 1, 0, 0.2F});
 }
 
 TEST_CASE("a file that is cut short, changed or far too small for its extents is refused") {

@@ -184,9 +184,9 @@ class direct_convolution {
     const std::lock_guard lock{adding};
     for (const auto* e = first.load(); e != nullptr; e = e->next)  // another thread may have added it meanwhile
       if (e->shape == of) return *e;
-    const int channels = depthwise(of)                                ? of.out_channels
+    const int channels = depthwise(of)                              ? of.out_channels
                          : Pass == convolution_pass::backward_input ? of.group_in()
-                                                                      : of.group_out();
+                                                                    : of.group_out();
     const int width = depthwise(of) ? channels : (std::min)(channels, Products::template strip<T>);
     const int rest = channels % width == 0 ? width : channels % width;
     const auto program = [&](int m) {

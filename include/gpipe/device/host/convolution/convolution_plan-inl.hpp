@@ -81,8 +81,7 @@ class pixel_planner {
       return (std::ptrdiff_t{i.offset} * in_.width + j.offset) * in_.channels;
     };
     for (const auto& i : down.taps)
-      for (const auto& j : across.taps)
-        lowest = it.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
+      for (const auto& j : across.taps) lowest = it.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
     for (const auto& i : down.taps)
       for (const auto& j : across.taps) {
         const std::ptrdiff_t kernel = std::ptrdiff_t{i.kernel} * kernel_width_ + j.kernel;
@@ -173,8 +172,8 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
         for (int r = 0; r < it.taps; ++r) {
           const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
           plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
-          plan.b_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width *
-                                                                      s.in_channels));
+          plan.b_taps.push_back(
+              row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width * s.in_channels));
         }
         plan.products.push_back(it);
       }
@@ -207,8 +206,8 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
 GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shape& s, convolution_pass pass, int strip,
                                                           int element_bytes) {
   // A kernel of one tap that moves by one pixel sees all pixels in one row.
-  const bool flat = s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
-                    s.padding_width == 0;
+  const bool flat =
+      s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 && s.padding_width == 0;
   const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
   const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
   // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there
@@ -222,8 +221,8 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shap
     pixel_planner planner({out_height, out_width, s.out_channels}, {in_height, in_width, s.in_channels}, s.group_out(),
                           s.kernel_width, strip, element_bytes);
     const auto rows_of = [&](int phase) {
-      return backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height,
-                           s.dilation_height, phase);
+      return backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height,
+                           phase);
     };
     const auto columns_of = [&](int phase) {
       return backward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width,

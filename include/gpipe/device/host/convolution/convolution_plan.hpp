@@ -34,7 +34,7 @@ struct convolution_plan {
     int count;
   };
   struct product {
-    int n, k;  ///< n of one sample
+    int n, k;                          ///< n of one sample
     int a_stride, b_stride, c_stride;  ///< elements from row to row: of A's k, of B's n (of k, if transposed), of C's n
     std::ptrdiff_t a, b, c;            ///< offsets of the first tap's operands
     int first_tap, taps;               ///< 0 taps: C is 0

@@ -26,8 +26,8 @@ struct libxsmm_taps {
   };
 
   template <class T, bool Transposed>
-    requires(std::is_same_v<T, float> || std::is_same_v<T, double>)
-  class program<T, Transposed> : portable_taps::program<T, Transposed> {
+  requires(std::is_same_v<T, float> || std::is_same_v<T, double>) class program<T, Transposed>
+      : portable_taps::program<T, Transposed> {
     using portable = portable_taps::program<T, Transposed>;
 
    public:

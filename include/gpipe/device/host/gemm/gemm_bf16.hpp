@@ -18,8 +18,8 @@ struct gemm_with_bf16 : gemm<Tile> {
   using gemm<Tile>::multiply;
 
   /// As in `gemm`, but `start` is a row of floats.
-  GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const bf16* a, const bf16* b, bf16* c,
-                                         bool accumulate, const float* start = nullptr) {
+  GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const bf16* a, const bf16* b, bf16* c, bool accumulate,
+                                         const float* start = nullptr) {
     using detail::copy, detail::offset;
     alignas(gpipe::detail::alignment) float left[rows_at_once * depth_at_once], right[depth_at_once * panel_width];
     alignas(gpipe::detail::alignment) float sums[rows_at_once * panel_width];

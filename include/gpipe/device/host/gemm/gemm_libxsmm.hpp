@@ -29,8 +29,7 @@ struct libxsmm_tile {
   template <class T, bool Transposed>
   GPIPE_COLD static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
     if constexpr (std::is_same_v<T, float>)
-      if (!find<T, Transposed>(rows, columns, k, lda, ldc, accumulate))
-        no_kernel(rows, k, columns);
+      if (!find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)) no_kernel(rows, k, columns);
   }
 
   template <class T, bool Transposed>

@@ -46,12 +46,23 @@ struct portable_tile {
         const T* from = a + (Transposed ? done : std::ptrdiff_t{done} * lda);
         T* into = c + std::ptrdiff_t{done} * ldc;
         switch (height) {
-          case 6: strip<6, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate); break;
-          case 5: strip<5, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate); break;
-          case 4: strip<4, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate); break;
-          case 3: strip<3, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate); break;
-          case 2: strip<2, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate); break;
-          default: strip<1, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+          case 6:
+            strip<6, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            break;
+          case 5:
+            strip<5, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            break;
+          case 4:
+            strip<4, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            break;
+          case 3:
+            strip<3, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            break;
+          case 2:
+            strip<2, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            break;
+          default:
+            strip<1, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
         }
         done += height;
       }

@@ -133,9 +133,9 @@ struct gemm_transposed {
       const int height = (std::min)(panel_width, m - (a_stays ? from : next));
       const int columns = (std::min)(panel_width, n - (a_stays ? next : from));
       const bool whole = columns == panel_width;
-      const auto tile = Tile::template find<T, true>(
-          height, whole ? panel_width : Tile::template columns_of<T, true>(columns), depth, panel_width,
-          whole ? n : panel_width, true);
+      const auto tile =
+          Tile::template find<T, true>(height, whole ? panel_width : Tile::template columns_of<T, true>(columns), depth,
+                                       panel_width, whole ? n : panel_width, true);
       for (int at = from; at < to; at += panel_width) {
         const T *left = a_stays ? staying(at) : passes, *right = a_stays ? passes : staying(at);
         const auto multiply_into = [&](T* out) { tile(left, right, out, right); };

@@ -7,8 +7,7 @@
 
 namespace gpipe {
 
-GPIPE_COLD GPIPE_INLINE image_set read_idx_images(const std::string& images_path,
-                                                      const std::string& labels_path) {
+GPIPE_COLD GPIPE_INLINE image_set read_idx_images(const std::string& images_path, const std::string& labels_path) {
   const idx_array images = read_idx(images_path), labels = read_idx(labels_path);
   if (images.extents().size() != 3 || images.type() != 8)
     throw error(detail::concat({"has ", images.extents().size(), " extents and numbers of type ", images.type()}),
@@ -19,9 +18,8 @@ GPIPE_COLD GPIPE_INLINE image_set read_idx_images(const std::string& images_path
   if (labels.rows() != images.rows())
     throw error(detail::concat({"has ", labels.rows(), " labels for ", images.rows(), " images"}),
                 "give one label for each image", {.file = labels_path});
-  image_set all{.channels = 1,
-                  .height = static_cast<int>(images.extents()[1]),
-                  .width = static_cast<int>(images.extents()[2])};
+  image_set all{
+      .channels = 1, .height = static_cast<int>(images.extents()[1]), .width = static_cast<int>(images.extents()[2])};
   all.pixels = images.as<float>();
   for (float& x : all.pixels) x /= 255.0F;
   all.labels = labels.as<std::int32_t>();

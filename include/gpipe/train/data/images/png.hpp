@@ -94,8 +94,8 @@ inline image_set decode_png(std::span<const std::byte> file, const std::string& 
   const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole PNG file", {.file = path}); };
   if (!reading.read_header()) fail(std::string("is no PNG that can be read: ") + reading.message());
   image_set one{.channels = reading.channels(),
-                  .height = static_cast<int>(reading.height()),
-                  .width = static_cast<int>(reading.width())};
+                .height = static_cast<int>(reading.height()),
+                .width = static_cast<int>(reading.width())};
   const std::size_t row_bytes = reading.row_bytes(), rows = reading.height();
   // PNG's compression makes a byte of at most 1032, so a small file with large extents is refused before they are
   // allocated.
