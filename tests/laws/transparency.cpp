@@ -468,8 +468,7 @@ void holds_in_parts(int replicas = 1) {
       for (const recompute_mode mode : in_turn(modes, S)) {
         options.stages = S, options.schedule = schedule, options.recompute = mode;
         if (!options.chosen_schedule().admits(S, 5)) continue;
-        CAPTURE(S);
-        CAPTURE(name_of(schedule));
+        INFO("stages ", S, ", ", name_of(schedule));
         CHECK(train_in_parts<Net>(data, options, &hashes, nullptr) == expected);
       }
 }
@@ -489,8 +488,8 @@ TEST_CASE("accumulated calls with replicas: the same bits") {
 
 TEST_CASE("calls with the micro-batches of one larger step equal that step, to the bit") {
   const samples<float> data(19, 12, 1);
-  const auto holds = [&]<class Net>(Net) {
-    const bits whole = step_in_calls<Net>(data, 1, 6, {17});  // includes dropout, and weights other than 1
+  const auto holds = [&]<class Net>(Net) {  // with dropout, and weights other than 1
+    const bits whole = step_in_calls<Net>(data, 1, 6, {17});
     for (const int S : {1, 2, 5}) {
       CHECK(step_in_calls<Net>(data, S, 2, {6, 6, 5}) == whole);
       CHECK(step_in_calls<Net>(data, S, 3, {9, 8}) == whole);
