@@ -89,7 +89,7 @@ class digest {
   static constexpr std::size_t hashes_in_call(int layers, int micro_batches) {
     return 1 + static_cast<std::size_t>(layers) * (3 * static_cast<std::size_t>(micro_batches) + 1);
   }
-  std::size_t per_call() const { return hashes_in_call(layers(), micro_batches_); }
+  std::size_t per_call() const { return hashes_in_call(layer_count(), micro_batches_); }
   template <class Visit>
   void each_line(int first, int last, Visit&& visit) {
     for (int line = 0; line <= 3 * micro_batches_ && !full(); ++line)

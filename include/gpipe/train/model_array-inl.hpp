@@ -19,16 +19,16 @@ template <class Device>
 GPIPE_COLD model_array<Device>::model_array(gpipe::executor<Device>& run, const detail::named_array& which)
     : path(detail::path_of(run.net(), which)),
       kind(which.kind),
-      layer(which.layer_index),
+      layer_index(which.layer_index),
       owner(run.net().owner(which).layer_index),
       name(detail::description_of(run.net(), which).name),
-      type(run.net().type_of(layer).type),
+      type(run.net().type_of(layer_index).type),
       stage(run.plan().cut().stage_of(owner)),
       run_(&run),
       which_(which) {
   const detail::shape& all = detail::description_of(run.net(), which).extents;
   extents.assign(all.extents, all.extents + all.rank);
-  if (kind == array_kind::parameter) group = run.groups().of(layer, which.index);
+  if (kind == array_kind::parameter) group = run.groups().of(layer_index, which.index);
 }
 
 template <class Device>
@@ -41,7 +41,7 @@ template <class Device>
 GPIPE_COLD void model_array<Device>::require_type(dtype of_values) const {
   if (of_values != type)
     detail::throw_error({detail::name_of(kind), " \"", name, "\" is ", name_of(type)}, {"read it as that"},
-                        detail::location_of(run_->net(), layer));
+                        detail::location_of(run_->net(), layer_index));
 }
 
 template <class Device>
@@ -78,7 +78,7 @@ GPIPE_COLD void model_array<Device>::write(const array_location& into, const det
   require_type(values.type);
   if (const std::size_t elements = into.bytes / detail::bytes_of(type); values.elements != elements)
     detail::throw_error({detail::name_of(kind), " \"", name, "\" has ", elements, " elements, not ", values.elements},
-                        {"give all of them"}, detail::location_of(run_->net(), layer));
+                        {"give all of them"}, detail::location_of(run_->net(), layer_index));
   run_->write(into, values.data);
 }
 
