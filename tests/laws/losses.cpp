@@ -86,7 +86,7 @@ TEST_CASE("loss and gradient are the sums of those of each loss alone, times its
   const char* const names[] = {"weight", "bias"};
   for (const position& p : positions)
     for (const char* name : names) {
-      const doubles values = all.array(p.all, name).values<double>();
+      const doubles values = all.parameter<double>(p.all, name);
       main.array(p.main, name).set(values);
       if (p.early >= 0) early.array(p.early, name).set(values);
       if (p.value >= 0) value.array(p.value, name).set(values);
@@ -114,7 +114,7 @@ TEST_CASE("the gradient is the derivative of the total") {
   trainer<joint<double>, sgd> t(cut_in(3), sgd{});
   const double weight = t.step(data.whole(), 0).weight, h = 1e-5;
   for (const int layer : {0, 2, 4, 7}) {
-    doubles values = t.array(layer, "weight").values<double>();
+    doubles values = t.parameter<double>(layer, "weight");
     const doubles gradient = t.array(layer, "weight").gradient<double>();
     const auto loss_at = [&](std::size_t i, double value) {
       const double before = std::exchange(values[i], value);

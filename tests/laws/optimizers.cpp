@@ -130,7 +130,7 @@ std::vector<std::vector<std::vector<float>>> weights_after(int steps, const Opti
     all.emplace_back();
     const auto& layer = training.net().type_of(l);
     for (int p = 0; p < layer.parameter_count; ++p)
-      all.back().push_back(training.array(l, layer.parameters[p].name).values());
+      all.back().push_back(training.parameter(l, layer.parameters[p].name));
   }
   return all;
 }
@@ -176,8 +176,8 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
   const plan_options options{.stages = 3, .micro_batches = 3, .micro_batch_size = 4};
   trainer<net, adam> all(options), some(options, {}, {.groups = {{.parameters = {"*.weight"}, .frozen = true}}}),
       none(options, {}, {.groups = {{.parameters = {"*"}, .frozen = true}}});
-  const auto before = some.array(0, "weight").values(), bias = some.array(0, "bias").values();
-  const auto tied = some.array(1, "weight").values();
+  const auto before = some.parameter(0, "weight"), bias = some.parameter(0, "bias");
+  const auto tied = some.parameter(1, "weight");
   double squares = 0;
   for (int step = 0; step < 2; ++step) {
     const double whole = all.step(data.all()).norm, part = some.step(data.all()).norm;
@@ -197,9 +197,9 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
     for (const float g : some.array(0, "weight").gradient()) CHECK(g == 0);
     CHECK(none.step(data.all()).norm == 0);
   }
-  CHECK(some.array(0, "weight").values() == before);
-  CHECK(some.array(1, "weight").values() == tied);
-  CHECK(some.array(0, "bias").values() != bias);
+  CHECK(some.parameter(0, "weight") == before);
+  CHECK(some.parameter(1, "weight") == tied);
+  CHECK(some.parameter(0, "bias") != bias);
   CHECK(none.parameter_hash() == trainer<net, adam>(options).parameter_hash());
   for (const auto& p : some.parameters())
     if (p.kind == array_kind::parameter) {
@@ -208,7 +208,7 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
     }
   some.unfreeze(0, some.net().layer_count);  // it ends `freeze`, not a group
   some.step(data.all());
-  CHECK(some.array(0, "weight").values() == before);
+  CHECK(some.parameter(0, "weight") == before);
 }
 
 TEST_CASE("the average of the weights follows its formula, and is evaluated in their place") {
@@ -218,12 +218,12 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
     trainer<net, adam> training(options, {.learning_rate = 0.05}, {.average_weights = 0.75}),
         plain(options, {.learning_rate = 0.05});
     std::vector<double> expected;
-    for (const float w : training.array(0, "weight").values()) expected.push_back(static_cast<double>(w));
-    CHECK(training.array(0, "weight").average() == training.array(0, "weight").values());
+    for (const float w : training.parameter(0, "weight")) expected.push_back(static_cast<double>(w));
+    CHECK(training.array(0, "weight").average() == training.parameter(0, "weight"));
     for (int i = 0; i < 5; ++i) {
       training.step(data.all());
       plain.step(data.all());
-      const auto now = training.array(0, "weight").values();
+      const auto now = training.parameter(0, "weight");
       for (std::size_t k = 0; k < now.size(); ++k)
         expected[k] = 0.75 * expected[k] + 0.25 * static_cast<double>(now[k]);
     }
@@ -238,7 +238,7 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
       for (int p = 0; p < layer.parameter_count; ++p)
         averaged.array(l, layer.parameters[p].name).set(training.array(l, layer.parameters[p].name).average());
       for (int p = 0; p < layer.state_count; ++p)
-        averaged.state_array(l, layer.state[p].name).set(training.state_array(l, layer.state[p].name).values());
+        averaged.state_array(l, layer.state[p].name).set(training.state(l, layer.state[p].name));
     }
     const double loss = averaged.evaluate(data.all()).loss;
     CHECK(training.evaluate(data.all(), weights::averaged).loss == loss);
@@ -308,11 +308,11 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
     const auto& layer = training.net().type_of(l);
     for (int p = 0; p < layer.parameter_count; ++p) {
       const char* const name = layer.parameters[p].name;
-      other.array(l, name).set(training.array(l, name).values());
+      other.array(l, name).set(training.parameter(l, name));
       for (int k = 0; k < 4; ++k) other.array(l, name).set_moment(k, training.array(l, name).moment(k));
     }
     for (int p = 0; p < layer.state_count; ++p)
-      other.state_array(l, layer.state[p].name).set(training.state_array(l, layer.state[p].name).values());
+      other.state_array(l, layer.state[p].name).set(training.state(l, layer.state[p].name));
   }
   training.step(data.all());
   other.step(data.all());

@@ -78,15 +78,15 @@ TEST_CASE("a head with a bias of its own is a tied product and a bias behind it"
   const auto data = texts<float>(13);
   trainer<one, adam> a(plan_of(2), adam{.learning_rate = 0.05});
   trainer<two, adam> b(plan_of(3), adam{.learning_rate = 0.05});
-  b.array("3.bias").set(a.array("2.bias").values());
+  b.array("3.bias").set(a.parameter("2.bias"));
   for (int i = 0; i < 5; ++i) CHECK(a.step(data.all()).loss == doctest::Approx(b.step(data.all()).loss).epsilon(1e-5));
   const auto close = [](const std::vector<float>& x, const std::vector<float>& y) {
     double max = 0;
     for (std::size_t i = 0; i < x.size(); ++i) max = larger_error(max, std::abs(x[i] - y[i]));
     return x.size() == y.size() && max < 1e-4;
   };
-  CHECK(close(a.array("0.weight").values(), b.array("0.weight").values()));
-  CHECK(close(a.array("2.bias").values(), b.array("3.bias").values()));
+  CHECK(close(a.parameter("0.weight"), b.parameter("0.weight")));
+  CHECK(close(a.parameter("2.bias"), b.parameter("3.bias")));
 }
 
 TEST_CASE("the sum of all uses counts once in the norm, and moments exist once") {
@@ -102,9 +102,9 @@ TEST_CASE("the sum of all uses counts once in the norm, and moments exist once")
     CHECK(found.norm == doctest::Approx(std::sqrt(squares) / found.weight).epsilon(1e-5));
     CHECK(t.array(embedded, "weight").gradient() == t.array(head, "weight").gradient());
     CHECK(t.array(embedded, "weight").moment(1) == t.array(head, "weight").moment(1));
-    CHECK(t.array(embedded, "weight").values() == t.array(head, "weight").values());
-    CHECK(t.array(square, "bias").values() == t.array(later, "bias").values());
-    CHECK(t.array(square, "weight").values() != t.array(later, "weight").values());
+    CHECK(t.parameter(embedded, "weight") == t.parameter(head, "weight"));
+    CHECK(t.parameter(square, "bias") == t.parameter(later, "bias"));
+    CHECK(t.parameter(square, "weight") != t.parameter(later, "weight"));
     std::int64_t parameters = 0, moments = 0;
     for (int s = 0; s < S; ++s) {
       parameters += t.plan().memory(s).of(memory_kind::parameters);
@@ -140,35 +140,35 @@ TEST_CASE("what is frozen in one layer stays in all that share it, and the other
   for (const int S : some_stages) {
     CAPTURE(S);
     trainer<net<float>, adam> t(plan_of(S));
-    const auto weight = t.array(embedded, "weight").values(), bias = t.array(head, "bias").values();
+    const auto weight = t.parameter(embedded, "weight"), bias = t.parameter(head, "bias");
     const auto frozen = [&](const char* path) {
       const auto all = t.parameters();
       return std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.path == path; })->frozen;
     };
     t.freeze(embedded);
     t.step(data.all());
-    CHECK(t.array(head, "weight").values() == weight);
-    CHECK(t.array(head, "bias").values() != bias);
+    CHECK(t.parameter(head, "weight") == weight);
+    CHECK(t.parameter(head, "bias") != bias);
     for (const float g : t.array(head, "weight").gradient()) CHECK(g == 0);
     CHECK(frozen("5.weight"));
     CHECK(!frozen("5.bias"));
-    const auto moved = t.array(head, "bias").values();
+    const auto moved = t.parameter(head, "bias");
     t.freeze(head);
     t.step(data.all());
-    CHECK(t.array(embedded, "weight").values() == weight);
-    CHECK(t.array(head, "bias").values() == moved);
+    CHECK(t.parameter(embedded, "weight") == weight);
+    CHECK(t.parameter(head, "bias") == moved);
     CHECK(frozen("5.bias"));
     t.unfreeze(embedded);
     t.step(data.all());
-    CHECK(t.array(head, "weight").values() != weight);
-    CHECK(t.array(head, "bias").values() == moved);
+    CHECK(t.parameter(head, "weight") != weight);
+    CHECK(t.parameter(head, "bias") == moved);
     t.unfreeze(head);
     t.step(data.all());
-    CHECK(t.array(head, "bias").values() != moved);
-    const auto before = t.array(embedded, "weight").values();
+    CHECK(t.parameter(head, "bias") != moved);
+    const auto before = t.parameter(embedded, "weight");
     t.freeze(head);  // a use that does not own the weight freezes it, too
     t.step(data.all());
-    CHECK(t.array(embedded, "weight").values() == before);
+    CHECK(t.parameter(embedded, "weight") == before);
   }
 }
 
@@ -181,11 +181,11 @@ TEST_CASE("a group has a tied parameter at all its uses, and the layer's own apa
         plan_of(S), adafactor{},
         {.groups = {{.parameters = {"5.bias"}, .rate_factor = 0.5}, {.parameters = {"5.weight"}, .frozen = true}},
          .average_weights = 0.9});
-    const auto weight = t.array(embedded, "weight").values(), bias = t.array(head, "bias").values();
+    const auto weight = t.parameter(embedded, "weight"), bias = t.parameter(head, "bias");
     std::vector<std::uint64_t> bits;
     for (int i = 0; i < 3; ++i) t.step(data.all()), bits.push_back(state_of(t));
-    CHECK(t.array(embedded, "weight").values() == weight);
-    CHECK(t.array(head, "bias").values() != bias);
+    CHECK(t.parameter(embedded, "weight") == weight);
+    CHECK(t.parameter(head, "bias") != bias);
     for (auto& p : t.parameters()) CHECK(p.group == (p.path == "5.bias" ? 0 : p.owner == embedded ? 1 : 2));
     CHECK(t.group_summary().find("group 1: 1 array, 56 parameters") != std::string::npos);
     if (expected.empty()) expected = bits;
@@ -226,11 +226,11 @@ TEST_CASE("checkpoints have each use by its own name, and load with another plan
     }
   // Two names of one parameter must have the same values.
   const std::string file = folder.path() + "/step-00000002/model.safetensors";
-  const std::vector<float> values = trainer<net<float>, adam>(plan_of(1)).array("5.weight").values();
+  const std::vector<float> values = trainer<net<float>, adam>(plan_of(1)).parameter("5.weight");
   trainer<net<float>, adam> saved(plan_of(1));
   saved.load(file);
   std::string bytes = model;
-  const auto words = saved.array("5.weight").values();
+  const auto words = saved.parameter("5.weight");
   const std::string_view of_words(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(float));
   bytes[bytes.rfind(of_words)] ^= 1;
   temporary_folder::write_file(folder.beside("twins.safetensors"), bytes);

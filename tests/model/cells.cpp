@@ -74,8 +74,8 @@ TEST_CASE("the gradients of cells are those of differences") {
   stepped.step(data.take(0, 4));
   int checked = 0;
   for (const auto& p : moved.parameters()) {
-    auto values = moved.array(p.path).values<double>();
-    const auto after = stepped.array(p.path).values<double>();
+    auto values = moved.parameter<double>(p.path);
+    const auto after = stepped.parameter<double>(p.path);
     for (std::size_t i = 0; i < values.size(); i += 3) {
       const double was = values[i], h = 1e-5;
       const auto loss_at = [&](double x) {

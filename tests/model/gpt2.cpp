@@ -86,10 +86,10 @@ TEST_CASE("paths are those of Hugging Face, and the head's weight is the embeddi
   CHECK(paths[1] == "wpe.weight");
   CHECK(paths[2] == "h.0.ln_1.weight");
   CHECK(paths.back() == "lm_head.weight");
-  CHECK(training.array("lm_head.weight").values() == training.array("wte.weight").values());
+  CHECK(training.parameter("lm_head.weight") == training.parameter("wte.weight"));
   std::vector<float> other(vocabulary * 8, 0.25F);
   training.array("lm_head.weight").set(other);
-  CHECK(training.array("wte.weight").values() == other);
+  CHECK(training.parameter("wte.weight") == other);
 }
 
 TEST_CASE("labels of each token count in loss and accuracy") {

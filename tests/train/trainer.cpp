@@ -116,7 +116,7 @@ TEST_CASE("a model in bf16 accepts float or bf16 inputs and predicts bf16") {
   const std::vector<double> doubles(x.begin(), x.end());
   CHECK_THROWS_WITH_AS(floats.step(batch(5).with("inputs", doubles).with("labels", labels)),
                        doctest::Contains("holds double, the model reads bf16"), error);
-  CHECK(floats.array(1, "weight").values<float>().size() == 2);
+  CHECK(floats.parameter<float>(1, "weight").size() == 2);
 }
 
 TEST_CASE("in bf16 a number that is not finite is found as well") {
@@ -160,9 +160,9 @@ TEST_CASE("the caller's rounding changes no bit, whatever the number of stages, 
 TEST_CASE("a custom optimizer without moments") {
   trainer<net, sign_descent> custom(two, {.learning_rate = 0.125});
   for (const memory_block& block : custom.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
-  const std::vector<float> before = custom.array(1, "weight").values();
+  const std::vector<float> before = custom.parameter(1, "weight");
   custom.step(all);
-  const std::vector<float> after = custom.array(1, "weight").values(), gradient = custom.array(1, "weight").gradient();
+  const std::vector<float> after = custom.parameter(1, "weight"), gradient = custom.array(1, "weight").gradient();
   for (std::size_t i = 0; i < before.size(); ++i) {
     CAPTURE(i);
     CHECK(after[i] == before[i] - (gradient[i] > 0 ? 0.125F : gradient[i] < 0 ? -0.125F : 0.0F));
@@ -294,7 +294,7 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
   t.on_step([&](const step_result& found, std::uint64_t steps) {
     counted.push_back(steps);
     loss = found.loss;
-    seen = t.array(1, "weight").values();
+    seen = t.parameter(1, "weight");
     if (steps == 2) throw std::runtime_error("enough");
   });
   int second = 0;
@@ -303,7 +303,7 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
   CHECK(counted.empty());
   t.discard_accumulated();
   CHECK(t.step(all).loss == loss);
-  CHECK(seen == t.array(1, "weight").values());
+  CHECK(seen == t.parameter(1, "weight"));
   CHECK_THROWS_WITH_AS(t.step(all), "enough", std::runtime_error);
   CHECK(t.steps() == 2);
   CHECK_THROWS_AS(t.step(batch(1)), error);

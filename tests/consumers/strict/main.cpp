@@ -25,6 +25,6 @@ int main() {
   gpipe::write_trace("step.json", training.trace());
   gpipe::write_timeline("step.svg", training.plan(), training.trace());
   gpipe::write_report(std::cout, training.report());
-  std::cout << gpipe::describe(training.net(), training.plan()) << training.array(0, "weight").values().size()
+  std::cout << gpipe::describe(training.net(), training.plan()) << training.parameter(0, "weight").size()
             << training.predict(data).samples() << '\n';
 }

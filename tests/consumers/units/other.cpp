@@ -1,3 +1,3 @@
 #include "other.hpp"
 
-float last_bias(gpipe::trainer<net, gpipe::adam>& training) { return training.array(2, "bias").values()[0]; }
+float last_bias(gpipe::trainer<net, gpipe::adam>& training) { return training.parameter(2, "bias")[0]; }

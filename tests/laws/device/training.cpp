@@ -76,7 +76,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   add(all, training.step(data.take(17, 2)));
   record();
   add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)), options.precision);
-  auto bias = training.array(0, "bias").values();
+  auto bias = training.parameter(0, "bias");
   for (float& x : bias) x += 1;
   training.array(0, "bias").set(bias);
   add(all, training.evaluate(data.take(0, 9)));

@@ -113,7 +113,7 @@ TEST_CASE("a failed step does not change the averages of layers") {
   for (const auto& cut : {std::vector<int>{}, {2}, {1, 2, 3, 4}}) {
     pair_of<averaging_net> both(cut);
     both.recovers();
-    const auto average = both.disturbed.state_array(3, "mean").values();
+    const auto average = both.disturbed.state(3, "mean");
     for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::backward_parameters,
                                     action_kind::reduce, action_kind::update})
       for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
@@ -133,7 +133,7 @@ TEST_CASE("a failed step does not change the averages of layers") {
         if (!thrown) both.twin.step(with), ++both.steps;  // this stage has no action of this kind
         both.recovers();
       }
-    CHECK(both.disturbed.state_array(3, "mean").values() != average);
+    CHECK(both.disturbed.state(3, "mean") != average);
 
     // The loss is not finite, so the step is replayed.
     auto bad = data;

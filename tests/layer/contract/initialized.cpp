@@ -61,7 +61,7 @@ struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialize
 
 std::vector<float> values(int stages, const char* path) {
   const trainer<net, sgd> training({.stages = stages, .micro_batches = 2, .micro_batch_size = 2}, sgd{});
-  return training.array(path).values();
+  return training.parameter(path);
 }
 
 }  // namespace

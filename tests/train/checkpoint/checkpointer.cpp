@@ -188,7 +188,7 @@ TEST_CASE_FIXTURE(fixture, "a link to a folder is loaded, and what is missing is
 
 TEST_CASE_FIXTURE(fixture, "the model alone goes to a file, and comes back in another type") {
   training.save(folder.beside("m.safetensors"));
-  const auto weight = training.array("0.weight").values();
+  const auto weight = training.parameter("0.weight");
   safetensors_file file(folder.beside("m.safetensors"));
   CHECK(file.metadata().at("format") == "pt");
   trainer<tied_net<double>, adam> wide({.stages = 3, .micro_batches = 2, .micro_batch_size = 4}, adam{});
@@ -208,7 +208,7 @@ TEST_CASE_FIXTURE(fixture, "a partial load takes what fits, and leaves moments a
   CHECK(found.loaded == std::vector<std::string>{"0.weight", "0.bias"});
   CHECK(found.missing == std::vector<std::string>{"head.weight", "head.bias"});
   CHECK(found.steps == 1);
-  CHECK(second.array("0.weight").values() == training.array(0, "weight").values());
+  CHECK(second.parameter("0.weight") == training.parameter(0, "weight"));
 }
 
 TEST_CASE_FIXTURE(fixture, "tied layers are in the file under each of their names") {
@@ -247,12 +247,12 @@ TEST_CASE_FIXTURE(fixture, "averaged weights are in the checkpoint and in the tr
   CHECK(state_of(averaged) == before);
   // The model alone fits. Averages begin with its parameters.
   averaged.load(file("model.safetensors"));
-  CHECK(averaged.array("0.weight").values() == training.array("0.weight").values());
-  CHECK(averaged.array("0.weight").average() == training.array("0.weight").values());
+  CHECK(averaged.parameter("0.weight") == training.parameter("0.weight"));
+  CHECK(averaged.array("0.weight").average() == training.parameter("0.weight"));
   training.load(folder.beside("averaged") + "/step-00000001/model.safetensors");
   averaged.load(folder.beside("averaged"));
-  CHECK(averaged.array("0.weight").values() == training.array("0.weight").values());
-  CHECK(averaged.array("0.weight").average() != training.array("0.weight").values());
+  CHECK(averaged.parameter("0.weight") == training.parameter("0.weight"));
+  CHECK(averaged.array("0.weight").average() != training.parameter("0.weight"));
 }
 
 TEST_CASE_FIXTURE(fixture, "the summary of a training ends with its groups") {

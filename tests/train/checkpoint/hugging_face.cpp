@@ -117,8 +117,7 @@ TEST_CASE_FIXTURE(fixture, "a file with foreign names and layouts is loaded, and
     CAPTURE(prefix);
     write(file, foreign(prefix), prefix);
     CHECK(training.load(file, {.names = hugging_face_gpt2()}).loaded.size() == 14);
-    const auto weight = training.array("h.1.mlp.c_fc.weight").values(),
-               bias = training.array("h.1.mlp.c_fc.bias").values();
+    const auto weight = training.parameter("h.1.mlp.c_fc.weight"), bias = training.parameter("h.1.mlp.c_fc.bias");
     bool same = weight.size() == 24 * 12;
     for (std::size_t out = 0; same && out < 24; ++out) {
       same = bias[out] == value("h.1.mlp.c_fc.bias", out);
@@ -126,7 +125,7 @@ TEST_CASE_FIXTURE(fixture, "a file with foreign names and layouts is loaded, and
         same = weight[out * 12 + in] == value("h.1.mlp.c_fc.weight", in * 24 + out);
     }
     CHECK(same);
-    CHECK(training.array("wte.weight").values()[5] == value("wte.weight", 5));  // its layout is the model's
+    CHECK(training.parameter("wte.weight")[5] == value("wte.weight", 5));  // its layout is the model's
 
     training.save(folder.beside("again.safetensors"), {.names = hugging_face_gpt2(prefix)});
     CHECK(temporary_folder::read_file(folder.beside("again.safetensors")) == temporary_folder::read_file(file));
@@ -171,8 +170,7 @@ TEST_CASE_FIXTURE(fixture, "several tensors of a file are the rows of one array"
   }
   write(file, all);
   training.load(file, {.names = names});
-  const auto weight = training.array("h.0.mlp.c_fc.weight").values(),
-             bias = training.array("h.0.mlp.c_fc.bias").values();
+  const auto weight = training.parameter("h.0.mlp.c_fc.weight"), bias = training.parameter("h.0.mlp.c_fc.bias");
   for (std::size_t i = 0; i < 8; ++i) {
     CAPTURE(i);
     CHECK(bias[i] == value("h.0.q.bias", i));

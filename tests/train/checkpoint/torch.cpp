@@ -81,8 +81,8 @@ void trains_as_torch(const Optimizer& optimizer, const double (&losses)[5], doub
       auto all = data.batches(16);
       for (const batch& next : all) CHECK(training.step(next).loss == doctest::Approx(loss).epsilon(1e-6));
     }
-    CHECK(training.state_array("1.running_var").values()[2] == doctest::Approx(variance).epsilon(1e-5));
-    CHECK(training.array("0.weight").values()[1 * 4 + 2] == doctest::Approx(weight).epsilon(1e-5));
+    CHECK(training.state("1.running_var")[2] == doctest::Approx(variance).epsilon(1e-5));
+    CHECK(training.parameter("0.weight")[1 * 4 + 2] == doctest::Approx(weight).epsilon(1e-5));
   }
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("a ResNet's file has the convolutions' weights in PyTorch's order, and
   CHECK(entry->shape == std::vector<std::uint64_t>{128, 64, 3, 3});
   std::vector<float> in_file(128 * 64 * 9);
   file.read(*entry, 0, std::span(in_file));
-  const auto ours = one.array("layer2.0.conv1.weight").values<float>();  // {3, 3, 64, 128}
+  const auto ours = one.parameter<float>("layer2.0.conv1.weight");  // {3, 3, 64, 128}
   for (const int k : {0, 5, 127})
     for (const int c : {0, 63})
       for (int tap = 0; tap < 9; ++tap)

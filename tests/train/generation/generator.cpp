@@ -330,7 +330,7 @@ TEST_CASE("a model with more rows than tokens is refused") {
 
 TEST_CASE("logits that are not numbers are refused") {
   trained<learned> of(1, 0);
-  std::vector<float> weight = of.training.array(0, "weight").values<float>();
+  std::vector<float> weight = of.training.parameter<float>(0, "weight");
   weight[std::size_t{width} * 3] = std::numeric_limits<float>::quiet_NaN();  // of token 3, the first of the prompt
   of.training.array(0, "weight").set(weight);
   generator<learned> from(of.training);

@@ -41,7 +41,7 @@ TEST_CASE("accumulated calls and the step after them form one mini-batch") {
   const step_result near = other.step(some(2, 3)), far = one.step(all);
   CHECK(near.loss == doctest::Approx(far.loss));
   CHECK(near.norm == doctest::Approx(far.norm));
-  CHECK(other.array(1, "weight").values()[0] == doctest::Approx(one.array(1, "weight").values()[0]));
+  CHECK(other.parameter(1, "weight")[0] == doctest::Approx(one.parameter(1, "weight")[0]));
 
   // The next step starts from zero, and discarded gradients do not count.
   parts.accumulate(some(3, 2));

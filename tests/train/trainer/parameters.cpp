@@ -58,16 +58,16 @@ TEST_CASE("parameters, gradients and moments are read by layer and name") {
   training t(two);
   const std::vector<float> values{0.25F, -0.5F};
   t.array(1, "weight").set(values);
-  CHECK(t.array(1, "weight").values() == values);
+  CHECK(t.parameter(1, "weight") == values);
   const float other[] = {1, 2};
   t.array(1, "weight").set(other);
-  CHECK(t.array(1, "weight").values() == std::vector<float>{1, 2});
+  CHECK(t.parameter(1, "weight") == std::vector<float>{1, 2});
   rejects("parameter \"weight\" is float", [&] { t.array(1, "weight").set(std::vector<double>(2)); });
   t.array(1, "weight").set(std::span<const float>(values));
-  CHECK(t.array(1, "weight").values() == values);
+  CHECK(t.parameter(1, "weight") == values);
   CHECK(t.array(1, "weight").moment(0) == std::vector<float>{0, 0});
   t.step(all);
-  CHECK(t.array(1, "weight").values() != values);
+  CHECK(t.parameter(1, "weight") != values);
   CHECK(t.array(1, "weight").gradient()[0] != 0);
   CHECK(t.array(1, "weight").moment(0)[0] == doctest::Approx(0.1 * t.array(1, "weight").gradient()[0] / 5));
   CHECK(t.array(1, "weight").moment(1)[0] > 0);
@@ -77,23 +77,23 @@ TEST_CASE("a layer's state is read and written by layer and name") {
   struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
   trainer<averaging, adam> t(two);
   const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
-  CHECK(t.state_array(3, "mean").values() == none);
-  CHECK(t.state_array(3, "variance").values() == ones);
+  CHECK(t.state(3, "mean") == none);
+  CHECK(t.state(3, "variance") == ones);
   const auto hash = t.parameter_hash();
   const double loss = t.evaluate(all).loss;
   t.state_array(3, "variance").set(far);
-  CHECK(t.state_array(3, "variance").values() == far);
-  CHECK(t.state_array(3, "mean").values() == none);
+  CHECK(t.state(3, "variance") == far);
+  CHECK(t.state(3, "mean") == none);
   CHECK(t.evaluate(all).loss != loss);
   CHECK(t.parameter_hash() == hash);
   t.step(all);
-  CHECK(t.state_array(3, "mean").values() != none);
-  CHECK(t.state_array(3, "variance").values()[0] < 1e4F);
-  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state_array(3, "weight").values(); });
-  rejects("the layer has no parameter \"mean\"", [&] { t.array(3, "mean").values(); });
-  rejects("the layer has no state", [&] { t.state_array(0, "mean").values(); });
-  rejects("the model has no layer 5", [&] { t.state_array(5, "mean").values(); });
-  rejects("state \"mean\" is float; read it as that", [&] { t.state_array(3, "mean").values<double>(); });
+  CHECK(t.state(3, "mean") != none);
+  CHECK(t.state(3, "variance")[0] < 1e4F);
+  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state(3, "weight"); });
+  rejects("the layer has no parameter \"mean\"", [&] { t.parameter(3, "mean"); });
+  rejects("the layer has no state", [&] { t.state(0, "mean"); });
+  rejects("the model has no layer 5", [&] { t.state(5, "mean"); });
+  rejects("state \"mean\" is float; read it as that", [&] { t.state<double>(3, "mean"); });
   rejects("state \"mean\" has 4 elements, not 3", [&] { t.state_array(3, "mean").set(std::vector<float>(3)); });
 }
 
@@ -121,8 +121,7 @@ TEST_CASE("a step whose next state is not finite is refused, names the layer and
             CHECK(failure.where().layer_index == 0);
           }
           CHECK(found == "its state \"variance\" would not be finite after the step");
-          for (const char* name : {"mean", "variance"})
-            CHECK(t.state_array(0, name).values() == twin.state_array(0, name).values());
+          for (const char* name : {"mean", "variance"}) CHECK(t.state(0, name) == twin.state(0, name));
           CHECK(t.parameter_hash() == twin.parameter_hash());
           if (in_two_calls) t.discard_accumulated();
         }
@@ -135,7 +134,7 @@ TEST_CASE("a state that is set to NaN is kept, and the next step names it and ch
   const std::vector<float> ones(4, 1.0F), one_nan{1, std::nanf(""), 1, 1};
   const auto hash = t.parameter_hash();
   t.state_array(0, "variance").set(one_nan);
-  CHECK(std::isnan(t.state_array(0, "variance").values()[1]));
+  CHECK(std::isnan(t.state(0, "variance")[1]));
   rejects("its state \"variance\" would not be finite after the step", [&] { t.step(all); });
   CHECK(t.parameter_hash() == hash);
   rejects("not finite", [&] { t.evaluate(all); });
@@ -146,11 +145,11 @@ TEST_CASE("a state that is set to NaN is kept, and the next step names it and ch
 
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   training t(two);
-  rejects("the model has no layer 4; layers are 0 to 3", [&] { t.array(4, "weight").values(); });
-  rejects("the model has no layer -1", [&] { t.array(-1, "weight").values(); });
+  rejects("the model has no layer 4; layers are 0 to 3", [&] { t.parameter(4, "weight"); });
+  rejects("the model has no layer -1", [&] { t.parameter(-1, "weight"); });
   rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.array(1, "bias").gradient(); });
-  rejects("the layer has no parameter \"weight\"", [&] { t.array(0, "weight").values(); });
-  rejects("parameter \"weight\" is float; read it as that", [&] { t.array(1, "weight").values<double>(); });
+  rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight"); });
+  rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter<double>(1, "weight"); });
   rejects("parameter \"weight\" has 2 elements, not 3; give all of them",
           [&] { t.array(1, "weight").set(std::vector<float>(3)); });
   rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.array(1, "weight").moment(2); });
@@ -165,8 +164,7 @@ TEST_CASE("frozen layers do not change and do not count in the norm") {
     const auto of = [&](int layer) {
       std::vector<std::vector<float>> values;
       for (const char* name : {"weight", "bias"})
-        for (const auto& v :
-             {t.array(layer, name).values(), t.array(layer, name).moment(0), t.array(layer, name).moment(1)})
+        for (const auto& v : {t.parameter(layer, name), t.array(layer, name).moment(0), t.array(layer, name).moment(1)})
           values.push_back(v);
       return values;
     };
@@ -228,17 +226,17 @@ TEST_CASE("parameters, gradients, moments and state are read and written by path
   const std::vector<float> values(16, 0.5F), means(4, 2.0F);
   t.array("h.1.fc.weight").set(values);
   t.state_array("1.2.1.running_mean").set(std::span(means));
-  CHECK(t.array("h.1.fc.weight").values() == values);
-  CHECK(t.array(9, "weight").values() == values);
-  CHECK(t.state_array("1.2.1.running_mean").values() == means);
-  CHECK(t.state_array(6, "mean").values() == means);
+  CHECK(t.parameter("h.1.fc.weight") == values);
+  CHECK(t.parameter(9, "weight") == values);
+  CHECK(t.state("1.2.1.running_mean") == means);
+  CHECK(t.state(6, "mean") == means);
   t.step(all);
   CHECK(t.array("h.1.fc.weight").gradient() == t.array(9, "weight").gradient());
   CHECK(t.array("h.1.fc.weight").moment(1) == t.array(9, "weight").moment(1));
-  CHECK(t.array("head.bias").values() == t.array(11, "bias").values());
-  CHECK(t.array("1.2.0.weight").values() == t.array("1.0.0.weight").values());  // tied
+  CHECK(t.parameter("head.bias") == t.parameter(11, "bias"));
+  CHECK(t.parameter("1.2.0.weight") == t.parameter("1.0.0.weight"));  // tied
   rejects("no parameter or state at \"head.wieght\"; did you mean \"head.weight\"?",
-          [&] { t.array("head.wieght").values(); });
+          [&] { t.parameter("head.wieght"); });
   rejects("\"0.running_mean\" is state, which is not trained; read it by state()",
           [&] { t.parameter("0.running_mean"); });
   rejects("\"0.running_mean\" is state, which is not trained; read it by values(), write it by set()",
@@ -247,7 +245,7 @@ TEST_CASE("parameters, gradients, moments and state are read and written by path
   rejects("\"0.running_mean\" is state", [&] { t.state_array("0.running_mean").set_average(means); });
   rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.state("head.bias"); });
   rejects("\"weight\" has 16 elements, not 4", [&] { t.array("head.weight").set(means); });
-  rejects("\"weight\" is float", [&] { t.array("head.weight").values<double>(); });
+  rejects("\"weight\" is float", [&] { t.parameter<double>("head.weight"); });
 }
 
 TEST_CASE("all parameters are listed, with the same paths for every number of stages") {
@@ -264,7 +262,7 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
       CHECK(p.size() == p.values().size());
       CHECK(p.type == dtype::float32);
       CHECK(p.group == 0);
-      CHECK(p.values() == (state ? t.state_array(p.path).values() : t.array(p.path).values()));
+      CHECK(p.values() == (state ? t.state(p.path) : t.parameter(p.path)));
       CHECK(p.frozen == (!state && p.owner == 1));
       CHECK(p.trainable() == (!state && p.owner != 1));
       CHECK(p.stage == t.plan().cut().stage_of(p.owner));
@@ -296,15 +294,15 @@ TEST_CASE("a frozen weight stays at each of its uses, in any stages") {
     const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
     const batch some = batch(5).with("inputs", x).with("labels", kinds);
     t.freeze(frozen);
-    const std::vector<float> before = t.array(0, "weight").values(), other = t.array(3, "weight").values();
+    const std::vector<float> before = t.parameter(0, "weight"), other = t.parameter(3, "weight");
     t.step(some);
-    CHECK(t.array(0, "weight").values() == before);
-    CHECK(t.array(2, "weight").values() == before);
-    CHECK(t.array(3, "weight").values() != other);
+    CHECK(t.parameter(0, "weight") == before);
+    CHECK(t.parameter(2, "weight") == before);
+    CHECK(t.parameter(3, "weight") != other);
     t.unfreeze(frozen);
     t.step(some);
-    CHECK(t.array(2, "weight").values() != before);
-    CHECK(t.array(2, "weight").values() == t.array(0, "weight").values());
+    CHECK(t.parameter(2, "weight") != before);
+    CHECK(t.parameter(2, "weight") == t.parameter(0, "weight"));
   }
 }
 
@@ -314,7 +312,7 @@ TEST_CASE("a parameter that is set is set in its moving average") {
   t.array(0, "weight").set(std::vector<float>(16, 0.5F));
   t.array(0, "bias").set(std::vector<float>(4, 1.0F));
   for (const int layer : {1, 2})
-    for (const char* name : {"weight", "bias"}) t.array(layer, name).set(t.array(layer, name).values());
+    for (const char* name : {"weight", "bias"}) t.array(layer, name).set(t.parameter(layer, name));
   CHECK(t.evaluate(all, weights::averaged).loss == t.evaluate(all).loss);
 }
 

@@ -121,7 +121,7 @@ TEST_CASE("a loss reports metrics: the means of its partials, by name") {
 
 TEST_CASE("predictions are the inputs of the loss, one row per sample, and need no labels") {
   const training reference(plan_options{.micro_batches = 1, .micro_batch_size = 5});
-  const auto w = reference.array(1, "weight").values();
+  const auto w = reference.parameter(1, "weight");
   for (const int S : {1, 2, 4})
     for (const int M : {1, 2}) {
       training t(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = 1});
@@ -153,7 +153,7 @@ TEST_CASE("predictions are the inputs of the loss, one row per sample, and need 
 
 TEST_CASE("predictions hold every tensor that the loss reads, watched activations every one that the layer writes") {
   trainer<paired, sgd> t(plan_options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2});
-  const auto w = t.array(1, "weight").values();
+  const auto w = t.parameter(1, "weight");
   const tensor_rows found = t.predict(dataset{}.with("inputs", 4, x));
   CHECK(found.tensors() == 2);
   for (int i = 0; i < 5; ++i) {

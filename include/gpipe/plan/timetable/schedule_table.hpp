@@ -235,10 +235,10 @@ GPIPE_COLD inline void schedule_table::set_ticks() {
       }
       ticks_ = (std::max)(ticks_, e.tick + 1);
       if (e.is.kind == action_kind::backward_parameters) continue;
-      const std::size_t value = made_by(e.is);
-      if (made_in[value] >= 0) continue;
-      made_in[value] = e.tick;
-      if (const int other = std::exchange(waiting[value], no_row); other != no_row)
+      const std::size_t made = made_by(e.is);
+      if (made_in[made] >= 0) continue;
+      made_in[made] = e.tick;
+      if (const int other = std::exchange(waiting[made], no_row); other != no_row)
         ready.push_back(detail::index(other));
     }
   }
