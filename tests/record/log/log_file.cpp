@@ -71,6 +71,24 @@ TEST_CASE("a log begins anew, or goes on behind what is there") {
   std::remove("log_test.jsonl");
 }
 
+TEST_CASE("half a line at the end, of a process that was killed, takes no line with it") {
+  const std::string path = "log_half.csv";
+  { log_file(path, log_begin::anew)(step(1, 4)); }
+  const std::string whole = text_of(path);
+  for (const std::size_t size : {std::size_t{1}, std::size_t{20}, std::size_t{9000}}) {
+    std::ofstream(path, std::ios::binary) << whole << std::string(size, '7');
+    { log_file(path, log_begin::append)(step(2, 4)); }
+    CHECK(text_of(path).starts_with(whole));
+    CHECK(lines_of(path) == 3);
+    CHECK(text_of(path).find("777") == std::string::npos);
+  }
+  // A file without a whole line is none of ours: nothing of it is cut.
+  std::ofstream(path, std::ios::binary) << "a note";
+  { log_file(path, log_begin::append)(step(2, 4)); }
+  CHECK(text_of(path).starts_with("a note"));
+  std::remove(path.c_str());
+}
+
 TEST_CASE("a path that cannot be written is refused at the start") {
   CHECK_THROWS_WITH_AS(log_file("log_test.txt"),
                        "log_test.txt: is no name of a log; choose one that ends with .csv or .jsonl", error);

@@ -14,7 +14,7 @@ GPIPE_COLD GPIPE_INLINE std::string event_folder::new_file(const std::string& fo
   namespace fs = std::filesystem;
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (!fs::is_directory(folder)) throw error("is no folder", "choose the path of a folder", {.file = folder});
+  if (!fs::is_directory(folder, failed)) throw error("is no folder", "choose the path of a folder", {.file = folder});
 #if defined(_WIN32)
   const int process = 0;
 #else

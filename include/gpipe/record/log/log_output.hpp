@@ -14,7 +14,8 @@ namespace gpipe::detail {
 /// that fails ends the log, with one line on the standard error, and not the training.
 class log_output {
  public:
-  /// Opens the file, to go on behind what it holds or to begin anew. Throws `error` if that is impossible.
+  /// Opens the file, to go on behind the whole lines that it holds or to begin anew. Throws `error` if that is
+  /// impossible.
   log_output(const std::string& path, bool append);
   ~log_output();
   log_output(const log_output&) = delete;
