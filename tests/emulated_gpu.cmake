@@ -56,7 +56,7 @@ endfunction()
 # emulated_test(<name> <label> <environment...> COMMAND <command...>)
 function(emulated_test name label)
   cmake_parse_arguments(PARSE_ARGV 2 given "" "" "COMMAND")
-  add_test(NAME ${name} COMMAND ${given_COMMAND} COMMAND_EXPAND_LISTS)
+  add_test(NAME ${name} COMMAND ${given_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT 1200
     ENVIRONMENT "EMULATED_CACHE=${CMAKE_CURRENT_BINARY_DIR}/kernels;EMULATED_GPUS=2;${given_UNPARSED_ARGUMENTS}")
 endfunction()

@@ -44,13 +44,16 @@ struct lanes {
     if constexpr (N == 1) {
       return *from;
     } else if constexpr (N == 3) {
+#ifndef __CUDACC__
       if constexpr (std::is_same_v<T, float>) {
         using pairs [[gnu::vector_size(16)]] = double;
-        type three =
-            reinterpret_cast<type>(pairs{*reinterpret_cast<const typename vector_type<double, 1>::in_memory*>(from)});
+        pairs two{};
+        two[0] = *reinterpret_cast<const typename vector_type<double, 1>::in_memory*>(from);
+        type three = reinterpret_cast<type>(two);
         three[2] = from[2];
         return three;
       }
+#endif
       return type{from[0], from[1], from[2]};
     } else if constexpr (std::is_same_v<T, number>) {
       return *reinterpret_cast<const typename vector_type<T, N>::in_memory*>(from);
@@ -99,7 +102,8 @@ struct lanes {
 #if defined(__FMA__) && !defined(__CUDACC__)
     constexpr bool is_float = std::is_same_v<number, float>;
 #if defined(__AVX512F__)
-    constexpr int as_the_environment_rounds = 4, all_lanes = -1;
+    constexpr int as_the_environment_rounds = 4;
+    constexpr std::conditional_t<is_float, unsigned short, unsigned char> all_lanes = is_float ? 0xffff : 0xff;
     if constexpr (sizeof(type) == 64) {
       if constexpr (is_float) return __builtin_ia32_vfmaddps512_mask(a, b, c, all_lanes, as_the_environment_rounds);
       else return __builtin_ia32_vfmaddpd512_mask(a, b, c, all_lanes, as_the_environment_rounds);

@@ -127,7 +127,7 @@ struct average_pool_kernels {
       using vector = detail::lanes<T, int{lanes}>;
       const std::ptrdiff_t C = of.channels, line = of.out_width * C;
       const int rows = to - from;
-      number by[std::size_t{Window.height}];
+      number by[static_cast<std::size_t>(Window.height)];
       for (int t = 0; t < rows; ++t) by[t] = weight(of, seen_rows(from + t), Window.width);
       dy += (of.evenly_seen.from + of.padding.width) * C;
       dx += of.evenly_seen.from * C;
@@ -171,7 +171,7 @@ struct average_pool_kernels {
           continue;
         }
         with_small_count<Window.width>(seen, [&](auto columns) GPIPE_INLINED {
-          number by[std::size_t{Window.height * Window.width}];
+          number by[static_cast<std::size_t>(Window.height * Window.width)];
           for (int w = 0, t = 0; t < rows; ++t) {
             const int height = of.count_padding ? Window.height : seen_rows(from + t);
             for (int u = 0; u < columns; ++u) {
