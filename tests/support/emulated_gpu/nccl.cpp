@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "emulator.hpp"
 
@@ -32,13 +34,27 @@ struct message {
 };
 struct shared_file {
   std::atomic<int> joined;
-  std::atomic<bool> torn;  ///< sizes did not match
+  std::atomic<long> processes;  ///< the sum of the ranks' ids
+  std::atomic<bool> torn;       ///< sizes did not match
 
   message& between(int from, int to) {
     const auto place = static_cast<std::size_t>(from * max_ranks + to);
     return *reinterpret_cast<message*>(reinterpret_cast<u8*>(this) + header_bytes + message_bytes * place);
   }
 };
+
+/// A GPU goes on while its host waits for another process.
+void go_on_alone() {
+  [[maybe_unused]] static const bool started = [] {
+    std::thread([] {
+      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+        const std::lock_guard held(one_at_a_time);
+        work_off();
+      }
+    }).detach();
+    return true;
+  }();
+}
 
 }  // namespace
 
@@ -68,12 +84,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId na
   if (at == MAP_FAILED) return ncclSystemError;
   *made = new ncclComm{
       {static_cast<shared_file*>(at), [](shared_file* it) { munmap(it, file_bytes); }}, name.internal, rank, ranks};
+  (*made)->file->processes += getpid();
   if (++(*made)->file->joined == ranks) unlink(name.internal);
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* found) {
   const std::lock_guard held(one_at_a_time);
   work_off();
+  if (c->file->joined == c->ranks && c->file->processes != long{getpid()} * c->ranks) go_on_alone();
   *found = c->file->torn ? ncclInvalidUsage : c->file->joined < c->ranks ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <numeric>
 #include <vector>
 
 #include <gpipe/device/cuda/memory/arena.hpp>
@@ -109,4 +110,51 @@ struct on_gpus {
 }  // namespace nccl_law
 
 CHANNEL_LAW(nccl_law::on_gpus);
+
+TEST_CASE("a slot is received into after the stage has read it, and written after it was sent, though no host waits") {
+  using namespace nccl_law;
+  if (gpipe::cuda::gpus() < 2) {
+    MESSAGE("SKIPPED, NOTHING WAS SENT: this machine has fewer than two GPUs");
+    return;
+  }
+  constexpr int rounds = 4, count = 32;
+  std::vector<int> sent(rounds * count), found(sent.size());
+  std::iota(sent.begin(), sent.end(), 1);
+  threaded::job job(2);
+  job.run([&](gpipe::process_group& its) {
+    gpipe::nccl::job here(its);
+    const bool sends = here.rank() == 0;
+    const gpipe::cuda::stream stage(here.rank());
+    constexpr std::size_t bytes = count * sizeof(int);
+    const gpipe::cuda::arena slot(bytes, std::byte{0}, stage.gpu()), all(rounds * bytes, std::byte{0}, stage.gpu());
+    const auto copy = [&](void* into, const void* from, std::size_t size) {
+      gpipe::cuda::use(stage.gpu());
+      check(cudaMemcpyAsync(into, from, size, cudaMemcpyDefault, stage.get()), "cudaMemcpyAsync");
+    };
+    const std::vector<int> one_slot(rounds);
+    const gpipe::channel_layout layout{1 - here.rank(), count,    {{slot.data(), bytes, sizeof(int)}},
+                                       one_slot,        one_slot, &stage};
+    const auto out = sends ? here.sender(layout) : nullptr;
+    const auto in = sends ? nullptr : here.receiver(layout);
+    here.connect();
+    if (sends) copy(all.data(), sent.data(), rounds * bytes);
+    for (int m = 0; m < rounds; ++m) {
+      std::byte* const row = all.data() + bytes * static_cast<std::size_t>(m);
+      if (sends) {
+        out->acquire(m, {.action = "send"});
+        copy(slot.data(), row, bytes);
+        out->publish(m, count);
+      } else {
+        in->consume(m, {.action = "receive"});
+        copy(row, slot.data(), bytes);
+        in->release(m);
+      }
+    }
+    if (!sends) copy(found.data(), all.data(), rounds * bytes);
+    here.wait(&stage, {.action = "end"});
+    std::byte done{};
+    here.broadcast(&done, 1, 0, 0);
+  });
+  CHECK(found == sent);
+}
 #endif
