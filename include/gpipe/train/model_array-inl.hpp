@@ -7,6 +7,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/path.hpp>
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/model_array.hpp>
@@ -66,7 +67,10 @@ GPIPE_COLD array_location model_array<Device>::kept(int index) const {
 template <class Device>
 GPIPE_COLD std::vector<optimizer_array> model_array<Device>::optimizer_arrays() const {
   require_parameter();
-  return detail::optimizer_arrays(run_->net(), run_->plan().options, which_);
+  std::vector<optimizer_array> all;
+  detail::each_optimizer_array(run_->net(), run_->plan().options, which_,
+                               [&](const optimizer_array& kept) { all.push_back(kept); });
+  return all;
 }
 
 template <class Device>

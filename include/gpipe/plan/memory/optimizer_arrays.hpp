@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/model/graph.hpp>
@@ -35,24 +34,22 @@ constexpr std::size_t arrays_before(const network& net, int layer_index, const t
   return arrays_before(net, layer_index, rule, net.type_of(layer_index).parameter_count);
 }
 
-/// The arrays that the optimizer keeps for a parameter: moments, then those of a tensor rule.
-GPIPE_COLD inline std::vector<optimizer_array> optimizer_arrays(const network& net, const plan_options& options,
-                                                                const named_array& which) {
+/// Calls `visit(optimizer_array)` for what the optimizer keeps for a parameter: moments, then arrays of a tensor rule.
+template <class Visit>
+void each_optimizer_array(const network& net, const plan_options& options, const named_array& which, Visit&& visit) {
   const named_array owner = net.owner(which);
   const shape& extents = description_of(net, owner).extents;
-  std::vector<optimizer_array> all;
   for (int i = 0; i < options.optimizer_moments; ++i)
-    all.push_back({"moment." + std::to_string(i), extents, locate(net, owner).in(memory_kind::moments, i)});
-  if (const tensor_rule_memory* const rule = options.tensor_rule; rule != nullptr) {
-    std::size_t at = arrays_before(net, owner.layer_index, *rule, owner.index);
-    for (int k = 0; k < rule->arrays; ++k) {
-      const tensor_array kept = rule->array(extents, k);
-      const std::size_t bytes = kept.extents.size() * bytes_of(net.type_of(owner.layer_index).type);
-      all.push_back({kept.name, kept.extents, {memory_kind::arrays, owner.layer_index, 0, at, bytes}});
-      at += aligned(bytes);
-    }
+    visit(optimizer_array{"moment." + std::to_string(i), extents, locate(net, owner).in(memory_kind::moments, i)});
+  const tensor_rule_memory* const rule = options.tensor_rule;
+  if (rule == nullptr) return;
+  std::size_t at = arrays_before(net, owner.layer_index, *rule, owner.index);
+  for (int k = 0; k < rule->arrays; ++k) {
+    const tensor_array kept = rule->array(extents, k);
+    const std::size_t bytes = kept.extents.size() * bytes_of(net.type_of(owner.layer_index).type);
+    visit(optimizer_array{kept.name, kept.extents, {memory_kind::arrays, owner.layer_index, 0, at, bytes}});
+    at += aligned(bytes);
   }
-  return all;
 }
 
 }  // namespace detail

@@ -30,8 +30,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> optimizer_state(const network&
       if (extents.size() > 0)
         all.push_back({path_of(net, which) + '.' + name, location, extents, net.type_of(which.layer_index).type});
     };
-    for (const optimizer_array& kept : optimizer_arrays(net, options, which))
-      put(kept.name, kept.location, kept.extents);
+    each_optimizer_array(net, options, which,
+                         [&](const optimizer_array& kept) { put(kept.name, kept.location, kept.extents); });
     if (options.average_weights)
       put("average", locate(net, which).in(memory_kind::averages), description_of(net, which).extents);
   });
