@@ -34,7 +34,7 @@ struct process {
   gpipe::detail::process_all_reduce sums;
 
   explicit process(process_group& job)
-      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0),
+      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
   const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }

@@ -46,7 +46,7 @@ struct one_worker {
   optimizer_update<context> rule{sgd{}};
   parameter_groups groups{network_of<Net>, {}};
   worker_signals signals{1};
-  replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, 0};
+  replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, {}};
   gpipe::detail::barrier barrier{signals, 1};
   step_context step;
   commit_decision decision;
