@@ -31,8 +31,8 @@ struct vector_type<T, 1> {
   using in_memory [[gnu::aligned(1), gnu::may_alias]] = T;
 };
 
-/// N neighbours of a tensor with elements T, computed at once: numbers of type float or double, in a vector register
-/// if N > 1. Operators work lane by lane; `a < b ? c : d` chooses in each lane.
+/// N > 1 neighbours of a tensor with elements T, computed at once: numbers of type float or double, in a vector
+/// register of the host. Operators work lane by lane; `a < b ? c : d` chooses in each lane.
 template <class T, int N>
 struct lanes {
   using number = compute_type<T>;
@@ -40,10 +40,8 @@ struct lanes {
   using integer = std::conditional_t<sizeof(number) == 8, std::int64_t, std::int32_t>;
   using integers = typename vector_type<integer, N>::type;  ///< as wide as the numbers
 
-  GPIPE_HOST_DEVICE static type load(const T* from) {
-    if constexpr (N == 1) {
-      return *from;
-    } else if constexpr (N == 3) {
+  static type load(const T* from) {
+    if constexpr (N == 3) {
 #ifndef __CUDACC__
       if constexpr (std::is_same_v<T, float>) {
         using pairs [[gnu::vector_size(16)]] = double;
@@ -63,15 +61,14 @@ struct lanes {
                                     << 16);
     }
   }
-  GPIPE_HOST_DEVICE static void store(type value, T* into) {
-    if constexpr (N == 1) *into = value;
-    else if constexpr (N > 3 && std::is_same_v<T, number>)
+  static void store(type value, T* into) {
+    if constexpr (N > 3 && std::is_same_v<T, number>)
       *reinterpret_cast<typename vector_type<T, N>::in_memory*>(into) = value;
     else
       for (int lane = 0; lane < N; ++lane) into[lane] = value[lane];
   }
   /// The numbers that `load` finds after `store`.
-  GPIPE_HOST_DEVICE static type rounded(type value) {
+  static type rounded(type value) {
     if constexpr (!std::is_same_v<T, number>) {
       T stored[std::size_t{N}];
       store(value, stored);
@@ -80,13 +77,9 @@ struct lanes {
     return value;
   }
 
-  GPIPE_HOST_DEVICE static integers load_bytes(const std::uint8_t* from) {
-    if constexpr (N == 1) return *from;
-    else return of_integers<std::uint8_t, integers>(from);
-  }
-  GPIPE_HOST_DEVICE static void store_bytes(integers value, std::uint8_t* into) {
-    if constexpr (N == 1) *into = static_cast<std::uint8_t>(value);
-    else if constexpr (N == 3)
+  static integers load_bytes(const std::uint8_t* from) { return of_integers<std::uint8_t, integers>(from); }
+  static void store_bytes(integers value, std::uint8_t* into) {
+    if constexpr (N == 3)
       for (int lane = 0; lane < N; ++lane) into[lane] = static_cast<std::uint8_t>(value[lane]);
     else
       *reinterpret_cast<typename vector_type<std::uint8_t, N>::in_memory*>(into) =
@@ -94,11 +87,11 @@ struct lanes {
   }
 
   /// The same number in every lane.
-  GPIPE_HOST_DEVICE static type repeat(number value) { return value - type{}; }  // not a sum, which would change -0
+  static type repeat(number value) { return value - type{}; }  // not a sum, which would change -0
 
   /// a * b + c in every lane, with the bits of `multiply_add`. The builtins are those of <immintrin.h>, which takes as
   /// long to compile as half of the library.
-  GPIPE_HOST_DEVICE [[gnu::always_inline]] static inline type multiply_add(type a, type b, type c) {
+  [[gnu::always_inline]] static inline type multiply_add(type a, type b, type c) {
 #if defined(__FMA__) && !defined(__CUDACC__)
     constexpr bool is_float = std::is_same_v<number, float>;
 #if defined(__AVX512F__)
@@ -117,12 +110,8 @@ struct lanes {
       else return __builtin_ia32_vfmaddpd(a, b, c);
     }
 #endif
-    if constexpr (N == 1) {
-      return detail::multiply_add(a, b, c);
-    } else {
-      for (int lane = 0; lane < N; ++lane) a[lane] = detail::multiply_add(a[lane], b[lane], c[lane]);
-      return a;
-    }
+    for (int lane = 0; lane < N; ++lane) a[lane] = detail::multiply_add(a[lane], b[lane], c[lane]);
+    return a;
   }
 
  private:
@@ -160,6 +149,25 @@ struct lanes {
     for (int lane = 0; lane < N; ++lane) wide[lane] = from[lane];
     return wide;
   }
+};
+
+/// One element: the same calls without a vector, also for a GPU.
+template <class T>
+struct lanes<T, 1> {
+  using number = compute_type<T>;
+  using type = number;
+  using integer = std::conditional_t<sizeof(number) == 8, std::int64_t, std::int32_t>;
+  using integers = integer;
+
+  GPIPE_HOST_DEVICE static type load(const T* from) { return *from; }
+  GPIPE_HOST_DEVICE static void store(type value, T* into) { *into = value; }
+  GPIPE_HOST_DEVICE static type rounded(type value) { return static_cast<T>(value); }
+  GPIPE_HOST_DEVICE static integers load_bytes(const std::uint8_t* from) { return *from; }
+  GPIPE_HOST_DEVICE static void store_bytes(integers value, std::uint8_t* into) {
+    *into = static_cast<std::uint8_t>(value);
+  }
+  GPIPE_HOST_DEVICE static type repeat(number value) { return value; }
+  GPIPE_HOST_DEVICE static type multiply_add(type a, type b, type c) { return detail::multiply_add(a, b, c); }
 };
 
 /// A number of lanes that the compiler knows. (`std::integral_constant` converts on the host alone.)
