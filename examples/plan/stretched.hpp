@@ -166,7 +166,7 @@ class stretched {
   std::vector<gpipe::detail::read> reads_;
   std::vector<int> readers_;
   std::vector<int> at_;     // the new value that each value of the compiled network stands for now
-  std::vector<int> moved_;  // the first new layer of each layer
+  std::vector<int> moved_;  // the first new layer that stands for each compiled layer
 };
 
 }  // namespace example

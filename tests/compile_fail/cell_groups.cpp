@@ -1,6 +1,7 @@
 // expect: groups must divide its input channels and its output channels
 // expect: groups_divide_channels<gpipe::conv_transpose2d<4, .*gpipe::feature_map<float, 6, 8, 8>, false,
-// gpipe::broken::position<2, gpipe::broken::path<'u', 'p', '.', '1'>, block ?> errors: 1
+// expect: gpipe::broken::position<2, gpipe::broken::path<'u', 'p', '.', '1'>, block ?>
+// errors: 1
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: a window must be at least 1 and not larger than the image with its padding
 // expect: window_is_in_the_image<gpipe::conv2d<4, .*gpipe::feature_map<float, 4, 8, 8>, 11, 10, false,
-// gpipe::broken::position<3, gpipe::broken::path<'c', 'e', 'l', 'l', '1', '.', '0', '.', '2'>, cell<4> ?> errors: 1
+// expect: gpipe::broken::position<3, gpipe::broken::path<'c', 'e', 'l', 'l', '1', '.', '0', '.', '2'>, cell<4> ?>
+// errors: 1
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: groups must divide its input channels and its output channels
 // expect: groups_divide_channels<gpipe::conv2d<4, .*gpipe::feature_map<float, 6, 8, 8>, false,
-// gpipe::broken::position<0> ?> errors: 1
+// expect: gpipe::broken::position<0> ?>
+// errors: 1
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/model/model.hpp>
 

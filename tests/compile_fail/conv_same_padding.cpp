@@ -1,6 +1,7 @@
 // expect: same_padding needs a stride of 1 and a window that reaches over an odd number of pixels
 // expect: same_padding_keeps_the_image<gpipe::conv2d<4, .*gpipe::feature_map<float, 6, 8, 8>, false,
-// gpipe::broken::position<0> ?> errors: 1
+// expect: gpipe::broken::position<0> ?>
+// errors: 1
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,5 +1,6 @@
-// expect: a cut names ascending layers of the model, and no stage is empty .Stage, its First layer, the End of the
-// stage. expect: cut_ascends<1, 2, 1, false> errors: 1
+// expect: a cut names ascending layers of the model, and no stage is empty .Stage, its First layer, the End of
+// expect: cut_ascends<1, 2, 1, false>
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 

@@ -1,6 +1,7 @@
 // expect: no gradient flows back to a layer with parameters
 // expect: gradient_flows_back<gpipe::broken::position<0>, gpipe::detail::letters<'l', 'i', 'n', 'e', 'a', 'r', '<',
-// '8', '>'>, false> errors: 1
+// expect: '8', '>'>, false>
+// errors: 1
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>

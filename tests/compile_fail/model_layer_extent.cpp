@@ -1,6 +1,7 @@
 // expect: the extents of a layer's output must be at least 1
 // expect: layer_output_has_elements<gpipe::broken::position<1>, gpipe::linear<0>, gpipe::tensor<float, 8>,
-// gpipe::tensor<float, 0>, false> errors: 1
+// expect: gpipe::tensor<float, 0>, false>
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>

@@ -1,6 +1,7 @@
 // expect: a layer has more Inputs or Outputs than gpipe::max_tensors_per_edge
 // expect: layer_edges_are_narrow<gpipe::broken::position<0>, five, gpipe::tensor<float, 8>, gpipe::broken::inputs<1>,
-// gpipe::broken::outputs<5>, false> errors: 1
+// expect: gpipe::broken::outputs<5>, false>
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 

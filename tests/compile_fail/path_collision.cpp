@@ -1,6 +1,6 @@
 // expect: two layers with parameters or state have the same Path: give one of them another name
 // expect: paths_differ<gpipe::broken::position<1>, gpipe::broken::position<8>, gpipe::detail::letters<'h', '.', '0'>,
-// false> errors: 1
+// errors: 1
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: a view .reshape. must keep the number of elements and their type
 // expect: view_keeps_size<gpipe::broken::position<1>, gpipe::reshape<7, 9>, .*elements_of_input<64>,
-// gpipe::broken::elements_of_output<63>, false> errors: 1
+// expect: gpipe::broken::elements_of_output<63>, false>
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/model/model.hpp>

@@ -1,6 +1,6 @@
 // expect: a residual's items must return a tensor of their input's type, so that both can be added
 // expect: residual_returns_its_input<gpipe::broken::position<3>, gpipe::tensor<float, 8>, gpipe::tensor<float, 9>,
-// false> errors: 1
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>

@@ -12,6 +12,10 @@
 #
 # The messages are in English and without the quoted source lines, so that no text of a source file matches a regex.
 
+file(STRINGS ${source} joined REGEX "^//.+ (expect|errors): ")
+if(joined)
+  message(FATAL_ERROR "${source} has an expectation inside a line: begin a line with it")
+endif()
 file(STRINGS ${source} comments REGEX "^// (expect|errors): ")
 set(expected "")
 set(errors "")

@@ -1,6 +1,7 @@
 // expect: its stride at least 0, which stands for that of the window
 // expect: every_window_sees_a_pixel<gpipe::average_pool<.*gpipe::feature_map<float, 3, 8, 5>, 2, 0, -1, false,
-// gpipe::broken::position<0> ?> errors: 1
+// expect: gpipe::broken::position<0> ?>
+// errors: 1
 #include <gpipe/layer/pooling/average_pool.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: a view .reshape. must keep the number of elements and their type
 // expect: view_keeps_size<gpipe::broken::position<1>, flat, gpipe::tensor<float, 4, 4>, gpipe::tensor<float, 1[57]>,
-// gpipe::broken::elements_of_input<16>, gpipe::broken::elements_of_output<1[57]>, false> errors: 1
+// expect: gpipe::broken::elements_of_input<16>, gpipe::broken::elements_of_output<1[57]>, false>
+// errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: a window must be at least 1 and not larger than the image with its padding
 // expect: window_is_in_the_image<gpipe::conv2d<4, .*gpipe::feature_map<float, 3, 8, 8>, 11, 10, false,
-// gpipe::broken::position<0> ?> errors: 1
+// expect: gpipe::broken::position<0> ?>
+// errors: 1
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,7 @@
 // expect: a pooling's padding must be at most half its window, so that every window sees a pixel
 // expect: every_window_sees_a_pixel<gpipe::max_pool<.*gpipe::feature_map<float, 3, 8, 5>, 2, 2, 0, false,
-// gpipe::broken::position<0> ?> errors: 1
+// expect: gpipe::broken::position<0> ?>
+// errors: 1
 #include <gpipe/layer/pooling/max_pool.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -90,7 +90,7 @@ TEST_CASE("the largest model fits, and one more repetition does not") {
   CHECK(largest_of(of, o, 1000, 100).more == -1);         // not even the compiled one
   CHECK(!largest_of(of, o, 1'000'000'000'000, 7).whole);  // it ends at the most repetitions
   CHECK(largest_of(of, o, 1'000'000'000'000, 7).more == 7);
-  const plan_options deep = options(800, schedule_kind::fill_drain);  // stages: more than layers of the compiled one
+  const plan_options deep = options(800, schedule_kind::fill_drain);  // more stages than the compiled model has layers
   CHECK(largest_of(of, deep, 1'000'000'000, 0).more == -1);
   CHECK(largest_of(of, deep, 1'000'000'000, 1).more == 1);
 }

@@ -123,7 +123,7 @@ TEST_CASE("invalid cuts are rejected") {
     CHECK_THROWS_WITH_AS(made(options, cut), what, error);
   };
   refused({.stages = 3}, {1},
-          "the cut has 1 layer, but 3 stages need 2; give the first layer of every stage but the first");
+          "the cut names 1 layer, but 3 stages need 2; give the first layer of every stage but the first");
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused(

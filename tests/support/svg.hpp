@@ -8,7 +8,7 @@
 
 namespace laws {
 
-/// An element of an image (SVG): its name, its attributes, its own words, and the words of a title inside it.
+/// An element of a drawing (SVG): its name, its attributes, its own words, and the words of a title inside it.
 struct svg_element {
   std::string name, words, hint;
   std::map<std::string, std::string> attributes;
@@ -22,7 +22,7 @@ struct svg_element {
   double bottom() const { return number("y") + number("height"); }
 };
 
-/// The elements of an image, in its order.
+/// The elements of a drawing, in its order.
 class svg {
  public:
   explicit svg(std::string_view text) {

@@ -23,7 +23,7 @@ struct flow {
 };
 
 /// The flow after a mistake: it produces no further errors, so that one mistake is one error. The end of the model
-/// reports the broken promise, with the location of its layer; void: it was reported before.
+/// reports the broken promise, with the position of its layer; void: it was reported before.
 template <class Promise = void>
 struct unknown {};
 template <class Flow>

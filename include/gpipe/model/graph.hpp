@@ -30,7 +30,7 @@ struct edge_part {
   }
 };
 
-/// A layer bound to its input, as data: one for all layers that repeat the layer.
+/// A layer type bound to its input, as data: one for all layers that repeat it.
 struct layer_type {
   std::string_view name;
   int inputs = 0, outputs = 0;
@@ -115,7 +115,7 @@ struct tied_parameter {
   named_array owner{};
 };
 
-/// One layer of the expanded model. Its index names it in all rooms.
+/// One layer of the expanded model. Its index names it in all folders.
 struct expanded_layer {
   int type = 0;
   int first_read = 0, reads = 0;    ///< its range in the network's list of reads
@@ -123,7 +123,7 @@ struct expanded_layer {
   int first_tied = 0, tied = 0;     ///< its range in the network's list of tied parameters
 };
 
-/// One read of a layer: the value, and the layer.
+/// One read: the value, and the layer that reads it.
 struct read {
   int value = 0;
   int layer_index = 0;

@@ -56,7 +56,7 @@ class path_writer {
     ++layers_;
     close(at);
   }
-  /// Repeats what was written in the last `layers` layers `more` times.
+  /// Counts the last `layers` layers, which repeat, `more` times more.
   constexpr void again(int more, int layers) { layers_ += more * layers; }
 
  private:

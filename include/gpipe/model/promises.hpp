@@ -190,7 +190,7 @@ constexpr auto assert_that() {
 template <class Promise>
 using asserted = decltype(assert_that<Promise>());
 
-// The location of a layer. Only a mistake computes it.
+// The position of a layer, in words. Only a mistake computes it.
 
 template <class Item>
 inline constexpr bool is_plain_item = false;

@@ -106,8 +106,8 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
 struct memory_fits {
   enum class outside : std::uint8_t {
     ignored,  ///< there is no limit
-    whole,    ///< all layers behind are one stage, so each value gets one gradient back: the minimum of memory
-    apart,    ///< every layer outside is a stage and sends its gradient: the maximum
+    whole,    ///< all layers behind are one stage, so each value gets one gradient back: the least memory
+    apart,    ///< every layer outside is a stage and sends its gradient: the most memory
   };
   const network& net;
   const plan_options& options;

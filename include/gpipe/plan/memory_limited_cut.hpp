@@ -162,7 +162,7 @@ class limited_search {
     it.bound = it.turn + left.once() + periods * with_mean(it.max.forward, left.forward) +
                (as_needed_ ? path_.shortest(path_of(it.path), backward_before(it)) : periods * backward);
   }
-  /// The least of the largest backward of the stages that have no path yet.
+  /// A lower bound of the largest backward among the stages that have no path yet.
   constexpr std::int64_t backward_before(const partial& it) const {
     const std::int64_t rest = min_[it.begin].backward;
     const std::int64_t mean = it.stage == 0 ? 0 : rest / it.stage + (rest % it.stage != 0);

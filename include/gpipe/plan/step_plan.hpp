@@ -47,7 +47,7 @@ struct step_plan {
   bool trains = true;         ///< else it runs forward only
   std::vector<int> workers_of_stages;
   int group_gradients = 1;  ///< micro-batches whose parameter gradients are computed together
-  std::vector<int> first;   ///< layer of each stage, and the number of layers behind them
+  std::vector<int> first;   ///< the first layer of each stage, then the number of layers
   std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
   std::vector<detail::link_slots> slots_of_links;

@@ -19,8 +19,8 @@
 //     bound                    devices  valid for
 //     schedule_lower_bound     equal    the schedule's order, if each stage has a link to the next one
 //     makespan_lower_bound     any      any schedule (partition/lower_bound.hpp)
-//     min_work               any      any links
-//     min_with_fixed_stage   any      fill-drain, if the first stage has layers before all gradients
+//     min_work                 any      any links
+//     min_with_fixed_stage     any      fill-drain, if the first stage has layers before all gradients
 //
 // `lower_bound_of` chooses among the first three.
 

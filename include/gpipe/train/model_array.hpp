@@ -38,7 +38,7 @@ class model_array {
   std::string_view name;       ///< the layer's name for it: "weight"
   std::vector<int> extents{};  ///< of the tensor
   dtype type{};                ///< of its elements
-  int stage = 0;               ///< that holds the owner's layer
+  int stage = 0;               ///< the stage that holds the owner
   bool frozen = false;         ///< it did not change from `freeze` on, when this was made, or its group is frozen
   int group = 0;               ///< of a parameter: its position in `training_options::groups`; their number: in none
 

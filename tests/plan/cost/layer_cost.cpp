@@ -53,7 +53,7 @@ TEST_CASE("a cost grows with the samples") {
   CHECK(cost_of(trained_row, 64, true).forward > cost_of(trained_row, 8, true).forward);
 }
 
-TEST_CASE("all layers that repeat a layer type have its cost") {
+TEST_CASE("all layers of one type have its cost") {
   layer_cost costs[5];
   layer_costs(n, 3, this_cpu, costs);
   for (int l = 0; l < 5; ++l) CHECK(costs[l] == layer_cost_of(n.type_of(l), 3, this_cpu));

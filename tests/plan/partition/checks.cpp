@@ -60,7 +60,7 @@ TEST_CASE("fill-drain's makespan does not include transfers") {
 TEST_CASE("the error of an invalid cut names the stage") {
   int first[4];
   const int one[] = {2}, back[] = {3, 2}, twice[] = {2, 2}, outside[] = {2, 5}, all[] = {0, 2}, good[] = {1, 3};
-  CHECK_THROWS_WITH_AS(take_cut(one, 1, 5, 3, first), doctest::Contains("the cut has 1 layer, but 3 stages need 2"),
+  CHECK_THROWS_WITH_AS(take_cut(one, 1, 5, 3, first), doctest::Contains("the cut names 1 layer, but 3 stages need 2"),
                        error);
   CHECK_THROWS_WITH_AS(take_cut(back, 2, 5, 3, first),
                        doctest::Contains("stage 1: the cut gives the stage the layers [3, 2)"), error);

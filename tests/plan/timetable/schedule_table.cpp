@@ -131,8 +131,8 @@ TEST_CASE("time and memory grow as the text does") {
   // In quadratic time each of these would take minutes.
   const std::string blank(400'000, '\n');
   CHECK(refusal(blank + "0F0\n").find("t.csv:1: row 1 has no cell") == 0);
-  CHECK(refusal("0F0\n" + blank).empty());
+  CHECK(refusal("0F0\n" + blank) == "none");
   std::string chain;  // each row waits for the one below it
   for (int s = 4000; s-- > 0;) chain += std::to_string(s) + "F0\n";
-  CHECK(refusal(chain).empty());
+  CHECK(refusal(chain) == "none");
 }

@@ -57,7 +57,7 @@ TEST_CASE("each worker of a replica has a program; a process of a job has that o
   CHECK(alike == 4);
 }
 
-TEST_CASE("forward programs have no backward; training programs recompute and group_gradients as the plan says") {
+TEST_CASE("forward programs have no backward; training programs recompute and group gradients as the plan says") {
   for (const auto mode : {recompute_mode::always, recompute_mode::never}) {
     const step_plan plan = planned(mode);
     const detail::worker_programs made(plan, {plan, nullptr});

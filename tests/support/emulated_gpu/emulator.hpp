@@ -72,7 +72,7 @@ struct captured {
 
 /// Enqueues or captures work.
 cudaError_t enqueue(cudaStream_t on, std::function<bool()> run);
-/// What the operation that runs comes after, itself included, for another process; and what it comes after, too.
+/// The operations that the one that runs comes after, itself included, for another process; and a wait for these.
 struct known_operation {
   int process;
   u32 lane, turn;

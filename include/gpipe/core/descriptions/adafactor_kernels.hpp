@@ -11,7 +11,7 @@ template <class T>
 struct tensor {
   tensor_operands<T> of;
   std::ptrdiff_t rows, columns;
-  double scale, epsilon, share;  ///< share: of the new square in a second moment
+  double scale, epsilon, share;  ///< share: the weight of the new square in a second moment
   double step, epsilon_parameter, clip;
   T momentum, shrink;
   bool scales;
@@ -37,7 +37,8 @@ struct tensor {
   }
 };
 
-// The parts, in the order of an update. V = r c / mean(r), so u = g sqrt(mean(r) / r) / sqrt(c).
+// The parts, in the order of an update. With the averages r of rows and c of columns the second moment is
+// r c / mean(r), so u = g sqrt(mean(r) / r) / sqrt(c).
 
 template <class T>
 struct square_in_column : tensor<T> {

@@ -4,7 +4,7 @@
 
 namespace gpipe {
 
-/// The location of a batch in a training: whole epochs before it, and batches before it in its epoch.
+/// The position of a batch in a training: whole epochs before it, and batches before it in its epoch.
 struct data_position {
   std::uint64_t epoch = 0;
   long batch = 0;

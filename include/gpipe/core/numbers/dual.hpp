@@ -14,7 +14,7 @@ namespace gpipe::math {
 ///
 ///     (a + a'e)(b + b'e) = ab + (a'b + ab')e        f(a + a'e) = f(a) + f'(a) a' e
 ///
-/// Comparisons look at values. At the edge of `abs`, `max` and `min` the derivative is the mean of both sides, as in
+/// Comparisons look at values. At the kink of `abs`, `max` and `min` the derivative is the mean of both sides, as in
 /// PyTorch: that of abs(x) at 0 is 0, and that of max(x, 0) at 0 is 1/2.
 template <std::floating_point T>
 struct dual {
@@ -125,7 +125,7 @@ GPIPE_HOST_DEVICE D pow(A x, B y) {
   const auto power = std::pow(a.value, b.value);
   const D constant = 0;
   auto slope = b.value == 0 ? constant.value : b.value * std::pow(a.value, b.value - 1) * a.derivative;
-  if (b.derivative != 0) slope += power * std::log(a.value) * b.derivative;  // a constant's base may be below 0
+  if (b.derivative != 0) slope += power * std::log(a.value) * b.derivative;  // a constant power may have a base below 0
   return {power, slope};
 }
 

@@ -18,6 +18,14 @@ inline constexpr int vector_bytes = 32;
 inline constexpr int vector_bytes = 16;
 #endif
 
+/// The bytes of neighbours that a team of the host computes at once; 1: element by element, because nvcc reads no
+/// vectors.
+#ifdef __CUDACC__
+inline constexpr int team_block_bytes = 1;
+#else
+inline constexpr int team_block_bytes = vector_bytes;
+#endif
+
 // Vectors of the compilers. A vector in memory may begin at any element.
 template <class T, int N>
 struct vector_type {

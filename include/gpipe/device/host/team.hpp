@@ -28,11 +28,7 @@ namespace gpipe::host {
 struct team {
   static constexpr int lanes = 16;
   /// The bytes of neighbours that a thread computes at once; 1: element by element.
-#ifdef __CUDACC__
-  static constexpr int block_bytes = 1;
-#else
-  static constexpr int block_bytes = gpipe::detail::vector_bytes;
-#endif
+  static constexpr int block_bytes = gpipe::detail::team_block_bytes;
 
   /// g(i) for i in [0, width), in any order.
   template <class G>
@@ -41,11 +37,14 @@ struct team {
     for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
   }
 
-  // g++ would unroll so few iterations before it looks for vectors.
   template <std::ptrdiff_t Width, class G>
-  requires(Width >= 4 && Width <= 16) GPIPE_HOST_DEVICE void each(gpipe::detail::constant_width<Width>, G g) const {
-    GPIPE_IN_VECTORS
-    for (std::ptrdiff_t i = 0; i < Width; ++i) g(i);
+  GPIPE_HOST_DEVICE void each(gpipe::detail::constant_width<Width>, G g) const {
+    if constexpr (Width >= 4 && Width <= 16) {  // g++ would unroll so few iterations before it looks for vectors
+      GPIPE_IN_VECTORS
+      for (std::ptrdiff_t i = 0; i < Width; ++i) g(i);
+    } else {
+      each(Width, g);
+    }
   }
 
   /// The sum of g(i) for i in [0, width), of the type that g returns, or of float for bf16.

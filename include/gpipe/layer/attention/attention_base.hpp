@@ -13,7 +13,7 @@
 
 namespace gpipe::detail {
 
-/// What the kernels of self-attention and of cross-attention do alike. `Kernels` has
+/// The common part of the kernels of self-attention and of cross-attention. `Kernels` has
 ///
 ///     is_differentiated(a)    whether backward's input part runs
 ///     differentiate(c, a)     writes the gradients of q, k and v in their place

@@ -135,7 +135,7 @@ struct cross_attention {
       }
     }
 
-    // What the base calls.
+    // The base calls these.
     static attention_shape shape_of(int samples) {
       constexpr attention_shape::strides q{std::ptrdiff_t{Tokens} * Q, heads.width, Q};
       constexpr attention_shape::strides k{std::ptrdiff_t{KeyTokens} * K, heads.width, K};

@@ -19,9 +19,9 @@ namespace gpipe {
 /// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose
 /// rule says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
 ///
-///     ResNet, convolutions before a relu (He et al., 2015) initializer::kaiming()
-///     GPT-2, what writes to the residual of L blocks    initializer::deviation(0.02).over_root(2 * L)
-///     Fixup, the first weight of a branch of L          initializer::xavier().over_root(L)      (the last: zeros)
+///     ResNet, convolutions before a relu (He et al., 2015)    initializer::kaiming()
+///     GPT-2, what writes to the residual of L blocks          initializer::deviation(0.02).over_root(2 * L)
+///     Fixup, the first weight of a branch of L                initializer::xavier().over_root(L)  (the last: zeros)
 struct initializer {
   enum class kind : std::uint8_t { zeros, ones, uniform, normal, xavier };
   kind drawn = kind::zeros;

@@ -15,7 +15,7 @@ struct element_count {
   constexpr std::ptrdiff_t of(int samples) const { return samples * elements; }
 };
 
-/// What a function of elements keeps for the derivative.
+/// The value that a function of elements keeps for its derivative.
 enum class kept_value { input, output, derivative };
 
 /// The kernels of a layer that is a function of each element: `Layer::apply<T>{x, y}`, and `Layer::chain<T>{kept, dy,

@@ -121,10 +121,10 @@ struct partial_list {
 ///                                                      decode; its values are lost when the call returns
 ///     partials()         as declared                   forward writes all of it, a layer with state only in training;
 ///                                                      null in a recompute
-///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
+///     recorded_partials() as declared      const       the values that forward wrote: recompute and backward
 ///     all_partials()     partial_list                  `update_state`: those of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
-///     sizes()            the layer's `sizes`              of kernels that serve a kind of layers
+///     sizes()            the layer's `sizes`           of kernels that serve a kind of layers
 template <class Bound, detail::pass Pass = detail::pass::forward>
 class operands {
  public:

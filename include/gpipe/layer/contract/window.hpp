@@ -32,12 +32,12 @@ constexpr void add_option(short_name& to, std::string_view name, height_width it
   if (!(it == usual)) to << ", " << name << " " << it;
 }
 
-/// The positions of a window in a padded image, in one direction: output t sees inputs first(t) ... first(t) + window
-/// - 1, those of them that are in the image.
+/// The positions of a window in a padded image, in one direction. Output t sees the inputs t stride - padding + k
+/// dilation, k from 0 to window - 1, if they are in the image.
 ///
-///     window 3, stride 2, padding 1, image 0 ... 4          t = 0   (-1) 0 1
-///                                                             t = 1         1 2 3
-///                                                             t = 2             3 4 (5)
+///     window 3, stride 2, padding 1, image 0 ... 4    t = 0   (-1) 0 1
+///                                                     t = 1         1 2 3
+///                                                     t = 2             3 4 (5)
 template <int Extent, int Window, int Stride, int Padding, int Dilation = 1>
 struct windows {
   static constexpr int reach = Dilation * (Window - 1) + 1;  ///< inputs from the first to the last that a window sees

@@ -184,7 +184,7 @@ struct convolution_windows {
   int height, width;
 };
 
-/// What a convolution and its transpose promise alike. `Layer` has `windows_of<In>` and `may_pad_output`.
+/// The common promises of a convolution and its transpose. `Layer` has `windows_of<In>` and `may_pad_output`.
 template <class Layer, int Out, height_width Kernel, conv_options Options>
 struct convolution_base {
   static constexpr height_width padding = pixels_of_padding(Options.padding, Kernel, Options.dilation);

@@ -173,7 +173,7 @@ struct feed_forward_kernels {
   };
 };
 
-/// What both layers declare alike, for an input of rows.
+/// The common declarations of both layers, for an input of rows.
 template <class On, class In, int Hidden, class Function, bool Gated>
 struct feed_forward_layer : of_kind<On, feed_forward_kernels<typename In::value_type, Function, Gated>> {
   using output = In;

@@ -77,8 +77,16 @@ struct pool_windows {
   struct span {
     int first, from, to;
   };
-  // Of every row, so that the compiler computes them.
-  span whole = whole_windows(), seen = fully_seen(), evenly_seen = all_evenly_seen();
+  /// The same for all rows: windows inside the image, and the inputs that the same number of windows see.
+  span whole{}, seen{}, evenly_seen{};
+  /// With these spans, which the compiler computes.
+  constexpr pool_windows with_spans() const {
+    pool_windows all = *this;
+    all.whole = all.whole_windows();
+    all.seen = all.fully_seen();
+    all.evenly_seen = all.all_evenly_seen();
+    return all;
+  }
 
   GPIPE_HOST_DEVICE constexpr std::ptrdiff_t in_size() const { return std::ptrdiff_t{in_height} * in_width * channels; }
   GPIPE_HOST_DEVICE constexpr std::ptrdiff_t out_size() const {
@@ -146,8 +154,15 @@ struct pooled {
   static_assert(accepted<typename checked::broken_promise>);
   using T = typename In::value_type;
   using output = feature_map<T, In::channels, checked::down::count, checked::across::count>;
-  static constexpr pool_windows<Window> sizes{In::channels,  In::height,      In::width,       output::height,
-                                              output::width, checked::stride, Options.padding, Options.count_padding};
+  static constexpr pool_windows<Window> sizes = pool_windows<Window>{.channels = In::channels,
+                                                                     .in_height = In::height,
+                                                                     .in_width = In::width,
+                                                                     .out_height = output::height,
+                                                                     .out_width = output::width,
+                                                                     .stride = checked::stride,
+                                                                     .padding = Options.padding,
+                                                                     .count_padding = Options.count_padding}
+                                                    .with_spans();
   static constexpr std::int64_t seen = static_cast<std::int64_t>(output::size) * Window.height * Window.width;
   static constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size));
 };

@@ -81,7 +81,7 @@ GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, 
 
 }  // namespace detail
 
-/// The same as the cost of a layer in a partition: backward in one number, with the second forward if there is one.
+/// The cost as a partition takes it: backward in one number, with the second forward if there is one.
 constexpr pass_cost pass_cost_of(const layer_cost& c, bool recomputed) {
   const std::int64_t backward = detail::summed(c.backward_input, c.backward_parameters);
   return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward, recomputed ? c.forward : 0};
@@ -89,7 +89,7 @@ constexpr pass_cost pass_cost_of(const layer_cost& c, bool recomputed) {
 
 namespace detail {
 
-/// The analytic cost of a layer type as the cost of a layer.
+/// The analytic cost of a layer type, as a partition takes it.
 constexpr pass_cost cost_of(const layer_type& r, int samples, bool recomputed, const device_spec& on = this_cpu) {
   return pass_cost_of(layer_cost_of(r, samples, on), recomputed);
 }
@@ -98,9 +98,9 @@ constexpr pass_cost cost_of(const layer_type& r, int samples, bool recomputed, c
 
 /// The analytic cost of every layer; it is computed once for each layer type.
 GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs) {
-  const detail::zeroed_array<layer_cost> of_row(net.type_count);
-  for (int r = 0; r < net.type_count; ++r) of_row[r] = detail::layer_cost_of(net.types[r], samples, on);
-  for (int l = 0; l < net.layer_count; ++l) costs[l] = of_row[net.layers[l].type];
+  const detail::zeroed_array<layer_cost> of_type(net.type_count);
+  for (int t = 0; t < net.type_count; ++t) of_type[t] = detail::layer_cost_of(net.types[t], samples, on);
+  for (int l = 0; l < net.layer_count; ++l) costs[l] = of_type[net.layers[l].type];
 }
 
 }  // namespace gpipe

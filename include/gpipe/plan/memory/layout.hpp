@@ -307,7 +307,7 @@ class layout {
   lifetimes life_;
 };
 
-/// Continues a count until the tick `until`, at max to the end.
+/// Continues a count until the tick `until`, at most to the end.
 GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_requirements& requirements,
                                            layout_state from, int until) {
   layout pass(s, requirements, from, nullptr, {});

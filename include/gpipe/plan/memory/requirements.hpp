@@ -30,13 +30,13 @@ struct outgoing_slots {
 struct memory_requirements {
   int micro_batches = 1;  ///< of all replicas: a stage holds the partials of each
   int micro_batch_size = 1;
-  int in_flight = 1;          ///< micro-batches that are forward here and whose parameter gradients are not done
-  int kept_copies = 1;        ///< micro-batches whose kept activations are held: 1 with recompute, else all in flight
-  int moments = 0;            ///< arrays of the parameters' size that the optimizer needs
-  bool split = false;         ///< backward is split in every stage; else in those that send gradients
-  int held = 0;               ///< micro-batches that are between backward's two parts; 0: the one follows the other
-  detail::slots_for stash{};  ///< activations of earlier stages
-  detail::slots_for returned{};  ///< gradients of later stages
+  int in_flight = 1;             ///< micro-batches that are forward here and whose parameter gradients are not done
+  int kept_copies = 1;           ///< micro-batches with kept activations: 1 with recompute, else all in flight
+  int moments = 0;               ///< arrays of the parameters' size that the optimizer needs
+  bool split = false;            ///< backward is split in every stage; else in those that send gradients
+  int held = 0;                  ///< micro-batches that are between backward's two parts; 0: the one follows the other
+  detail::slots_for stash{};     ///< for activations of earlier stages
+  detail::slots_for returned{};  ///< for gradients of later stages
   detail::outgoing_slots outgoing{};
   bool trains = true;                                       ///< else parameters have no gradients
   int others = 0;                                           ///< replicas that share no memory with this one

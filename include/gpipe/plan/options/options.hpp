@@ -36,7 +36,7 @@ inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::micro_batches>("micro_batches", {1}, detail::agreed::yes,
                                                           "micro-batches of a mini-batch in each replica"),
     detail::describe_number<&plan_options::micro_batch_size>("micro_batch_size", {1}, detail::agreed::yes,
-                                                             "maximum of samples of a micro-batch"),
+                                                             "maximum number of samples of a micro-batch"),
     detail::describe_choice<&plan_options::precision>("precision", precision::bf16, detail::agreed::yes,
                                                       "precision of activations, their gradients and matrix products"),
     detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, detail::agreed::yes,

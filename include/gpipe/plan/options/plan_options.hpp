@@ -23,7 +23,7 @@ inline constexpr std::int64_t no_memory_limit = (std::numeric_limits<std::int64_
 struct plan_options {
   int stages = 1;                                          ///< S
   int micro_batches = 1;                                   ///< M
-  int micro_batch_size = 32;                               ///< B, the maximum of samples of a micro-batch
+  int micro_batch_size = 32;                               ///< B, the maximum number of samples of a micro-batch
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;

@@ -57,7 +57,7 @@ namespace gpipe::detail {
               {"cuts must ascend strictly from 0 to the number of layers"}, location{.stage = stage});
 }
 [[noreturn]] inline void bad_cut_length(int count, int stages) {
-  throw_error({"the cut has ", several(count, "layer"), ", but ", several(stages, "stage"), " need ", stages - 1},
+  throw_error({"the cut names ", several(count, "layer"), ", but ", several(stages, "stage"), " need ", stages - 1},
               {"give the first layer of every stage but the first"});
 }
 [[noreturn]] inline void stage_misfits(int stage, int begin, int end) {

@@ -41,7 +41,7 @@ struct simulation_input {
 /// Further results of a simulation; null pointers are not written.
 struct simulation_report {
   std::int64_t* idle = nullptr;  ///< of each worker: from the step's begin to its end
-  int* peak_stash = nullptr;     ///< of each stage: the maximum of micro-batches whose inputs it holds at once
+  int* peak_stash = nullptr;     ///< of each stage: the maximum number of micro-batches whose inputs it holds
 };
 
 namespace detail {

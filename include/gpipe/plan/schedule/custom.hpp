@@ -7,7 +7,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// What the functions of a schedule make it from.
+/// The arguments from which the functions of a schedule make it.
 struct schedule_parameters {
   const void* object = nullptr;
   int chunks = 2;

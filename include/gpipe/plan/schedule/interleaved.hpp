@@ -49,7 +49,7 @@ struct chunk_order {
   constexpr cell backward(action_kind kind, int worker, int k) const {
     return made(kind, (chunks - 1 - k / group % chunks) * workers + worker, k);
   }
-  /// The maximum of micro-batches between the ticks of forward and of the end of backward.
+  /// The maximum number of micro-batches between the ticks of forward and of the end of backward.
   template <class Begin, class End>
   constexpr int in_flight(int stage, const Begin& begin, const End& end) const {
     int slots = 0, retired = 0;

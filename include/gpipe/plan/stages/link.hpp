@@ -40,8 +40,8 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
       if (between[from * S + to] != 0) sink(stage_link{from, to, between[from * S + to] == 3});
 }
 
-/// The layers from which on each reads the layer before: any of its values, and one that has a gradient. If they are at
-/// most 1, neighbouring stages of any cut have a link, or a link with gradients.
+/// The layers from which on every layer reads the one before it: any of its values, or a value that has a gradient. If
+/// such a layer is at most 1, neighbouring stages of any cut have a link, or a link with gradients.
 struct chain_begin {
   int values = 1, gradients = 1;
 

@@ -22,8 +22,8 @@ namespace gpipe::detail {
 //
 // If transfers take time, a value on the way holds its slot, too: `on_the_way` ticks longer, so that links as slow as
 // stages stay busy.
-/// Assigns each micro-batch a slot from tick begin[m] until end[m], both included. Returns the number of slots, at min
-/// `min`. `slot` may be null.
+/// Assigns each micro-batch a slot from tick begin[m] until end[m], both included. Returns the number of slots, at
+/// least `min`. `slot` may be null.
 GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int min, int* slot) {
   const zeroed_array<int> order(micro_batches), free_since(micro_batches + min);
   // Sorted by insertion. They come in order, in forward, or from the last to the first, in fill-drain's backward.
@@ -86,7 +86,7 @@ constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to,
 }
 
 /// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the
-/// parameter gradients at `to`. At min two, so that one is written while the other is read.
+/// parameter gradients at `to`. At least two, so that one is written while the other is read.
 template <scheduler Schedule>
 constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
                              int on_the_way = 0) {

@@ -102,8 +102,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
       for (std::size_t token = 0; token < vocabulary; ++token)
         candidates.push_back({b, static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
     }
-    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. Of equals
-    // the first beam and the first token, so that the result is always the same.
+    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. The
+    // first beam and the first token win among equals, so that the result is always the same.
     const auto n = index(how.beams);
     const std::size_t kept = (std::min)(2 * n, candidates.size());
     std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(),

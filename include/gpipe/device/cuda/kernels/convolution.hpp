@@ -8,9 +8,9 @@
 
 namespace gpipe::cuda::detail {
 
-// Convolutions of groups of few channels, with a thread for each result, whose neighbours have neighbouring channels. A
-// sum has a fixed order: taps, then channels; of the weight: samples, then pixels. Wider ones are in
-// convolution_tiles.hpp.
+// Convolutions of groups of few channels, with a thread for each result; neighbouring threads have neighbouring
+// channels. A sum has a fixed order: taps, then channels; in the gradient of the weight samples, then pixels. Wider
+// groups are in convolution_tiles.hpp.
 
 /// The packed weight of backward_input: {KH, KW, K / G, C}, so that neighbours read neighbours.
 template <class T>
@@ -26,7 +26,7 @@ struct turned_weight {
   }
 };
 
-/// One output's indices, from its place in a map of `channels`.
+/// The indices of element `i` of a feature map.
 struct map_index {
   int channel, column, row;
   std::ptrdiff_t sample;

@@ -52,7 +52,7 @@ struct attention_rows {
 
 namespace detail {
 
-/// The begin of row 0 of a head; its rows have the stride of `strides`.
+/// The beginning of row 0 of a head; its rows have the stride of `strides`.
 template <class T>
 T* head_of(T* array, const attention_shape::strides& strides, int sample, int head) {
   return array + sample * strides.sample + head * strides.head;
