@@ -82,7 +82,7 @@ class executor {
     calls().together([&] {
       // Updates compute with the rate as a number of the parameters' type.
       const double max_rate = detail::visit_dtype<double, float>(
-          net_.type, []<class T>() { return static_cast<double>((std::numeric_limits<T>::max)()); });
+          net_.type, [&]<class T>() { return static_cast<double>((std::numeric_limits<T>::max)()); });
       if (!detail::is_finite(rate) || !(std::fabs(rate) <= max_rate))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
                              detail::is_finite(rate) ? ", which a float cannot hold" : ""},
