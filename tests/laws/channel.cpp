@@ -26,34 +26,38 @@ struct in_process {
 
   /// The sender writes into the receiver's slots.
   in_process(const channel_shape& s, const gpipe::wait_limits& by)
-      : form(s), spins(by.spin > 0ns), signals(2, by), link(signals, 0, 1, slots_of(s)), memory(s.slots, s.values) {}
+      : form(s),
+        spins(by.spin > 0ns),
+        wake_signals(2, by),
+        link(wake_signals, 0, 1, slots_of(s)),
+        memory(s.memory_slots, s.values) {}
 
   static std::vector<int> slots_of(const channel_shape& s) {
     std::vector<int> found;
-    for (int m = 0; m < s.micro_batches; ++m) found.push_back(m % s.slots);
+    for (int m = 0; m < s.micro_batches; ++m) found.push_back(m % s.memory_slots);
     return found;
   }
 
   struct end final : side {
-    end(in_process& model, bool sends) : side(model.form, model.form.slots, model.memory), model_(model) {
+    end(in_process& model, bool sends) : side(model.form, model.form.memory_slots, model.memory), model_(model) {
       if (sends) out = &model.link;
       else in = &model.link;
     }
     void await_other() override {
-      while (!model_.spins && !model_.signals.asleep(out != nullptr ? 1 : 0)) std::this_thread::yield();
+      while (!model_.spins && !model_.wake_signals.asleep(out != nullptr ? 1 : 0)) std::this_thread::yield();
     }
     void await_failure() override {
-      while (!model_.signals.interrupted()) std::this_thread::yield();
+      while (!model_.wake_signals.interrupted()) std::this_thread::yield();
     }
     void fail(const gpipe::error& failure) override {
       model_.cause.emplace(failure);
-      model_.signals.wake_all();
+      model_.wake_signals.wake_all();
     }
     gpipe::error recover() override {
       model_.both.arrive_and_wait();
       const gpipe::error found = *model_.cause;
       model_.both.arrive_and_wait();
-      if (out != nullptr) model_.signals.reset(), model_.link.reset();
+      if (out != nullptr) model_.wake_signals.reset(), model_.link.reset();
       model_.both.arrive_and_wait();
       return found;
     }
@@ -75,7 +79,7 @@ struct in_process {
 
   channel_shape form;
   bool spins;
-  gpipe::detail::worker_signals signals;
+  gpipe::detail::worker_signals wake_signals;
   gpipe::detail::channel<> link;
   buffers memory;
   std::optional<gpipe::error> cause;

@@ -87,7 +87,7 @@ struct recorder {
 template <class Typed>
 constexpr recorder emitted() {
   recorder r;
-  Typed::emit(r);
+  Typed::list_into(r);
   return r;
 }
 constexpr recorder twice = emitted<walk<0, eight, repeat<2, halve, repeat<2, cross>, join>, widen>>();

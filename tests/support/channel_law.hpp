@@ -44,14 +44,14 @@ constexpr int capacity = 4, width = 700;  // 2,800 words: more than MPI sends be
 
 /// Micro-batch m has slot m mod `slots` of the receiver and slot m mod `sender_slots` of the sender.
 struct channel_shape {
-  int micro_batches, slots, sender_slots, values = 1;
+  int micro_batches, memory_slots, sender_slots, values = 1;
 };
 
 /// The slots of one end in the host's memory.
 class buffers {
  public:
-  buffers(int slots, int values) {
-    for (int v = 0; v < values; ++v) words_.emplace_back(row(v) * capacity * static_cast<std::size_t>(slots));
+  buffers(int memory_slots, int values) {
+    for (int v = 0; v < values; ++v) words_.emplace_back(row(v) * capacity * static_cast<std::size_t>(memory_slots));
   }
   static std::size_t row(int v) { return static_cast<std::size_t>(width / (v + 1)); }
   std::span<std::uint32_t> at(int v, int slot, int samples) {
@@ -66,7 +66,7 @@ class buffers {
 /// One end of the channel, as a case uses it.
 class side {
  public:
-  side(const channel_shape& s, int slots, buffers& memory) : form(s), slots_(slots), memory_(&memory) {}
+  side(const channel_shape& s, int memory_slots, buffers& memory) : form(s), slots_(memory_slots), memory_(&memory) {}
   virtual ~side() = default;
   side(const side&) = delete;
   side& operator=(const side&) = delete;
@@ -118,7 +118,7 @@ using body = std::function<void(side&)>;
 class side_in_job : public side {
  public:
   side_in_job(gpipe::process_group& job, const channel_shape& s, bool sends, buffers& memory)
-      : side(s, sends ? s.sender_slots : s.slots, memory), job_(job) {}
+      : side(s, sends ? s.sender_slots : s.memory_slots, memory), job_(job) {}
   void await_failure() override {
     try {
       for (;; std::this_thread::sleep_for(100us)) job_.poll();
@@ -144,7 +144,7 @@ inline gpipe::channel_layout layout_of(const channel_shape& s, int peer, bool se
     made.values.push_back(
         {reinterpret_cast<std::byte*>(memory.at(v, 0, 1).data()), 4 * capacity * buffers::row(v), 4 * buffers::row(v)});
   for (int m = 0; m < s.micro_batches; ++m) {
-    made.receiver_slot.push_back(m % s.slots);
+    made.receiver_slot.push_back(m % s.memory_slots);
     if (sends) made.sender_slot.push_back(m % s.sender_slots);
   }
   return made;
@@ -154,7 +154,7 @@ inline gpipe::channel_layout layout_of(const channel_shape& s, int peer, bool se
 inline void run_in_job(gpipe::process_group& job, const channel_shape& s, const body& sender, const body& receiver) {
   const bool sends = job.rank() == 0;
   if (job.rank() < 2) {
-    buffers memory(sends ? s.sender_slots : s.slots, s.values);
+    buffers memory(sends ? s.sender_slots : s.memory_slots, s.values);
     const auto layout = layout_of(s, 1 - job.rank(), sends, memory);
     const auto out = sends ? job.sender(layout) : nullptr;
     const auto in = sends ? nullptr : job.receiver(layout);
@@ -207,8 +207,8 @@ inline void send_all(side& here, int messages) {
 inline int receive_all(side& here, int messages, bool last_first, bool counts_samples) {
   uneven_work work{7};
   int faults = 0;
-  for (int first = 0; first < messages; first += here.form.slots) {
-    const int count = messages - first < here.form.slots ? messages - first : here.form.slots;
+  for (int first = 0; first < messages; first += here.form.memory_slots) {
+    const int count = messages - first < here.form.memory_slots ? messages - first : here.form.memory_slots;
     const auto m = [&](int k) { return (first + k) % here.form.micro_batches; };
     for (int k = 0; k < count; ++k) {
       const int samples = here.in->consume(m(k), receives);
@@ -259,10 +259,10 @@ TEST_CASE_TEMPLATE_DEFINE("channel: order, content and samples are kept, nothing
   using namespace channel_law;
   for (const auto& limits : Model::limits())
     for (const int values : {1, 3})
-      for (const int slots : {1, 2, 5})
+      for (const int memory_slots : {1, 2, 5})
         for (const int sender_slots : {1, 2})
           for (const bool last_first : {false, true}) {
-            Model model({10, slots, sender_slots, values}, limits);
+            Model model({10, memory_slots, sender_slots, values}, limits);
             std::atomic<int> faults{0};
             model.run(
                 [](side& here) { send_all(here, Model::messages); },

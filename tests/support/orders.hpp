@@ -50,7 +50,7 @@ template <plant Fault = plant::nothing>
 class scenarios {
  public:
   using primitives = controlled::primitives<Fault>;
-  using signals = gpipe::detail::basic_worker_signals<primitives>;
+  using wake_signals = gpipe::detail::basic_worker_signals<primitives>;
   using barrier = gpipe::detail::basic_barrier<primitives>;
   using channel = gpipe::detail::channel<gpipe::unmarked, primitives>;
   using scenario = std::string (scenarios::*)(controlled::chooser&, const gpipe::wait_limits&);
@@ -64,7 +64,7 @@ class scenarios {
 
   /// Each of three passes on what it got.
   std::string relay(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(3, limits);
+    wake_signals s(3, limits);
     channel first(s, 0, 1, {0, 0}), second(s, 1, 2, {0, 0});
     int a = 0, b = 0, wrong = 0;
     return result_of(run({[&] {
@@ -86,7 +86,7 @@ class scenarios {
 
   /// Two rounds of three; the last to arrive sums up what all have written.
   std::string meeting(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(3, limits);
+    wake_signals s(3, limits);
     barrier at(s, 3);
     int given[3] = {}, sum = 0, commits = 0, wrong = 0;
     const auto work = [&](int me) {
@@ -106,15 +106,15 @@ class scenarios {
 
   /// The first fails; the second waits for a value, the last for a slot.
   std::string failure(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(3, limits);
-    channel values(s, 0, 1, {0, 0}), slots(s, 2, 0, {0, 0});
+    wake_signals s(3, limits);
+    channel values(s, 0, 1, {0, 0}), memory_slots(s, 2, 0, {0, 0});
     fate found[2] = {};
     const ending how = run({[&] { s.wake_all(); }, [&] { found[0] = fate_of([&] { values.consume(0); }); },
                             [&] {
                               found[1] = fate_of([&] {
-                                slots.acquire(0);
-                                slots.publish(0, 1);
-                                slots.acquire(1);
+                                memory_slots.acquire(0);
+                                memory_slots.publish(0, 1);
+                                memory_slots.acquire(1);
                               });
                             }},
                            by);
@@ -123,7 +123,7 @@ class scenarios {
 
   /// A failure while three come to a barrier: the commit runs and all return, or it does not and all throw.
   std::string failed_meeting(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(4, limits);
+    wake_signals s(4, limits);
     barrier at(s, 3);
     int commits = 0, wrong = 0;
     fate found[3] = {};
@@ -144,7 +144,7 @@ class scenarios {
 
   /// Nothing is ever sent: after 1 to 1 1/4 deadlines one reports it, and the other is interrupted.
   std::string no_sender(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(2, limits);
+    wake_signals s(2, limits);
     channel there(s, 0, 1, {0}), back(s, 1, 0, {0});
     fate found[2] = {};
     const ending how = run(
@@ -160,7 +160,7 @@ class scenarios {
 
   /// Between steps: a worker waits without a deadline, and another gives it work twice.
   std::string idle_worker(controlled::chooser& by, const gpipe::wait_limits& limits) {
-    signals s(2, limits);
+    wake_signals s(2, limits);
     typename primitives::template atomic<int> given{0}, done{0};
     const ending how = run({[&] {
                               for (int call = 1; call <= 2; ++call) {
@@ -225,7 +225,7 @@ class scenarios {
   }
 
   std::string exchange(controlled::chooser& by, const gpipe::wait_limits& limits, const std::vector<int>& slot) {
-    signals s(2, limits);
+    wake_signals s(2, limits);
     channel values(s, 0, 1, slot);
     int memory[2] = {}, wrong = 0;
     const int messages = static_cast<int>(slot.size());

@@ -84,20 +84,20 @@ struct programs {
     terms = {.stages = stages, .micro_batches = micro_batches, .link_count = net.count, .trains = schedule.trains};
   }
 
-  check_result run(int slots) {
+  check_result run(int memory_slots) {
     terms.links = net.links;
     terms.recomputed = recomputed.data();
     terms.in_flight = in_flight.data();
     terms.worker_of = worker_of.data();
     std::vector<program_view> views;
     for (const auto& program : lines) views.push_back({program.data(), static_cast<int>(program.size())});
-    return check(terms, views.data(), static_cast<int>(views.size()), slots);
+    return check(terms, views.data(), static_cast<int>(views.size()), memory_slots);
   }
 
   /// Explores every order in which at most 4 workers can move. Returns whether all workers end in some order, and
   /// whether they deadlock in some order. A state is the line of each worker; the contents of the channels follow from
   /// the state.
-  std::pair<bool, bool> explore(int slots) const {
+  std::pair<bool, bool> explore(int memory_slots) const {
     const std::size_t workers = lines.size();
     const auto channels = static_cast<std::size_t>(4 * net.count);  // both ends of both ways of each link
     const auto end_of = [](const instruction& it) {
@@ -136,14 +136,14 @@ struct programs {
           const auto peer = static_cast<std::size_t>(
               worker_of[static_cast<std::size_t>(it.stage == over.from ? over.to : over.from)]);
           const auto mine = end_of(it), other = mine ^ 1u;  // a receive comes before its send
-          if (slots == rendezvous) {
+          if (memory_slots == rendezvous) {
             if (at[peer] == lines[peer].size()) continue;
             const instruction& theirs = lines[peer][at[peer]];
             if (theirs.link != it.link || end_of(theirs) != other) continue;
             ++next[peer];
           } else {
             const int here = used[w][at[w] * channels + mine], there = used[peer][at[peer] * channels + other];
-            if (is_send(it.kind) ? here - there >= slots : there == here) continue;
+            if (is_send(it.kind) ? here - there >= memory_slots : there == here) continue;
           }
         }
         moves = true;

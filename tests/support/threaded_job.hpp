@@ -43,11 +43,11 @@ struct channel {
 
   int from, to;
   std::optional<channel_layout> out{}, in{};
-  std::vector<slot> slots{};
+  std::vector<slot> memory_slots{};
   std::vector<int> leaving{};  // [sender's slot]: its messages that are under way
 
   void reset() {
-    for (slot& s : slots) s = {};
+    for (slot& s : memory_slots) s = {};
     std::fill(leaving.begin(), leaving.end(), 0);
   }
 };
@@ -115,7 +115,7 @@ class job {
     channel& c =
         open != channels_.end() ? **open : *channels_.emplace_back(std::make_unique<channel>(channel{from, to}));
     (sends ? c.out : c.in) = layout;
-    c.slots.resize(index(*std::max_element(layout.receiver_slot.begin(), layout.receiver_slot.end()) + 1));
+    c.memory_slots.resize(index(*std::max_element(layout.receiver_slot.begin(), layout.receiver_slot.end()) + 1));
     if (sends) c.leaving.resize(index(*std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1));
     progressed();  // a message may wait for this end already
     return c;
@@ -170,8 +170,8 @@ class job {
     while (!ending_) {
       ready.clear();
       for (const auto& c : channels_)
-        for (int k = 0; c->out && c->in && k < static_cast<int>(c->slots.size()); ++k)
-          if (const auto& s = c->slots[index(k)]; s.posted && !s.arrived && !s.under_way.empty())
+        for (int k = 0; c->out && c->in && k < static_cast<int>(c->memory_slots.size()); ++k)
+          if (const auto& s = c->memory_slots[index(k)]; s.posted && !s.arrived && !s.under_way.empty())
             ready.push_back({c.get(), k});
       random_ = random_ * 1664525u + 1013904223u;
       if (ready.empty() || cause_) {
@@ -186,7 +186,7 @@ class job {
     }
   }
   void arrive(channel& c, int k) {
-    auto& s = c.slots[index(k)];
+    auto& s = c.memory_slots[index(k)];
     const auto [sender_slot, samples] = s.under_way.front();
     s.under_way.pop_front();
     if (until_lost_ >= 0 && until_lost_-- == 0) return fail(c.to, {"a message was lost", "check the wire"});
@@ -258,7 +258,7 @@ class sender final : public gpipe::sending_end {
     const std::lock_guard<std::mutex> lock(job_.mutex_);
     const int sender_slot = layout_.sender_slot[job::index(m)];
     ++channel_.leaving[job::index(sender_slot)];
-    channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].under_way.push_back({sender_slot, samples});
+    channel_.memory_slots[job::index(layout_.receiver_slot[job::index(m)])].under_way.push_back({sender_slot, samples});
     job_.progressed();
   }
 
@@ -277,7 +277,7 @@ class receiver final : public gpipe::receiving_end {
   int consume(int m, wait_context what) override {
     std::unique_lock<std::mutex> lock(job_.mutex_);
     const int k = layout_.receiver_slot[job::index(m)];
-    auto& s = channel_.slots[job::index(k)];
+    auto& s = channel_.memory_slots[job::index(k)];
     job_.wait(lock, what, gpipe::detail::concat({"rank ", layout_.peer, " to fill slot ", k}),
               [&s] { return s.arrived; });
     s.arrived = false;
@@ -285,11 +285,11 @@ class receiver final : public gpipe::receiving_end {
   }
   bool arrived(int m) override {
     const std::lock_guard<std::mutex> lock(job_.mutex_);
-    return channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].arrived;
+    return channel_.memory_slots[job::index(layout_.receiver_slot[job::index(m)])].arrived;
   }
   void release(int m) override {
     const std::lock_guard<std::mutex> lock(job_.mutex_);
-    channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].posted = true;
+    channel_.memory_slots[job::index(layout_.receiver_slot[job::index(m)])].posted = true;
     job_.progressed();
   }
 

@@ -49,8 +49,8 @@ inline std::size_t spare_slots(const network& net, const step_plan& plan, int s)
     for (std::size_t k = 0; k < plan.links.size(); ++k)
       if (plan.links[k].from == from && plan.links[k].to == to) {
         const gpipe::detail::link_slots& its = plan.slots_of_links[k];
-        const std::vector<int>& slots = back ? its.returned : its.stash;
-        return *std::max_element(slots.begin(), slots.end()) + 1;
+        const std::vector<int>& memory_slots = back ? its.returned : its.stash;
+        return *std::max_element(memory_slots.begin(), memory_slots.end()) + 1;
       }
     return 0;
   };

@@ -13,8 +13,8 @@ using gpipe::detail::emulated_link;
 using clock_type = gpipe::detail::emulated_link::clock;
 
 TEST_CASE("transfers follow one another, each for as long as its bytes take") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::emulated_link link(signals, 1, 3, 1'000'000);  // a byte a microsecond
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::emulated_link link(wake_signals, 1, 3, 1'000'000);  // a byte a microsecond
   const auto begin = clock_type::now();
   link.depart(2, 20'000);
   link.depart(0, 10'000);
@@ -33,9 +33,9 @@ TEST_CASE("transfers follow one another, each for as long as its bytes take") {
 }
 
 TEST_CASE("the receiver waits for the bytes, the sender does not wait") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::channel<> channel(signals, 0, 1, {0});
-  gpipe::detail::emulated_link link(signals, 1, 1, 1'000);
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0});
+  gpipe::detail::emulated_link link(wake_signals, 1, 1, 1'000);
   clock_type::time_point sent, received;
   const auto begin = clock_type::now();
   std::thread receiver([&] {
@@ -54,8 +54,8 @@ TEST_CASE("the receiver waits for the bytes, the sender does not wait") {
 }
 
 TEST_CASE("a failure ends a wait that would take days, and waiting for a link counts as progress") {
-  gpipe::detail::worker_signals signals(3, {.spin = 0ns, .deadline = 40ms});
-  gpipe::detail::emulated_link link(signals, 1, 1, 1);
+  gpipe::detail::worker_signals wake_signals(3, {.spin = 0ns, .deadline = 40ms});
+  gpipe::detail::emulated_link link(wake_signals, 1, 1, 1);
   link.depart(0, 1'000'000'000);
   std::atomic<bool> woken{false}, over{false};
   std::thread receiver([&] {
@@ -66,10 +66,10 @@ TEST_CASE("a failure ends a wait that would take days, and waiting for a link co
     }
   });
   std::thread third(
-      [&] { over = signals.try_wait(2, [] { return false; }) == gpipe::detail::wait_result::interrupted; });
+      [&] { over = wake_signals.try_wait(2, [] { return false; }) == gpipe::detail::wait_result::interrupted; });
   std::this_thread::sleep_for(150ms);  // longer than the deadline
   CHECK_FALSE(woken);
-  signals.wake_all();
+  wake_signals.wake_all();
   receiver.join();
   third.join();
   CHECK(woken);

@@ -4,6 +4,10 @@
 #error "gpipe needs C++20: compile with -std=c++20 (for nvcc with CMake before 3.26, link gpipe::gpipe)"
 #endif
 
+#ifdef I
+#error "gpipe: the macro I of <complex.h> is defined, and I is a name here and in Boost.Hana: include gpipe's headers before it, or #undef I behind it"
+#endif
+
 #include <cstddef>
 
 #include <gpipe/core/build_mode.hpp>

@@ -308,7 +308,7 @@ constexpr auto expand() {
   if constexpr (has_extents<entering_edge>)
     edge_parts_into<entering_edge>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);
-  typed_model<Model>::emit(e);
+  typed_model<Model>::list_into(e);
   e.close();
   return e;
 }

@@ -25,7 +25,7 @@ struct mistaken {
   using after = unknown<Promise>;
   static constexpr extent_counts counts{};
   template <class Sink>
-  static constexpr void emit(Sink&) {}
+  static constexpr void list_into(Sink&) {}
 };
 
 template <class Typed>
@@ -43,7 +43,7 @@ struct typed_layer {
   static constexpr extent_counts counts{
       1, 1, parts<typename layer::output>, parts<Edge>, static_cast<int>(layer::fields.size()), 0};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.template layer<layer>();
   }
 };
@@ -54,7 +54,7 @@ struct typed_tied : Typed {
   static constexpr extent_counts counts =
       Typed::counts + extent_counts{.ties = static_cast<int>(Typed::layer::parameters.size())};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.template tied_layer<Tied, typename Typed::layer>();
   }
 };
@@ -96,7 +96,7 @@ struct typed_stash {
   using after = flow<Edge, skip<Item, Edge, false>, Skips...>;
   static constexpr extent_counts counts{0, 0, 0, 0, 0, 1};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.stash();
   }
 };
@@ -110,7 +110,7 @@ struct typed_stashes<Item, Edge, list<Names...>, bundle<Parts...>, list<Skips...
   using after = flow<Edge, skip<Names, Parts, *Names::stashed_as == 0>..., Skips...>;
   static constexpr extent_counts counts{0, 0, 0, 0, 0, Item::names};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     for (int i = Item::names - 1; i >= 0; --i) sink.stash(i);
   }
 };
@@ -131,7 +131,7 @@ struct typed_pop {
   using after = typename found::template after<Edge>;
   static constexpr extent_counts counts{};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.pop(found::depth);
   }
 };
@@ -153,7 +153,7 @@ struct typed_from {
   using after = flow<joined_edges<Edge, typename layer::output>, Skips...>;
   static constexpr extent_counts counts{1, 1, 1, 0, 1, 1};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.stash();
     sink.template layer<layer>();
     sink.rejoin();
@@ -177,9 +177,9 @@ constexpr auto checked_from() {
 template <class Brings>
 struct typed_only : Brings {
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.leave_edge();
-    Brings::emit(sink);
+    Brings::list_into(sink);
   }
 };
 template <class Promise>
@@ -198,7 +198,7 @@ struct typed_auxiliary : Typed {
   using after = flow<Edge, Skips...>;
   static constexpr extent_counts counts = Typed::counts + extent_counts{.skips = 1};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     sink.stash();
     sink.template layer<typename Typed::layer>();
     sink.rejoin();
@@ -247,9 +247,9 @@ struct typed_scope<Position, flow<Edge, Skips...>, Items> {
   static constexpr extent_counts counts = inner::counts;
   using after = typename left_scope<Position, typename inner::after>::after;
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     const int depth = sink.enter();
-    inner::emit(sink);
+    inner::list_into(sink);
     sink.leave(depth);
   }
 };
@@ -263,11 +263,11 @@ struct steady_repeat {
       First::counts.types,  Times* First::counts.layers, Times* First::counts.values, Times* First::counts.reads,
       First::counts.fields, First::counts.skips,         Times* First::counts.ties};
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
+  static constexpr void list_into(Sink& sink) {
     const int row = sink.next_type();
     for (int i = 0; i < Times; ++i) {
       sink.back_to_type(row);
-      First::emit(sink);
+      First::list_into(sink);
     }
   }
 };
@@ -277,9 +277,9 @@ struct followed_by {
   using after = typename Rest::after;
   static constexpr extent_counts counts = First::counts + Rest::counts;
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
-    First::emit(sink);
-    Rest::emit(sink);
+  static constexpr void list_into(Sink& sink) {
+    First::list_into(sink);
+    Rest::list_into(sink);
   }
 };
 
@@ -308,7 +308,7 @@ struct typed_returns {
                          unknown<broken::residual_returns_its_input<broken::position<Position>, Given, Edge, false>>>;
   static constexpr extent_counts counts{};
   template <class Sink>
-  static constexpr void emit(Sink&) {}
+  static constexpr void list_into(Sink&) {}
 };
 
 template <class Edge, class Items>
@@ -352,7 +352,7 @@ struct typed_sequence<Position, Flow, list<>> {
   using after = Flow;
   static constexpr extent_counts counts{};
   template <class Sink>
-  static constexpr void emit(Sink&) {}
+  static constexpr void list_into(Sink&) {}
 };
 
 template <int Position, class Flow, class First, class... Rest>
@@ -363,9 +363,9 @@ struct typed_sequence<Position, Flow, list<First, Rest...>> {
   using after = typename rest::after;
   static constexpr extent_counts counts = first::counts + rest::counts;
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
-    first::emit(sink);
-    rest::emit(sink);
+  static constexpr void list_into(Sink& sink) {
+    first::list_into(sink);
+    rest::list_into(sink);
   }
 };
 
@@ -378,9 +378,9 @@ struct typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M
   using after = typename rest::after;
   static constexpr extent_counts counts = first::counts + rest::counts;
   template <class Sink>
-  static constexpr void emit(Sink& sink) {
-    first::emit(sink);
-    rest::emit(sink);
+  static constexpr void list_into(Sink& sink) {
+    first::list_into(sink);
+    rest::list_into(sink);
   }
 };
 

@@ -119,7 +119,7 @@ GPIPE_COLD inline void assign_slots(step_plan& p, const schedule_choice& chosen,
   }
   for (int s = 0; s < S; ++s) {
     stage_slots& its = p.slots_of_stages.emplace_back();
-    for (auto* slots : {&its.entering, &its.forward, &its.again, &its.held}) slots->resize(count);
+    for (auto* memory_slots : {&its.entering, &its.forward, &its.again, &its.held}) memory_slots->resize(count);
     stash_slots(table, s, s, its.entering.data());
     working_set_slots(chosen, S, M, choice, s, its.forward.data(), its.again.data());
     if (p.requirements(s).split) held_slots(table, s, its.held.data());
@@ -159,7 +159,7 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
     flag_recomputed(table, choice, s, recomputed.data() + s * M);
   }
   expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
-  terms.slots = {stash.data(), returned.data(), copies.data()};
+  terms.memory_slots = {stash.data(), returned.data(), copies.data()};
   terms.ties = !p.ties.empty();
   const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
     std::vector<program_view> views;

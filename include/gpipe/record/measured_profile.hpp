@@ -12,7 +12,8 @@ struct measured_profile {
   std::vector<measured_layer> layers;
   int micro_batch_size = 0;
 
-  profile view() const { return {layers.data(), static_cast<int>(layers.size()), micro_batch_size}; }
+  profile view() const& { return {layers.data(), static_cast<int>(layers.size()), micro_batch_size}; }
+  profile view() const&& = delete;  // keep the measured profile for as long as its view
 };
 
 }  // namespace gpipe

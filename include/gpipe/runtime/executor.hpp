@@ -174,12 +174,22 @@ class executor {
   /// Fields that only the loss reads may be missing.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
+    usable();
+    // A kernel that returns after the deadline still writes to the rows: then they stay here, and `into` has none.
+    const struct lent {
+      executor& to;
+      tensor_rows& from;
+      lent(executor& run, tensor_rows& rows) : to(run), from(rows) { std::swap(to.predicted_, from); }
+      ~lent() {
+        if (!to.stuck()) std::swap(to.predicted_, from);
+      }
+    } rows(*this, into);
     calls().together(
-        [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
+        [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &predicted_}); });
     watched_.drop_rows();
     passes_.run();
     watched_.keep_rows(step_, all_);
-    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_layer()), into, first);
+    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_layer()), predicted_, first);
   }
   /// Rows for the input of the loss, with this number of samples.
   GPIPE_COLD tensor_rows predictions(int samples) const {
@@ -407,6 +417,7 @@ class executor {
   detail::step_input input_;
   detail::commit_decision decision_;
   int accumulated_ = 0;
+  tensor_rows predicted_;     // while `predict` runs
   double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
   detail::pass_runner<Device> passes_;
   detail::parameter_access<Device> parameters_;

@@ -22,8 +22,8 @@ class emulated_link final : public link_delay {
  public:
   using clock = std::chrono::steady_clock;
 
-  emulated_link(worker_signals& signals, int receiver, int micro_batches, std::int64_t bytes_per_second)
-      : signals_(&signals),
+  emulated_link(worker_signals& wake_signals, int receiver, int micro_batches, std::int64_t bytes_per_second)
+      : signals_(&wake_signals),
         receiver_(receiver),
         bytes_per_second_(static_cast<double>(bytes_per_second)),
         arrivals_(static_cast<std::size_t>(micro_batches)) {
@@ -63,9 +63,9 @@ class emulated_link final : public link_delay {
 
 template <class>
 struct link_emulator {
-  static constexpr link_emulation emulation{[](worker_signals& signals, int receiver, int micro_batches,
+  static constexpr link_emulation emulation{[](worker_signals& wake_signals, int receiver, int micro_batches,
                                                std::int64_t bytes_per_second) -> std::unique_ptr<link_delay> {
-    return std::make_unique<emulated_link>(signals, receiver, micro_batches, bytes_per_second);
+    return std::make_unique<emulated_link>(wake_signals, receiver, micro_batches, bytes_per_second);
   }};
 };
 

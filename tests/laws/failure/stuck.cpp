@@ -236,6 +236,17 @@ TEST_CASE("a kernel that does not return fails the step within a deadline and a 
   std::this_thread::sleep_for(50ms);
 }
 
+TEST_CASE("a kernel that returns after the deadline of a prediction writes to no memory of the caller") {
+  const source_of_data source;
+  trainer<gate_behind, sgd> training({.stages = 2, .micro_batch_size = 8}, sgd{}, ends_after(200ms));
+  blocked = true, entered = false;
+  CHECK_THROWS_AS(training.predict(source.all()), error);  // its rows are gone now
+  CHECK(entered);
+  CHECK_THROWS_AS(training.predict(source.all()), error);
+  blocked = false;
+  std::this_thread::sleep_for(100ms);  // the kernel returns, and its worker copies the rows
+}
+
 TEST_CASE("a failure elsewhere does not wait for a kernel that does not return; its cause is nested") {
   const source_of_data source;
   training_options how = ends_after(200ms);

@@ -62,14 +62,14 @@ TEST_CASE("both checks agree on every table with a planted fault") {
             const linked_stages net(S, skips);
             plant(edited(schedule, S, M), S, M, [&](const edited& table) {
               const check_result row = check_timetable(table, S, M, net.links, net.count);
-              for (const int slots : {rendezvous, 1}) {
+              for (const int memory_slots : {rendezvous, 1}) {
                 const check_result run =
-                    check_schedule(table, S, M, recompute_mode::never, net.links, net.count, slots);
+                    check_schedule(table, S, M, recompute_mode::never, net.links, net.count, memory_slots);
                 CAPTURE(schedule.name());
                 CAPTURE(S);
                 CAPTURE(M);
                 CAPTURE(skips);
-                CAPTURE(slots);
+                CAPTURE(memory_slots);
                 CAPTURE(describe(row));
                 CAPTURE(describe(run));
                 CHECK(row.ok() == run.ok());
@@ -100,7 +100,7 @@ TEST_CASE("a table of nonsense fails both checks") {
 TEST_CASE("every dropped action is found") {
   for (const auto choice : choices)
     for (const auto mode : {recompute_mode::always, recompute_mode::never})
-      for (const int slots : {rendezvous, 1})
+      for (const int memory_slots : {rendezvous, 1})
         with_schedule(choice, [&](auto schedule) {
           const int S = 4, M = 4;
           if (!schedule.admits(S, M)) return;
@@ -109,7 +109,7 @@ TEST_CASE("every dropped action is found") {
             for (std::size_t i = 0; i < whole.lines[w].size(); ++i) {
               programs cut = whole;
               cut.lines[w].erase(cut.lines[w].begin() + static_cast<std::ptrdiff_t>(i));
-              const check_result found = cut.run(slots);
+              const check_result found = cut.run(memory_slots);
               CAPTURE(schedule.name());
               CAPTURE(w);
               CAPTURE(std::string(label_of(whole.lines[w][i], true).text()));
@@ -132,8 +132,8 @@ TEST_CASE("a missing receive is found at the action that needs its input") {
 
 TEST_CASE("a swapped pair of different actions is found or does no harm") {
   for (const auto kind : schedule_kinds)
-    for (const int slots : {rendezvous, 1})
-      with_schedule(kind, [&, slots = slots](auto schedule) {
+    for (const int memory_slots : {rendezvous, 1})
+      with_schedule(kind, [&, memory_slots = memory_slots](auto schedule) {
         const int S = schedule.admits(3, 3) ? 3 : 4, M = schedule.admits(3, 3) ? 3 : 2;
         const programs whole(schedule, S, M, recompute_mode::always, linked_stages(S));
         int found = 0;
@@ -141,8 +141,8 @@ TEST_CASE("a swapped pair of different actions is found or does no harm") {
           for (std::size_t i = 0; i + 1 < whole.lines[w].size(); ++i) {
             programs swapped = whole;
             std::swap(swapped.lines[w][i], swapped.lines[w][i + 1]);
-            const auto [some_end, some_stick] = swapped.explore(slots);
-            const check_result it = swapped.run(slots);
+            const auto [some_end, some_stick] = swapped.explore(memory_slots);
+            const check_result it = swapped.run(memory_slots);
             CAPTURE(schedule.name());
             CAPTURE(w);
             CAPTURE(describe(it));

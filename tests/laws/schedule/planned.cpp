@@ -61,9 +61,9 @@ struct plan_slots {
 };
 
 std::string run(schedule_choice schedule, int S, int M, recompute_mode mode, const net_of& net, int group_gradients,
-                const plan_slots& slots, bool ties = true) {
+                const plan_slots& memory_slots, bool ties = true) {
   return describe(gpipe::detail::check_planned(schedule, S, M, mode, net.links.data(), net.count(), group_gradients,
-                                               slots.view(), ties));
+                                               memory_slots.view(), ties));
 }
 
 }  // namespace
@@ -83,10 +83,10 @@ TEST_CASE("the programs that run end in the plan's slots, those of forward-only 
             const schedule_choice schedule = workers <= 0 ? choice : choice.on_workers(workers);
             const net_of net(S, links);
             for (const bool transfers : {false, true}) {
-              const plan_slots slots(schedule, S, M, net, 1, transfers);
+              const plan_slots memory_slots(schedule, S, M, net, 1, transfers);
               for (const auto mode : {recompute_mode::never, recompute_mode::except_last})
-                REQUIRE(run(schedule, S, M, mode, net, 1, slots) == "no fault");
-              REQUIRE(run(schedule.forwards(), S, M, recompute_mode::never, net, 1, slots, false) == "no fault");
+                REQUIRE(run(schedule, S, M, mode, net, 1, memory_slots) == "no fault");
+              REQUIRE(run(schedule.forwards(), S, M, recompute_mode::never, net, 1, memory_slots, false) == "no fault");
             }
           }
 }
@@ -100,9 +100,9 @@ TEST_CASE("the same with the parameter parts of several micro-batches together")
         CAPTURE(group_gradients);
         const schedule_choice schedule(schedule_kind::fill_drain);
         const net_of net(S);
-        const plan_slots slots(schedule, S, M, net, group_gradients, false);
-        REQUIRE(run(schedule, S, M, recompute_mode::never, net, group_gradients, slots) == "no fault");
-        REQUIRE(run(schedule.forwards(), S, M, recompute_mode::never, net, 1, slots, false) == "no fault");
+        const plan_slots memory_slots(schedule, S, M, net, group_gradients, false);
+        REQUIRE(run(schedule, S, M, recompute_mode::never, net, group_gradients, memory_slots) == "no fault");
+        REQUIRE(run(schedule.forwards(), S, M, recompute_mode::never, net, 1, memory_slots, false) == "no fault");
       }
 }
 
@@ -111,22 +111,23 @@ TEST_CASE("two slots exchanged, a slot that memory does not have, or one slot fo
   const net_of net(4);
   int found = 0, tried = 0;
   for (int i = 0; i < net.count() * 8; ++i) {  // one micro-batch gets the slot of the next one
-    plan_slots slots(schedule, 4, 8, net, 1, false);
+    plan_slots memory_slots(schedule, 4, 8, net, 1, false);
     const auto at = static_cast<std::size_t>(i);
-    if (i % 8 == 7 || slots.stash[at] == slots.stash[at + 1]) continue;
-    slots.stash[at] = slots.stash[at + 1];
+    if (i % 8 == 7 || memory_slots.stash[at] == memory_slots.stash[at + 1]) continue;
+    memory_slots.stash[at] = memory_slots.stash[at + 1];
     ++tried;
-    found += run(schedule, 4, 8, recompute_mode::never, net, 1, slots) != "no fault";
+    found += run(schedule, 4, 8, recompute_mode::never, net, 1, memory_slots) != "no fault";
   }
   CHECK(tried > 20);
   CHECK(found >= tried / 2);  // a wait more may be no circle
 
-  plan_slots slots(schedule, 4, 8, net, 1, false);
-  slots.copies[0] = 1;
-  CHECK(run(schedule, 4, 8, recompute_mode::never, net, 1, slots) == "stash: worker 0 at line 3, 0F1 (forward)");
-  slots = plan_slots(schedule, 4, 8, net, 1, false);
-  slots.stash.assign(slots.stash.size(), 0);
-  CHECK(run(schedule, 4, 8, recompute_mode::never, net, 1, slots) == "deadlock: worker 0 at line 3, 0F1 (forward)");
+  plan_slots memory_slots(schedule, 4, 8, net, 1, false);
+  memory_slots.copies[0] = 1;
+  CHECK(run(schedule, 4, 8, recompute_mode::never, net, 1, memory_slots) == "stash: worker 0 at line 3, 0F1 (forward)");
+  memory_slots = plan_slots(schedule, 4, 8, net, 1, false);
+  memory_slots.stash.assign(memory_slots.stash.size(), 0);
+  CHECK(run(schedule, 4, 8, recompute_mode::never, net, 1, memory_slots) ==
+        "deadlock: worker 0 at line 3, 0F1 (forward)");
   const schedule_choice alone = schedule.on_workers(1);
-  CHECK(run(alone, 4, 8, recompute_mode::never, net, 1, slots) == "stash: worker 0 at line 2, 0F1 (forward)");
+  CHECK(run(alone, 4, 8, recompute_mode::never, net, 1, memory_slots) == "stash: worker 0 at line 2, 0F1 (forward)");
 }

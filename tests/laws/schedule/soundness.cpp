@@ -26,9 +26,10 @@ using namespace schedules;
 
 namespace {
 
-constexpr bool passes(schedule_choice choice, int stages, int micro_batches, bool skips, int slots) {
+constexpr bool passes(schedule_choice choice, int stages, int micro_batches, bool skips, int memory_slots) {
   const linked_stages net(stages, skips);
-  return check_schedule(choice, stages, micro_batches, recompute_mode::except_last, net.links, net.count, slots).ok();
+  return check_schedule(choice, stages, micro_batches, recompute_mode::except_last, net.links, net.count, memory_slots)
+      .ok();
 }
 /// A constant of its own for each schedule: together they exceed clang++'s default limit.
 template <int I, int Stages, int MicroBatches>
@@ -41,11 +42,11 @@ constexpr bool all_pass(std::integer_sequence<int, I...>) {
 }
 constexpr bool passes_in_groups(int stages, int micro_batches, int group_gradients) {
   const linked_stages net(stages, true);
-  for (const int slots : {rendezvous, 1})
+  for (const int memory_slots : {rendezvous, 1})
     for (const send_mode sends : {send_mode::synchronous, send_mode::buffered})
-      if ((sends == send_mode::synchronous || slots != rendezvous) &&
+      if ((sends == send_mode::synchronous || memory_slots != rendezvous) &&
           !check_schedule(fill_drain{}, stages, micro_batches, recompute_mode::never, net.links, net.count,
-                          sends == send_mode::buffered ? micro_batches : slots, sends, group_gradients)
+                          sends == send_mode::buffered ? micro_batches : memory_slots, sends, group_gradients)
                .ok())
         return false;
   return true;
@@ -130,15 +131,16 @@ TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
           const linked_stages net(S, skips);
           CHECK(check_timetable(choice, S, M, net.links, net.count).ok());
           for (const auto mode : modes) {
-            for (const int slots : {rendezvous, 1, 2}) {
-              const check_result found = check_schedule(choice, S, M, mode, net.links, net.count, slots);
+            for (const int memory_slots : {rendezvous, 1, 2}) {
+              const check_result found = check_schedule(choice, S, M, mode, net.links, net.count, memory_slots);
               if (!found.ok()) CAPTURE(describe(found));
               REQUIRE(found.ok());
             }
             // Programs lowered for buffered sends: two slots suffice between neighbours that use results at once.
-            for (const int slots : {2, M})
-              if (slots == M || (at_once(choice, S, M) && (!skips || choice.kind == schedule_kind::fill_drain)))
-                REQUIRE(check_schedule(choice, S, M, mode, net.links, net.count, slots, send_mode::buffered).ok());
+            for (const int memory_slots : {2, M})
+              if (memory_slots == M || (at_once(choice, S, M) && (!skips || choice.kind == schedule_kind::fill_drain)))
+                REQUIRE(
+                    check_schedule(choice, S, M, mode, net.links, net.count, memory_slots, send_mode::buffered).ok());
           }
         }
       }
@@ -164,8 +166,8 @@ TEST_CASE("every schedule passes on fewer workers, and each stage keeps its acti
           CHECK(fewer.workers(S) == W);
           const linked_stages net(S);
           CHECK(describe(check_timetable(fewer, S, M, net.links, net.count)) == "no fault");
-          for (const int slots : {rendezvous, 1})
-            CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, slots).ok());
+          for (const int memory_slots : {rendezvous, 1})
+            CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, memory_slots).ok());
           for (int s = 0; s < S; ++s) CHECK(order(fewer, S, M, s) == order(choice, S, M, s));
         }
 }
@@ -230,8 +232,9 @@ TEST_CASE("every interleaving of small programs ends in the same way, so one exe
             CAPTURE(S);
             CAPTURE(M);
             const linked_stages net(S);
-            for (const int slots : {rendezvous, 1})
-              CHECK(programs(schedule, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
+            for (const int memory_slots : {rendezvous, 1})
+              CHECK(programs(schedule, S, M, recompute_mode::as_needed, net).explore(memory_slots) ==
+                    std::pair(true, false));
             programs naive(schedule, S, M, recompute_mode::never, net, send_mode::buffered);
             const bool ends = naive.run(rendezvous).ok();
             CHECK(naive.explore(rendezvous) == std::pair(ends, !ends));
@@ -243,8 +246,9 @@ TEST_CASE("a custom schedule is one struct") {
     for (int M = 1; M <= 6; ++M) {
       const linked_stages net(S);
       CHECK(check_timetable(one_by_one{}, S, M, net.links, net.count).ok());
-      for (const int slots : {rendezvous, 1})
-        CHECK(programs(one_by_one{}, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
+      for (const int memory_slots : {rendezvous, 1})
+        CHECK(programs(one_by_one{}, S, M, recompute_mode::as_needed, net).explore(memory_slots) ==
+              std::pair(true, false));
     }
   CHECK(timetable(one_by_one{}, 4, 8).simulate(1, 1, 1) == 4 * 8 * 3);
 }

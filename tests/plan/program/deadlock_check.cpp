@@ -14,7 +14,7 @@ using namespace gpipe::detail;
 namespace {
 
 /// Programs written as text, one a worker, in which stage w belongs to worker w.
-check_result run(const std::vector<std::string>& texts, expected_step terms, int slots = rendezvous) {
+check_result run(const std::vector<std::string>& texts, expected_step terms, int memory_slots = rendezvous) {
   std::vector<std::vector<instruction>> lines(texts.size());
   std::vector<program_view> programs;
   for (std::size_t w = 0; w < texts.size(); ++w) {
@@ -28,7 +28,7 @@ check_result run(const std::vector<std::string>& texts, expected_step terms, int
     }
     programs.push_back({lines[w].data(), static_cast<int>(lines[w].size())});
   }
-  return check(terms, programs.data(), static_cast<int>(programs.size()), slots);
+  return check(terms, programs.data(), static_cast<int>(programs.size()), memory_slots);
 }
 
 constexpr stage_link pair[] = {{0, 1}};
@@ -53,8 +53,8 @@ static_assert(check({.stages = 1, .micro_batches = 2, .trains = false}, &forward
 TEST_CASE("right programs pass") {
   CHECK(run({"F1 F0 B0 B1 reduce update"}, alone).ok());
   CHECK(run({"F1 F0 I0 I1 W0 W1 reduce update"}, alone).ok());
-  for (const int slots : {rendezvous, 1, 2})
-    CHECK(run({"F0 F0>0 B0<0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, both, slots).ok());
+  for (const int memory_slots : {rendezvous, 1, 2})
+    CHECK(run({"F0 F0>0 B0<0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, both, memory_slots).ok());
 }
 
 TEST_CASE("each action runs once") {
@@ -106,8 +106,9 @@ TEST_CASE("sends and receives pair") {
   expected_step two = both;
   two.micro_batches = 2;
   const std::string sends = "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update";
-  for (const int slots : {rendezvous, 1, 2})
-    CHECK(run({sends, "F0<0 F0 F1<0 F1 I0 B0>0 W0 I1 B1>0 W1 reduce update"}, two, slots).what == fault::unpaired);
+  for (const int memory_slots : {rendezvous, 1, 2})
+    CHECK(run({sends, "F0<0 F0 F1<0 F1 I0 B0>0 W0 I1 B1>0 W1 reduce update"}, two, memory_slots).what ==
+          fault::unpaired);
   expected_step forward = both;
   forward.trains = false;
   CHECK(run({"F0 F0>0", "F0<0 F0"}, forward).ok());

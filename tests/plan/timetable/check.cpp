@@ -18,9 +18,9 @@ namespace {
 struct changed : one_f_one_b {
   int worker = -1, tick = -1;
   cell now{};
-  int slots = 0;  // more or less
+  int memory_slots = 0;  // more or less
 
-  constexpr int in_flight(int S, int M, int s) const { return one_f_one_b::in_flight(S, M, s) + slots; }
+  constexpr int in_flight(int S, int M, int s) const { return one_f_one_b::in_flight(S, M, s) + memory_slots; }
   constexpr cell at(int S, int M, int w, int t) const {
     return w == worker && t == tick ? now : one_f_one_b::at(S, M, w, t);
   }

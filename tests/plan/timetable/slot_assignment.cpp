@@ -21,11 +21,11 @@ constexpr int count_of_arrivals(schedule_kind kind, int S, int M, int from, int 
 // A slot belongs to one micro-batch until it is not needed any more.
 template <class Assign>
 void are_distinct(tick_index<schedule_choice>& table, int from, int detail::cell_ticks::*begin, int to,
-                  int detail::cell_ticks::*end, Assign&& slots) {
+                  int detail::cell_ticks::*end, Assign&& memory_slots) {
   const int M = table.micro_batches();
   std::vector<int> slot(static_cast<std::size_t>(M), -1);
-  const int count = slots(slot.data());
-  CHECK(count == slots(nullptr));
+  const int count = memory_slots(slot.data());
+  CHECK(count == memory_slots(nullptr));
   for (int m = 0; m < M; ++m) {
     const auto at = [&](int i) { return slot[static_cast<std::size_t>(i)]; };
     REQUIRE((at(m) >= 0 && at(m) < count));

@@ -57,6 +57,14 @@ TEST_CASE("a header is read: entries by bytes and by name, metadata") {
   CHECK(header.metadata == safetensors_metadata{{"k", "v"}});
 }
 
+TEST_CASE("files of other kinds are named") {
+  const std::string rest(200, 'x');
+  CHECK(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a" + rest).find("a pointer of git-lfs") !=
+        std::string::npos);
+  for (const char* begin : {"PK\3\4", "\x80\2\x8a\n"})
+    CHECK(refusal(begin + rest).find("one of PyTorch's torch.save") != std::string::npos);
+}
+
 TEST_CASE("what the format's reference accepts is accepted") {
   for (const std::string& header :
        {std::string("{}"), std::string(" {} \r\n\t"), std::string(R"({"__metadata__":null})"),

@@ -15,11 +15,11 @@ TEST_CASE("arena_map finds a block by its content, and a copy by the slot of its
   map.add({memory_kind::parameters, 3, -1, 0, 64, 64});
   map.add({memory_kind::stash, -1, 7, 1, 128, 64, 3});
   const int first[] = {2, 0, 1}, later[] = {2, 1, 0};
-  const detail::slot_table slots(first, later);
+  const detail::slot_table memory_slots(first, later);
 
   CHECK(map.find(memory_kind::parameters, 3, -1).at(2, false) == arena + 64);
-  CHECK(map.find(memory_kind::parameters, 3, -1, slots).at(0, true) == arena + 64);  // one copy for all
-  const auto stashed = map.find(memory_kind::stash, -1, 7, slots, 1);
+  CHECK(map.find(memory_kind::parameters, 3, -1, memory_slots).at(0, true) == arena + 64);  // one copy for all
+  const auto stashed = map.find(memory_kind::stash, -1, 7, memory_slots, 1);
   CHECK(stashed.at(0, false) == arena + 256);
   CHECK(stashed.at(1, false) == arena + 128);
   CHECK(stashed.at(2, false) == arena + 192);

@@ -46,33 +46,33 @@ struct far_end final : sending_end, receiving_end {
 }  // namespace
 
 TEST_CASE("a link between two workers has a channel in each direction, a link within a worker has none") {
-  worker_signals signals(4);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 0, 2);
+  worker_signals wake_signals(4);
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 0, 2);
   REQUIRE(channels.size() == 1);
   CHECK(channels[0].activations.local->sender() == 2);
   CHECK(channels[0].activations.local->receiver() == 3);
   CHECK(channels[0].gradients.local->sender() == 3);
   CHECK(channels[0].gradients.local->receiver() == 2);
   CHECK(channels[0].activations.delay == nullptr);
-  const auto within = make_link_channels<unmarked>(network_of<net>, plan_of(1), signals, 0);
+  const auto within = make_link_channels<unmarked>(network_of<net>, plan_of(1), wake_signals, 0);
   CHECK_FALSE(within[0].activations);
   CHECK_FALSE(within[0].gradients);
 }
 
 TEST_CASE("an emulated link counts the bytes of a sample in each direction, and needs a positive rate") {
-  worker_signals signals(2);
-  const auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 1000);
+  worker_signals wake_signals(2);
+  const auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 1000);
   const traffic one = traffic_of(network_of<net>, plan_of(2).cut(), plan_of(2).links[0], 1);
   CHECK(channels[0].activations.delay != nullptr);
   CHECK(channels[0].activations.sample_bytes == one.forward_bytes);
   CHECK(channels[0].gradients.sample_bytes == one.backward_bytes);
-  CHECK_THROWS_WITH_AS(make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, -1),
+  CHECK_THROWS_WITH_AS(make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, -1),
                        "link_bytes_per_second is -1; choose a positive number, or 0 to emulate no link", error);
 }
 
 TEST_CASE("a local channel puts the devices in order, and a reset frees its slots") {
-  worker_signals signals(2);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 0);
+  worker_signals wake_signals(2);
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 0);
   auto& link = channels[0].activations;
   const device sender, receiver;
   link.acquire(sender, 0, {});

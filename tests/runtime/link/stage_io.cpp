@@ -25,8 +25,8 @@ struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_
 TEST_CASE("a stage's activations and gradients go over the channels of its links, and waiting for a link is measured") {
   const step_plan plan =
       make_plan(network_of<net>, {.stages = 2, .micro_batches = 1, .micro_batch_size = 2, .workers = 2}, {2});
-  worker_signals signals(2);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan, signals, 80'000);  // a sample takes 4 ms
+  worker_signals wake_signals(2);
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan, wake_signals, 80'000);  // a sample takes 4 ms
   const auto device = host_device::make_context(0);
   step_context step;
   step.rows.samples = 2, step.per_micro_batch = 2, step.micro_batches = 1;

@@ -29,12 +29,12 @@ constexpr std::byte untouched{0x5a};
 struct process {
   step_plan plan =
       make_plan(network_of<net>, {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
-  gpipe::detail::worker_signals signals{1};
+  gpipe::detail::worker_signals wake_signals{1};
   gpipe::detail::replica<host_device> its;
   gpipe::detail::process_all_reduce sums;
 
   explicit process(process_group& job)
-      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, {}),
+      : its(network_of<net>, plan, job.rank(), 0, wake_signals, untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
   const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }

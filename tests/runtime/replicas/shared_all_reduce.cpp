@@ -25,12 +25,12 @@ struct replica_set {
   step_plan plan = make_plan(
       network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
   gpipe::detail::rank_layout here{plan, nullptr};
-  gpipe::detail::worker_signals signals{R};
+  gpipe::detail::worker_signals wake_signals{R};
   gpipe::detail::replica_list<host_device> all;
-  gpipe::detail::shared_all_reduce<host_device> sums{network_of<net>, plan, signals, all};
+  gpipe::detail::shared_all_reduce<host_device> sums{network_of<net>, plan, wake_signals, all};
 
   replica_set() {
-    all.make(network_of<net>, plan, here, signals, {}, gpipe::detail::kernels_of<net, host::context>);
+    all.make(network_of<net>, plan, here, wake_signals, {}, gpipe::detail::kernels_of<net, host::context>);
     gpipe::detail::step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
     all.each([&](auto& it) { it.begin(step); });
@@ -88,7 +88,7 @@ TEST_CASE("every replica gets the partials of all micro-batches") {
 TEST_CASE("the failure of a replica ends the waits of the others") {
   replica_set its;
   CHECK(its.run([&](int r) {
-    if (r == 1) its.signals.wake_all();
+    if (r == 1) its.wake_signals.wake_all();
     else its.sums.sum(r, 0, reduces, true);
   }) == R - 1);
 }

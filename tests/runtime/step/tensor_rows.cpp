@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 using namespace gpipe;
 
@@ -26,6 +29,26 @@ TEST_CASE("the rows of a tensor lie one behind the other") {
   CHECK(rows.of<std::int32_t>(2, 1)[0] == 7);
   rows.resize(2);
   CHECK(rows.all<double>().size() == 4);
+}
+
+TEST_CASE("the rows of a temporary are copies") {
+  const auto predict = [] {
+    tensor_rows rows;
+    rows.add({2, dtype::float32}, 2);
+    const float x[] = {1, 2, 3, 4};
+    std::memcpy(rows.at(0, 0), x, sizeof x);
+    rows.resize(2);
+    return rows;
+  };
+  const auto all = predict().all();
+  const auto one = predict().of(1);
+  static_assert(std::is_same_v<decltype(all), const std::vector<float>>);
+  static_assert(std::is_same_v<decltype(one), const std::vector<float>>);
+  CHECK(all == std::vector<float>{1, 2, 3, 4});
+  CHECK(one == std::vector<float>{3, 4});
+  const tensor_rows kept = predict();
+  static_assert(std::is_same_v<decltype(kept.all()), std::span<const float>>);
+  CHECK(kept.of(1)[0] == 3);
 }
 
 TEST_CASE("rows that do not exist are rejected") {

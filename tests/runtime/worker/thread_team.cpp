@@ -21,8 +21,8 @@ namespace {
 
 constexpr int workers = 4;
 struct team {
-  worker_signals signals{workers};
-  thread_team threads{signals, workers};
+  worker_signals wake_signals{workers};
+  thread_team threads{wake_signals, workers};
 };
 
 }  // namespace
@@ -60,7 +60,7 @@ TEST_CASE("run throws the first exception and ends the waits of the others, and 
       t.threads.run([&](int w) {
         if (w == thrower) throw std::runtime_error(std::to_string(w));
         try {
-          t.signals.wait(
+          t.wake_signals.wait(
               w, {}, [] { return false; }, [] { return std::string("nothing"); });
         } catch (const detail::interrupted&) {
           ++woken;
@@ -72,7 +72,7 @@ TEST_CASE("run throws the first exception and ends the waits of the others, and 
       CHECK(cause.what() == std::to_string(thrower));
     }
     CHECK(woken == workers - 1);
-    CHECK(!t.signals.interrupted());
+    CHECK(!t.wake_signals.interrupted());
     int after = 0;
     t.threads.run([&](int w) {
       if (w == 0) after = 1;
@@ -102,9 +102,9 @@ TEST_CASE("too few addresses for the threads: the error says what was wanted, an
   REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
   std::string found;
   {
-    worker_signals signals(64);
+    worker_signals wake_signals(64);
     try {
-      const thread_team threads(signals, 64);
+      const thread_team threads(wake_signals, 64);
     } catch (const error& failure) {
       found = failure.what();
     }

@@ -45,9 +45,9 @@ struct one_worker {
   step_plan plan = make_plan(network_of<Net>, options);
   optimizer_update<context> rule{sgd{}};
   parameter_groups groups{network_of<Net>, {}};
-  worker_signals signals{1};
-  replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, {}};
-  gpipe::detail::barrier barrier{signals, 1};
+  worker_signals wake_signals{1};
+  replica<host_device> its{network_of<Net>, plan, 0, -1, wake_signals, std::byte{0}, {}};
+  gpipe::detail::barrier barrier{wake_signals, 1};
   step_context step;
   commit_decision decision;
   std::vector<stage_report> reports{1};
@@ -81,8 +81,8 @@ struct one_worker {
   void run() {
     its.begin(step);
     worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, 0, others}, its, 0, 0,
-        &events);
+        {network_of<Net>, plan, rule, nullptr, wake_signals, barrier, step, decision, reports, before, 0, others}, its,
+        0, 0, &events);
     w.run(program, true);
   }
 };
@@ -158,13 +158,13 @@ TEST_CASE("after a failure elsewhere a worker begins no further action") {
     before.clear();
     a.before = [&](const instruction& i) {
       before += std::string(label_of(i)) + " ";
-      if (i.kind == at) a.signals.wake_all();
+      if (i.kind == at) a.wake_signals.wake_all();
     };
     CHECK_THROWS_AS(a.run(), detail::interrupted);
     CHECK(before == (at == action_kind::forward     ? "F2 "
                      : at == action_kind::recompute ? "F2 F1 F0 R0 "
                                                     : "F2 F1 F0 R0 B0 R1 B1 R2 B2 reduce "));
-    a.signals.reset();
+    a.wake_signals.reset();
   }
 }
 

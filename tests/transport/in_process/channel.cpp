@@ -10,9 +10,9 @@
 // The law of every channel is in tests/support/channel_law.hpp. These cases test what only this channel has.
 
 TEST_CASE("both ends in one thread") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
-  CHECK(channel.slots() == 2);
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0, 1});
+  CHECK(channel.memory_slots() == 2);
   CHECK(channel.sender() == 0);
   CHECK(channel.receiver() == 1);
   channel.acquire(1);
@@ -28,8 +28,8 @@ TEST_CASE("both ends in one thread") {
 }
 
 TEST_CASE("a reset frees every slot") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0, 1});
   for (const int m : {0, 1}) {
     channel.acquire(m);
     channel.publish(m, 1);
@@ -39,9 +39,9 @@ TEST_CASE("a reset frees every slot") {
 }
 
 TEST_CASE("micro-batches share slots") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1, 0});
-  CHECK(channel.slots() == 2);
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0, 1, 0});
+  CHECK(channel.memory_slots() == 2);
   channel.acquire(0);
   CHECK_FALSE(channel.arrived(0));
   channel.publish(0, 4);
@@ -55,12 +55,12 @@ TEST_CASE("micro-batches share slots") {
 }
 
 TEST_CASE("a hand-over counts as progress, so other workers wait on") {
-  gpipe::detail::worker_signals signals(
+  gpipe::detail::worker_signals wake_signals(
       3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
-  gpipe::detail::channel<> channel(signals, 0, 1, {0});
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0});
   std::atomic<bool> over{false};
   std::thread third(
-      [&] { CHECK(signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
+      [&] { CHECK(wake_signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) {
     channel.acquire(0);
@@ -70,14 +70,14 @@ TEST_CASE("a hand-over counts as progress, so other workers wait on") {
     std::this_thread::yield();
   }
   over = true;
-  signals.wake(2);
+  wake_signals.wake(2);
   third.join();
 }
 
 TEST_CASE("the error of a wait names slot and worker") {
-  gpipe::detail::worker_signals signals(
+  gpipe::detail::worker_signals wake_signals(
       2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
-  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
+  gpipe::detail::channel<> channel(wake_signals, 0, 1, {0, 1});
   try {
     channel.consume(1, {.stage = 1, .micro_batch = 4, .action = "receive_activation"});
     FAIL("nothing was published");
@@ -85,7 +85,7 @@ TEST_CASE("the error of a wait names slot and worker") {
     CHECK(e.wrong() == "waits for worker 0 to fill slot 1, and no worker made progress for 8 ms");
   }
   channel.acquire(0);
-  signals.reset();
+  wake_signals.reset();
   try {
     channel.acquire(1);
     channel.publish(1, 1);
@@ -104,8 +104,8 @@ struct event_like {
 }  // namespace
 
 TEST_CASE("a marker belongs to the owner of its slot") {
-  gpipe::detail::worker_signals signals(2);
-  gpipe::detail::channel<event_like> channel(signals, 0, 1, {0});
+  gpipe::detail::worker_signals wake_signals(2);
+  gpipe::detail::channel<event_like> channel(wake_signals, 0, 1, {0});
   channel.acquire(0);
   channel.marker(0).recorded = 5;
   channel.publish(0, 1);

@@ -22,59 +22,60 @@ constexpr gpipe::wait_limits brief{.spin = 0ns, .deadline = 50ms};
 
 const auto never = [] { return false; };
 
-void until_asleep(const gpipe::detail::worker_signals& signals, int worker) {
-  while (!signals.asleep(worker)) std::this_thread::yield();
+void until_asleep(const gpipe::detail::worker_signals& wake_signals, int worker) {
+  while (!wake_signals.asleep(worker)) std::this_thread::yield();
 }
 
 }  // namespace
 
 TEST_CASE("a wait for what is ready returns at once, interrupted or not") {
-  gpipe::detail::worker_signals signals(1);
-  CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
-  signals.wake_all();
-  CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
-  CHECK(signals.try_wait(0, never) == wait_result::interrupted);
-  signals.reset();
-  CHECK_FALSE(signals.interrupted());
+  gpipe::detail::worker_signals wake_signals(1);
+  CHECK(wake_signals.try_wait(0, [] { return true; }) == wait_result::ready);
+  wake_signals.wake_all();
+  CHECK(wake_signals.try_wait(0, [] { return true; }) == wait_result::ready);
+  CHECK(wake_signals.try_wait(0, never) == wait_result::interrupted);
+  wake_signals.reset();
+  CHECK_FALSE(wake_signals.interrupted());
 }
 
 TEST_CASE("wake ends a sleep, and a spinning worker needs no wake") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::detail::worker_signals signals(2, limits);
+    gpipe::detail::worker_signals wake_signals(2, limits);
     std::atomic<int> value{0};
     std::thread waiter([&] {
-      CHECK(signals.try_wait(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
+      CHECK(wake_signals.try_wait(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
     });
-    if (limits.spin == 0ns) until_asleep(signals, 1);
+    if (limits.spin == 0ns) until_asleep(wake_signals, 1);
     value.store(1, std::memory_order_release);
-    signals.wake(1);
+    wake_signals.wake(1);
     waiter.join();
-    CHECK_FALSE(signals.asleep(1));
+    CHECK_FALSE(wake_signals.asleep(1));
   }
 }
 
 TEST_CASE("a worker that is woken before it is ready sleeps again") {
-  gpipe::detail::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals wake_signals(2, sleeping);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(signals.try_wait(1, [&] { return ready.load(); }) == wait_result::ready); });
+  std::thread waiter([&] { CHECK(wake_signals.try_wait(1, [&] { return ready.load(); }) == wait_result::ready); });
   for (int i = 0; i < 100; ++i) {
-    until_asleep(signals, 1);
-    signals.wake(1);
+    until_asleep(wake_signals, 1);
+    wake_signals.wake(1);
   }
   ready = true;
-  signals.wake(1);
+  wake_signals.wake(1);
   waiter.join();
 }
 
 TEST_CASE("no wake is lost between two workers that sleep at the same time") {
-  gpipe::detail::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals wake_signals(2, sleeping);
   std::atomic<int> ball{0};
   const auto play = [&](int me) {
     for (int i = me; i < 4000; i += 2) {
-      if (signals.try_wait(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != wait_result::ready) return;
+      if (wake_signals.try_wait(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != wait_result::ready)
+        return;
       ball.store(i + 1, std::memory_order_release);
-      signals.progress(me);
-      signals.wake(1 - me);
+      wake_signals.progress(me);
+      wake_signals.wake(1 - me);
     }
   };
   std::thread other(play, 1);
@@ -84,14 +85,14 @@ TEST_CASE("no wake is lost between two workers that sleep at the same time") {
 }
 
 TEST_CASE("a wake between the last check and the sleep is not lost") {
-  gpipe::detail::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals wake_signals(2, sleeping);
   std::atomic<bool> looked{false}, ready{false};
   std::thread waiter([&] {
     const auto begin = std::chrono::steady_clock::now();
-    signals.wait_idle(1, [&] {
-      if (ready || !signals.asleep(1)) return ready.load();
+    wake_signals.wait_idle(1, [&] {
+      if (ready || !wake_signals.asleep(1)) return ready.load();
       looked = true;
-      while (signals.asleep(1)) std::this_thread::yield();  // the notifier has seen a sleeper ...
+      while (wake_signals.asleep(1)) std::this_thread::yield();  // the notifier has seen a sleeper ...
       for (int i = 0; i < 10000; ++i) gpipe::detail::pause();
       return false;  // ... that is about to sleep
     });
@@ -99,18 +100,18 @@ TEST_CASE("a wake between the last check and the sleep is not lost") {
   });
   while (!looked) std::this_thread::yield();
   ready = true;
-  signals.wake(1);
+  wake_signals.wake(1);
   waiter.join();
 }
 
 TEST_CASE("a failure ends every wait, spinning or asleep") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::detail::worker_signals signals(3, limits);
+    gpipe::detail::worker_signals wake_signals(3, limits);
     std::atomic<int> checks[2]{}, others{0};
     const auto begin = std::chrono::steady_clock::now();
     const auto wait = [&](int me) {
       try {
-        signals.wait(
+        wake_signals.wait(
             me, {}, [&] { return ++checks[me] < 0; }, [] { return std::string(); });
       } catch (const gpipe::detail::interrupted&) {
         ++others;
@@ -119,9 +120,9 @@ TEST_CASE("a failure ends every wait, spinning or asleep") {
     std::thread a(wait, 0), b(wait, 1);
     while (checks[0] < 10 || checks[1] < 10) {
       std::this_thread::yield();
-      if (signals.asleep(0) && signals.asleep(1)) break;
+      if (wake_signals.asleep(0) && wake_signals.asleep(1)) break;
     }
-    signals.wake_all();
+    wake_signals.wake_all();
     a.join();
     b.join();
     CHECK(others == 2);
@@ -130,12 +131,13 @@ TEST_CASE("a failure ends every wait, spinning or asleep") {
 }
 
 TEST_CASE("without progress one wait ends with an error at its location, and the others are interrupted") {
-  gpipe::detail::worker_signals signals(3, brief);
+  gpipe::detail::worker_signals wake_signals(3, brief);
   std::atomic<int> causes{0}, others{0};
   const auto begin = std::chrono::steady_clock::now();
   const auto wait = [&](int me) {
     try {
-      signals.wait(me, {.stage = me, .micro_batch = 7, .action = "receive_activation"}, never, [] { return "data"; });
+      wake_signals.wait(me, {.stage = me, .micro_batch = 7, .action = "receive_activation"}, never,
+                        [] { return "data"; });
     } catch (const gpipe::detail::interrupted&) {
       ++others;
     } catch (const gpipe::error& e) {
@@ -153,39 +155,39 @@ TEST_CASE("without progress one wait ends with an error at its location, and the
   CHECK(std::chrono::steady_clock::now() - begin >= 50ms);
   CHECK(causes == 1);
   CHECK(others == 1);
-  CHECK(signals.interrupted());
-  CHECK_THROWS_AS(signals.fail(wait_result::no_progress, 0, {}, ""),
+  CHECK(wake_signals.interrupted());
+  CHECK_THROWS_AS(wake_signals.fail(wait_result::no_progress, 0, {}, ""),
                   gpipe::detail::interrupted);  // there was a cause already
 }
 
 TEST_CASE("progress of any worker extends the waits of all") {
-  gpipe::detail::worker_signals signals(2, brief);
+  gpipe::detail::worker_signals wake_signals(2, brief);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(signals.try_wait(0, [&] { return ready.load(); }) == wait_result::ready); });
+  std::thread waiter([&] { CHECK(wake_signals.try_wait(0, [&] { return ready.load(); }) == wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < 200ms) {
-    signals.progress(1);
+    wake_signals.progress(1);
     std::this_thread::yield();
   }
   ready = true;
-  signals.wake(0);
+  wake_signals.wake(0);
   waiter.join();
 }
 
 TEST_CASE("an idle wait has no deadline, and a failure does not end it") {
-  gpipe::detail::worker_signals signals(2, {.spin = 0ns, .deadline = 4ms});
+  gpipe::detail::worker_signals wake_signals(2, {.spin = 0ns, .deadline = 4ms});
   std::atomic<bool> ready{false};
   bool returned = false;
   std::thread waiter([&] {
-    signals.wait_idle(1, [&] { return ready.load(std::memory_order_acquire); });
+    wake_signals.wait_idle(1, [&] { return ready.load(std::memory_order_acquire); });
     returned = ready.load();
   });
-  until_asleep(signals, 1);
-  signals.wake_all();
+  until_asleep(wake_signals, 1);
+  wake_signals.wake_all();
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < 20ms) std::this_thread::yield();
   ready.store(true, std::memory_order_release);
-  signals.wake(1);
+  wake_signals.wake(1);
   waiter.join();
   CHECK(returned);
 }
@@ -201,16 +203,16 @@ TEST_CASE("a worker that begins on the core of another moves to a free core, and
   CPU_SET(core, &one);
   sched_setaffinity(0, sizeof one, &one);
 
-  gpipe::detail::worker_signals signals(2, sleeping), crowded(2, {.yields = true});
-  for (auto* of : {&signals, &crowded}) of->spread(0);
+  gpipe::detail::worker_signals wake_signals(2, sleeping), crowded(2, {.yields = true});
+  for (auto* of : {&wake_signals, &crowded}) of->spread(0);
   std::thread other([&] {  // begins on the same core
     const auto here = [] { return gpipe::detail::cores::here(); };
-    signals.spread(1);
+    wake_signals.spread(1);
     CHECK(here() == core);  // it may run on no other
     sched_setaffinity(0, sizeof all, &all);
     crowded.spread(1);
     CHECK(here() == core);  // more workers than cores: there is nowhere to go
-    signals.spread(1);
+    wake_signals.spread(1);
     CHECK(here() != core);
     cpu_set_t after;
     sched_getaffinity(0, sizeof after, &after);

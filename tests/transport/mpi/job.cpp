@@ -23,22 +23,23 @@ constexpr int capacity = 4, width = 700;  // 2,800 words: more than MPI sends be
 /// Both ends of a channel of `values` values. Micro-batch m has the receiver's slot m mod `slots` and the sender's slot
 /// m mod `sender_slots`.
 struct channel_of {
-  int micro_batches, slots, sender_slots, values;
+  int micro_batches, memory_slots, sender_slots, values;
   std::vector<std::vector<std::uint32_t>> memory;  // [value]
   std::unique_ptr<sending_end> out;
   std::unique_ptr<receiving_end> in;
 
   channel_of(int count, int layer_count, int sender_slot_count, int value_count = 1)
-      : micro_batches(count), slots(layer_count), sender_slots(sender_slot_count), values(value_count) {
+      : micro_batches(count), memory_slots(layer_count), sender_slots(sender_slot_count), values(value_count) {
     const bool sends = the_job().rank() == 0;
     channel_layout along{sends ? 1 : 0, capacity, {}, {}, {}};
     for (int v = 0; v < values; ++v) {
       const auto row = static_cast<std::size_t>(width / (v + 1));
-      auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, sender_slots)));
+      auto& words =
+          memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(memory_slots, sender_slots)));
       along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
     }
     for (int m = 0; m < count; ++m)
-      along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % sender_slots);
+      along.receiver_slot.push_back(m % memory_slots), along.sender_slot.push_back(m % sender_slots);
     if (sends) out = the_job().sender(along);
     if (the_job().rank() == 1) {
       along.sender_slot = along.receiver_slot;
@@ -66,7 +67,7 @@ struct channel_of {
   bool holds(int m, int message) {
     bool same = true;
     for (int v = 0; v < values; ++v) {
-      const auto words = at(v, m % slots, samples_of(message));
+      const auto words = at(v, m % memory_slots, samples_of(message));
       for (std::size_t i = 0; i < words.size(); ++i) same = same && words[i] == word(message, v, i);
     }
     return same;
@@ -79,8 +80,8 @@ struct channel_of {
     bool same = true;
     for (int message = 0; message < rounds * micro_batches; ++message)
       if (out) send(message % micro_batches, message);
-    for (int first = 0; in && first < rounds * micro_batches; first += slots) {
-      const int n = std::min(slots, rounds * micro_batches - first);
+    for (int first = 0; in && first < rounds * micro_batches; first += memory_slots) {
+      const int n = std::min(memory_slots, rounds * micro_batches - first);
       for (int k = 0; k < n; ++k) {
         same = same && take((first + k) % micro_batches, first + k);
         if (!last_first) in->release((first + k) % micro_batches);

@@ -35,10 +35,11 @@ TEST_CASE("micro-batches go from one GPU to another over two slots") {
   constexpr std::size_t stride = sizeof(int) * capacity;
   ncclUniqueId id{};
   nccl::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  std::vector<int> slots, arrived(capacity * micro_batches);
-  for (int m = 0; m < micro_batches; ++m) slots.push_back(m % 2);
+  std::vector<int> memory_slots, arrived(capacity * micro_batches);
+  for (int m = 0; m < micro_batches; ++m) memory_slots.push_back(m % 2);
   const auto end_at = [&](int rank, const cuda::arena& memory) {
-    return channel_layout{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, slots, slots, nullptr};
+    return channel_layout{1 - rank,     capacity,     {{memory.data(), stride, sizeof(int)}},
+                          memory_slots, memory_slots, nullptr};
   };
   const auto bytes = [](void* at) { return static_cast<std::byte*>(at); };
   const auto other = [&](int rank, const cuda::stream& stage) {

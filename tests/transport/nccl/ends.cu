@@ -48,9 +48,9 @@ class side_on_gpu final : public side_in_job {
 
  private:
   std::byte* at(int v, int m) const {
-    const auto& slots = out != nullptr ? layout_.sender_slot : layout_.receiver_slot;
+    const auto& memory_slots = out != nullptr ? layout_.sender_slot : layout_.receiver_slot;
     const auto& value = layout_.values[static_cast<std::size_t>(v)];
-    return value.base + value.stride * static_cast<std::size_t>(slots[static_cast<std::size_t>(m)]);
+    return value.base + value.stride * static_cast<std::size_t>(memory_slots[static_cast<std::size_t>(m)]);
   }
   void copy(void* into, const void* from, std::size_t bytes) const {
     gpipe::cuda::use(stage_.gpu());
@@ -78,13 +78,13 @@ struct on_gpus {
     job.run([&](gpipe::process_group& its) {
       gpipe::nccl::job here(its);
       const bool sends = here.rank() == 0;
-      const int slots = sends ? form.sender_slots : form.slots;
-      buffers memory(slots, form.values);
+      const int memory_slots = sends ? form.sender_slots : form.memory_slots;
+      buffers memory(memory_slots, form.values);
       auto layout = layout_of(form, 1 - here.rank(), sends, memory);
       const gpipe::cuda::stream stage(here.rank());
       std::deque<gpipe::cuda::arena> arenas;
       for (auto& value : layout.values) {
-        arenas.emplace_back(value.stride * static_cast<std::size_t>(slots), std::byte{0}, stage.gpu());
+        arenas.emplace_back(value.stride * static_cast<std::size_t>(memory_slots), std::byte{0}, stage.gpu());
         value.base = arenas.back().data();
       }
       layout.queue = &stage;

@@ -26,9 +26,10 @@ template <scheduler Schedule>
 constexpr int stash_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
   if constexpr (requires { schedule.stash_slots(1, 1, 0, 1, 0); })
-    if (const int slots = schedule.stash_slots(o.stages, o.micro_batches, from, to, on_the_way(o.cost_transfers));
-        slots >= 0)
-      return slots;
+    if (const int memory_slots =
+            schedule.stash_slots(o.stages, o.micro_batches, from, to, on_the_way(o.cost_transfers));
+        memory_slots >= 0)
+      return memory_slots;
   return stash_slots(table, from, to, nullptr, on_the_way(o.cost_transfers));
 }
 
@@ -36,24 +37,24 @@ template <scheduler Schedule>
 constexpr int returned_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
   const int late = on_the_way(o.cost_transfers), group = table.group_gradients();
-  int slots = -1;
+  int memory_slots = -1;
   if (!schedule.trains) return 0;
   if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0, 1); })
-    slots = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, group);
+    memory_slots = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, group);
   else if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0); })
-    slots = group == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
-  return slots >= 0 ? slots : returned_slots(table, from, to, nullptr, late);
+    memory_slots = group == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
+  return memory_slots >= 0 ? memory_slots : returned_slots(table, from, to, nullptr, late);
 }
 
 /// Two slots, so that one is written while the other leaves.
 template <scheduler Schedule>
 constexpr outgoing_slots outgoing_slots_of(tick_index<Schedule>& table, const plan_options& o, int stage) {
   if (!o.separate_memory) return {};
-  const int slots = o.micro_batches < 2 ? 1 : 2;
+  const int memory_slots = o.micro_batches < 2 ? 1 : 2;
   const auto leaves_for = [&](int other) {
     return other >= 0 && other < o.stages && table.worker_of(other) != table.worker_of(stage);
   };
-  return {leaves_for(stage + 1) ? slots : 0, leaves_for(stage - 1) ? slots : 0, slots};
+  return {leaves_for(stage + 1) ? memory_slots : 0, leaves_for(stage - 1) ? memory_slots : 0, memory_slots};
 }
 
 constexpr void raise(int& max, int count) {

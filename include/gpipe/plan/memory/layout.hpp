@@ -58,8 +58,8 @@ class layout {
   /// The offset of a kind.
   constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
 
-  constexpr void emit(kind k, int layer, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
-                      std::int64_t stride = 0) {
+  constexpr void list_into(kind k, int layer, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
+                           std::int64_t stride = 0) {
     if (!sink_.put) return;
     sink_.put(sink_.into, memory_block{k, layer, value, index, static_cast<std::size_t>(offset),
                                        static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
@@ -67,7 +67,7 @@ class layout {
   /// Appends a block to its kind.
   GPIPE_COLD constexpr void put(kind k, int layer, int value, int index, std::int64_t bytes, int copies = 1) {
     std::int64_t& sum = counted(k);
-    if (counted_ != nullptr) emit(k, layer, value, index, base(k) + sum, bytes, copies);
+    if (counted_ != nullptr) list_into(k, layer, value, index, base(k) + sum, bytes, copies);
     sum += bytes * copies;
   }
 
@@ -79,8 +79,8 @@ class layout {
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
     const auto keep = [&](int layer, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
-        emit(kind::kept, layer, v, 0, base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late),
-             bytes, needs_.kept_copies, kept_bytes());
+        list_into(kind::kept, layer, v, 0, base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late),
+                  bytes, needs_.kept_copies, kept_bytes());
       stack.bytes += bytes;
     };
     if (r.extra_count > 0) {
@@ -123,8 +123,9 @@ class layout {
     if (needs_.trains && needs_.separate_memory()) gradients_from_elsewhere(l, r);
     for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
       if (counted_ != nullptr)
-        emit(kind::moments, l, -1, i,
-             base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes, 1);
+        list_into(kind::moments, l, -1, i,
+                  base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
+                  1);
     counted(kind::moments) += bytes * needs_.moments;
     if (needs_.tensor_rule != nullptr)
       put(kind::arrays, l, -1, 0, static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule)));
@@ -154,7 +155,7 @@ class layout {
   /// If layers share the memory, each block begins where the kind does.
   GPIPE_COLD constexpr void put_derived(int l, std::int64_t bytes) {
     if (!needs_.shares_derived) return put(kind::derived, l, -1, 0, bytes);
-    if (counted_ != nullptr) emit(kind::derived, l, -1, 0, base(kind::derived), bytes, 1);
+    if (counted_ != nullptr) list_into(kind::derived, l, -1, 0, base(kind::derived), bytes, 1);
     if (bytes > counted(kind::derived)) counted(kind::derived) = bytes;
   }
 
@@ -184,9 +185,9 @@ class layout {
       if (const int v = net_.writes_value(l, o); s_.sent(v)) {
         int copies = 0;
         for (int i = 0; i < net_.values[v].readers; ++i)
-          if (const int slots = s_.read_by_next(v, i) ? needs_.outgoing.next : needs_.outgoing.skip;
-              net_.reader(v, i) >= s_.last() && slots > copies)
-            copies = slots;
+          if (const int memory_slots = s_.read_by_next(v, i) ? needs_.outgoing.next : needs_.outgoing.skip;
+              net_.reader(v, i) >= s_.last() && memory_slots > copies)
+            copies = memory_slots;
         if (copies > 0) put(kind::outgoing, -1, v, 0, size_of(v), copies);
       }
     for (int i = 0; i < net_.layers[l].reads; ++i) {
@@ -218,11 +219,12 @@ class layout {
     if (backward && needs_.kept_copies > 1)
       if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
         if (counted_ != nullptr)
-          emit(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies, kept_bytes());
+          list_into(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies,
+                    kept_bytes());
         return;
       }
     const std::int64_t depth = now_.transient.place(value, bytes);
-    if (counted_ != nullptr) emit(k, layer, value, 0, counted_->total() - depth, bytes, 1);
+    if (counted_ != nullptr) list_into(k, layer, value, 0, counted_->total() - depth, bytes, 1);
     if (backward) reach(depth + (needs_.kept_copies > 1 ? kept_bytes() : now_.alive));
   }
   constexpr void drop(int value, std::int64_t bytes) {
@@ -285,7 +287,7 @@ class layout {
     const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (needs_.kept_copies - 1) * kept;
     stage_memory& m = now_.memory;
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
-    if (counted_ != nullptr) emit(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
+    if (counted_ != nullptr) list_into(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
     if (needs_.others > 0) {
       const auto flat = static_cast<std::size_t>(m.of(kind::parameters));
       put(kind::landing, -1, -1, 0, static_cast<std::int64_t>(landing_of_buckets(flat, needs_.others)));

@@ -21,9 +21,9 @@ namespace detail {
 ///
 /// It needs one pass and accepts any programs, not only those of `lower`.
 GPIPE_COLD constexpr check_result check(const expected_step& terms, const program_view* programs, int workers,
-                                        int slots = rendezvous) {
+                                        int memory_slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
-  return detail::execution(terms, programs, workers, slots).run();
+  return detail::execution(terms, programs, workers, memory_slots).run();
 }
 
 /// A worker in a circle: each waits in its cell for the next worker.
@@ -48,12 +48,12 @@ GPIPE_COLD constexpr void find_circle(const expected_step& terms, const program_
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int stages, int micro_batches,
                                                  const detail::recompute_choice& choice, const stage_link* links,
-                                                 int link_count, int slots = detail::rendezvous,
+                                                 int link_count, int memory_slots = detail::rendezvous,
                                                  detail::send_mode mode = detail::send_mode::synchronous,
                                                  int group_gradients = 1) {
   const detail::step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, mode,
                                             group_gradients);
-  return detail::check(all.terms(), all.views(), all.workers(), slots);
+  return detail::check(all.terms(), all.views(), all.workers(), memory_slots);
 }
 
 namespace detail {
@@ -69,7 +69,7 @@ GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, i
   for (int i = 0; i < 2 * link_count; ++i) copies[i] = micro_batches;
   expected_step terms = all.terms();
   terms.in_flight = nullptr;
-  terms.slots = {own.data(), own.data(), copies.data()};
+  terms.memory_slots = {own.data(), own.data(), copies.data()};
   find_circle(terms, all.views(), all.workers(), [&](int worker, const instruction& it) {
     if (it.micro_batch < 0) return;  // at the end of a step
     const detail::cell_ticks& ticks = all.table().of(it.stage)[it.micro_batch];
@@ -84,10 +84,10 @@ GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, i
 
 constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches,
                                       const detail::recompute_choice& choice, const stage_link* links, int link_count,
-                                      int slots = detail::rendezvous,
+                                      int memory_slots = detail::rendezvous,
                                       detail::send_mode mode = detail::send_mode::synchronous,
                                       int group_gradients = 1) {
-  return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,
+  return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, memory_slots, mode,
                                          group_gradients);
 }
 

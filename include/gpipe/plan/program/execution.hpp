@@ -23,7 +23,7 @@ struct expected_step {
   const int* worker_of = nullptr;    ///< null: stage s is worker s
   /// The plan's slots: a stage acquires the slot of what it sends before it computes it, and releases the slot of what
   /// it received after its last use. Without them a channel has a number of slots, first in, first out.
-  link_slot_table slots{};
+  link_slot_table memory_slots{};
   bool ties = false;  ///< with `slots`: workers wait for each other before their first `reduce`, too
 };
 
@@ -34,13 +34,14 @@ inline constexpr int rendezvous = 0;
 /// not depend on the order in which workers run: one execution represents all.
 class execution {
  public:
-  GPIPE_COLD constexpr execution(const expected_step& terms, const program_view* programs, int workers, int slots)
+  GPIPE_COLD constexpr execution(const expected_step& terms, const program_view* programs, int workers,
+                                 int memory_slots)
       : t_(terms),
         programs_(programs),
         workers_(workers),
-        slots_(slots),
-        planned_(terms.slots.stash != nullptr),
-        channels_(terms.slots, terms.link_count, terms.micro_batches),
+        slots_(memory_slots),
+        planned_(terms.memory_slots.stash != nullptr),
+        channels_(terms.memory_slots, terms.link_count, terms.micro_batches),
         memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;

@@ -106,12 +106,12 @@ struct keep_no_programs {
 template <scheduler Schedule, class Keep = keep_no_programs>
 GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
                                                 const recompute_choice& choice, const stage_link* links, int link_count,
-                                                int group_gradients, const link_slot_table& slots, bool ties,
+                                                int group_gradients, const link_slot_table& memory_slots, bool ties,
                                                 const Keep& keep = {}) {
   const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
                                     group_gradients);
   expected_step terms = all.terms();
-  terms.slots = slots;
+  terms.memory_slots = memory_slots;
   terms.ties = ties;
   keep(all.views(), all.workers());
   return check(terms, all.views(), all.workers());
@@ -143,12 +143,12 @@ inline constexpr auto programs_of = [] {
     }
     Table::set_copies(links[i], copies.data() + 2 * i);
   }
-  const link_slot_table slots{stash.data(), returned.data(), copies.data()};
+  const link_slot_table memory_slots{stash.data(), returned.data(), copies.data()};
   const auto keep = [&all](const program_view* programs, int workers) { all.keep(programs, workers); };
   if constexpr (Trains)
-    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::group_gradients, slots,
-                              Table::ties, keep);
-  else all.found = check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false, keep);
+    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::group_gradients,
+                              memory_slots, Table::ties, keep);
+  else all.found = check_planned(Table::forwards, S, M, {}, links, count, 1, memory_slots, false, keep);
   return all;
 }();
 

@@ -22,8 +22,10 @@ class slot_channels {
  public:
   enum class result { done, waits, wrong };
 
-  constexpr slot_channels(const link_slot_table& slots, int link_count, int micro_batches)
-      : slots_(slots), micro_batches_(micro_batches), states_(slots.stash ? 2 * link_count * micro_batches : 0) {}
+  constexpr slot_channels(const link_slot_table& memory_slots, int link_count, int micro_batches)
+      : slots_(memory_slots),
+        micro_batches_(micro_batches),
+        states_(memory_slots.stash ? 2 * link_count * micro_batches : 0) {}
 
   /// Whether the slot of a micro-batch lies in memory that the receiving stage has.
   constexpr bool exists(int channel, int m) const { return slot(channel, m) < slots_.copies[channel]; }

@@ -28,8 +28,8 @@ struct fill_drain {
   static constexpr int stash_slots(int, int micro_batches, int, int, int = 0) { return micro_batches; }
   static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0,
                                       int group_gradients = 1) {
-    const int slots = from - to + on_the_way + group_gradients;
-    return slots < micro_batches ? slots : micro_batches;
+    const int memory_slots = from - to + on_the_way + group_gradients;
+    return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {

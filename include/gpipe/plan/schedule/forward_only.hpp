@@ -24,8 +24,8 @@ struct forward_only {
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr int stash_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int slots = to - from + 1 + on_the_way;
-    return slots < micro_batches ? slots : micro_batches;
+    const int memory_slots = to - from + 1 + on_the_way;
+    return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 
   static constexpr cell at(int, int micro_batches, int worker, int tick) {

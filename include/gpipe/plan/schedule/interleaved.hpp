@@ -52,12 +52,12 @@ struct chunk_order {
   /// The maximum number of micro-batches between the ticks of forward and of the end of backward.
   template <class Begin, class End>
   constexpr int in_flight(int stage, const Begin& begin, const End& end) const {
-    int slots = 0, retired = 0;
+    int memory_slots = 0, retired = 0;
     for (int m = 0; m < micro_batches; ++m) {
       while (end(backward_of(stage, retired)) < begin(forward_of(stage, m))) ++retired;
-      if (m + 1 - retired > slots) slots = m + 1 - retired;
+      if (m + 1 - retired > memory_slots) memory_slots = m + 1 - retired;
     }
-    return slots;
+    return memory_slots;
   }
 
  private:

@@ -28,12 +28,12 @@ struct one_f_one_b {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
   static constexpr int stash_slots(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int slots = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
-    return slots < micro_batches ? slots : micro_batches;
+    const int memory_slots = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
+    return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
   static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int slots = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
-    return slots < micro_batches ? slots : micro_batches;
+    const int memory_slots = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
+    return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 
   // F(s, m) is in tick s + 2 m, and B(s, m) in tick 2 S - 1 - s + 2 m.

@@ -41,10 +41,11 @@ class tick_run_check {
   constexpr bool stage(int s) const {
     if (!covers(s, forward)) return false;
     if (!schedule_.trains) return true;
-    const int slots = schedule_.in_flight(S_, M_, s);
+    const int memory_slots = schedule_.in_flight(S_, M_, s);
     return covers(s, input) && covers(s, parameters) && before(s, forward, s, input) &&
            before(s, input, s, parameters) && retires(s) &&
-           (slots >= M_ || (slots >= 0 && before(s, parameters, s, forward, slots)));  // at most `slots` ahead
+           (memory_slots >= M_ ||
+            (memory_slots >= 0 && before(s, parameters, s, forward, memory_slots)));  // at most `slots` ahead
   }
 
   /// Each value that goes over a link is made in an earlier tick.

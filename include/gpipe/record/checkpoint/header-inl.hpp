@@ -146,6 +146,14 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t header_length(std::span<const std::byte> b
   if (file_size < 8 || begin.size() < 8)
     throw_error({"the file has ", file_size, " bytes, which is no safetensors file"}, {"give a whole file"},
                 {.file = file});
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), 8);
+  if (text == "version ")
+    throw_error({"the file is a pointer of git-lfs, and not the file itself"}, {"fetch it: git lfs pull"},
+                {.file = file});
+  if (text.starts_with("PK\3\4") || text.starts_with("\x80\2"))
+    throw_error({"the file is one of PyTorch's torch.save, whose pickles can run programs"},
+                {"write a .safetensors file: safetensors.torch.save_file(torch.load(path), \"model.safetensors\")"},
+                {.file = file});
   std::uint64_t length = 0;
   for (unsigned i = 0; i < 8; ++i) length |= std::to_integer<std::uint64_t>(begin[i]) << 8 * i;
   if (length > max_header || length > file_size - 8)

@@ -23,11 +23,11 @@ struct slot_table {
 struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;
-  slot_table slots{};
+  slot_table memory_slots{};
 
   std::byte* at(int m, bool again) const {
-    if (slots.forward == nullptr) return base;
-    const int* const of = again ? slots.again : slots.forward;
+    if (memory_slots.forward == nullptr) return base;
+    const int* const of = again ? memory_slots.again : memory_slots.forward;
     return base + stride * index(of[m]);
   }
 };
@@ -42,9 +42,10 @@ class arena_map {
   bool has(memory_kind kind, int layer, int value, int index = 0) const {
     return blocks_.count({kind, layer, value, index}) > 0;
   }
-  GPIPE_COLD block_address find(memory_kind kind, int layer, int value, slot_table slots = {}, int index = 0) const {
+  GPIPE_COLD block_address find(memory_kind kind, int layer, int value, slot_table memory_slots = {},
+                                int index = 0) const {
     const memory_block& b = blocks_.at({kind, layer, value, index});
-    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? slots : slot_table{}};
+    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? memory_slots : slot_table{}};
   }
 
  private:

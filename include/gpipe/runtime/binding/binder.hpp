@@ -58,8 +58,8 @@ class binder {
   GPIPE_COLD block_address stashed(int v, int stage) const {
     if (remote(stage)) return outgoing(v, 0);
     const int writer = stage_of(net_.values[v].writer);
-    const auto slots = writer < 0 ? entering_slots() : slot_table(between(writer, stage).stash.data());
-    return map(stage).find(memory_kind::stash, -1, v, slots);
+    const auto memory_slots = writer < 0 ? entering_slots() : slot_table(between(writer, stage).stash.data());
+    return map(stage).find(memory_kind::stash, -1, v, memory_slots);
   }
   /// The `index`-th gradient that stage `maker` returns to the stage that writes the value.
   GPIPE_COLD block_address returned(int v, int stage, int index, int maker) const {

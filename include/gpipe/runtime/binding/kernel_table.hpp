@@ -214,7 +214,7 @@ struct row_table {
 template <class Model, class Entry>
 constexpr auto tabulate_rows() {
   row_table<Entry, typed_model<Model>::counts.types> table;
-  typed_model<Model>::emit(table);
+  typed_model<Model>::list_into(table);
   return table;
 }
 

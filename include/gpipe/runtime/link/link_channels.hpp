@@ -80,8 +80,8 @@ struct link_channels {
 /// `first_worker` on.
 template <class Marker>
 GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const step_plan& plan,
-                                                                 worker_signals& signals, const link_choice& emulated,
-                                                                 int first_worker = 0) {
+                                                                 worker_signals& wake_signals,
+                                                                 const link_choice& emulated, int first_worker = 0) {
   if (emulated.bytes_per_second() < 0)
     detail::throw_error({"link_bytes_per_second is ", emulated.bytes_per_second()},
                         {"choose a positive number, or 0 to emulate no link"});
@@ -90,12 +90,12 @@ GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& 
     const auto& [from, to, gradient] = plan.links[k];
     const int first = first_worker + plan.worker_of(from), second = first_worker + plan.worker_of(to);
     if (first == second) continue;
-    const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& slots,
+    const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& memory_slots,
                           std::int64_t traffic::*bytes) {
-      made.local = std::make_unique<channel<Marker>>(signals, sender, receiver, slots);
+      made.local = std::make_unique<channel<Marker>>(wake_signals, sender, receiver, memory_slots);
       if (!emulated) return;
-      made.delay =
-          emulated.emulation().make(signals, receiver, static_cast<int>(slots.size()), emulated.bytes_per_second());
+      made.delay = emulated.emulation().make(wake_signals, receiver, static_cast<int>(memory_slots.size()),
+                                             emulated.bytes_per_second());
       made.sample_bytes = traffic_of(net, plan.cut(), plan.links[k], 1).*bytes;
     };
     make(channels[k].activations, first, second, plan.slots_of_links[k].stash, &traffic::forward_bytes);

@@ -42,26 +42,26 @@ class remote_links {
   int rank_of(int stage) const { return job_.rank() / plan_.workers() * plan_.workers() + plan_.worker_of(stage); }
 
   /// The layout without values, for the end at stage `end`.
-  GPIPE_COLD channel_layout empty(int peer, const std::vector<int>& slots, bool sends, int end) const {
-    return {peer,  plan_.options.micro_batch_size, {},
-            slots, sends ? plan_.leaving : slots,  queues_[detail::index(end)]};
+  GPIPE_COLD channel_layout empty(int peer, const std::vector<int>& memory_slots, bool sends, int end) const {
+    return {peer,         plan_.options.micro_batch_size,       {},
+            memory_slots, sends ? plan_.leaving : memory_slots, queues_[detail::index(end)]};
   }
   buffer_layout buffer_of(const detail::block_address& at, int v) const {
     const edge_part& part = net_.values[v].part;
     return {at.base, at.stride, part.size * bytes_of(part.type)};
   }
-  GPIPE_COLD channel_layout activations(const stage_link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout activations(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
     const bool sends = end == it.from;
-    channel_layout layout = empty(rank_of(sends ? it.to : it.from), slots, sends, end);
+    channel_layout layout = empty(rank_of(sends ? it.to : it.from), memory_slots, sends, end);
     each_value(it, [&](int v) {
       const auto at = sends ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
       layout.values.push_back(buffer_of(at, v));
     });
     return layout;
   }
-  GPIPE_COLD channel_layout gradients(const stage_link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout gradients(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
     const bool sends = end == it.to;
-    channel_layout layout = empty(rank_of(sends ? it.from : it.to), slots, sends, end);
+    channel_layout layout = empty(rank_of(sends ? it.from : it.to), memory_slots, sends, end);
     const stage_view maker(net_, plan_.cut(), it.to);
     each_value(it, [&](int v) {
       if (!net_.values[v].gradient) return;

@@ -25,19 +25,20 @@ class replica final : public replica_part {
 
   /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
   /// here, as the only waiter.
-  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& signals,
+  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& wake_signals,
                      std::byte arena_fill, const link_choice& emulated)
       : number_(number),
         plan_(&plan),
         channels_(plan.links.size()),
-        barrier_(signals, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
+        barrier_(wake_signals, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
     for (int s = 0; s < plan.stages(); ++s) {
       const bool here = only < 0 || plan.worker_of(s) == only;
       stages_.push_back(here ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number) : nullptr);
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)
-      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, emulated, number * plan.workers());
+      channels_ =
+          make_link_channels<typename Device::marker>(net, plan, wake_signals, emulated, number * plan.workers());
   }
   /// Finds every address, and sets up libraries.
   GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {

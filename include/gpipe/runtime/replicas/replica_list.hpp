@@ -15,12 +15,12 @@ template <class Device>
 class replica_list {
  public:
   /// Makes and binds their stages.
-  GPIPE_COLD void make(const network& net, const step_plan& plan, const rank_layout& here, worker_signals& signals,
+  GPIPE_COLD void make(const network& net, const step_plan& plan, const rank_layout& here, worker_signals& wake_signals,
                        const training_options& options, const kernel_row<typename Device::context>* kernels) {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& added = all_.emplace_back();
       if (!here.has_part(r)) continue;
-      added = std::make_unique<replica<Device>>(net, plan, r, here.only(), signals, options.arena_fill,
+      added = std::make_unique<replica<Device>>(net, plan, r, here.only(), wake_signals, options.arena_fill,
                                                 options.link_bytes_per_second);
       added->bind(kernels, options.canary);
     }

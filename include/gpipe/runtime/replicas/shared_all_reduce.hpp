@@ -21,11 +21,11 @@ namespace gpipe::detail {
 template <class Device>
 class shared_all_reduce final : public all_reduce {
  public:
-  GPIPE_COLD shared_all_reduce(const network& net, const step_plan& plan, worker_signals& signals,
+  GPIPE_COLD shared_all_reduce(const network& net, const step_plan& plan, worker_signals& wake_signals,
                                const replica_list<Device>& replicas)
       : net_(&net), plan_(&plan), replicas_(&replicas) {
     for (int w = 0; w < plan.workers(); ++w)
-      barriers_.push_back(std::make_unique<replica_barrier>(signals, plan.replicas(), w, plan.workers()));
+      barriers_.push_back(std::make_unique<replica_barrier>(wake_signals, plan.replicas(), w, plan.workers()));
   }
 
   GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
@@ -56,8 +56,10 @@ class shared_all_reduce final : public all_reduce {
   struct replica_barrier {
     gpipe::detail::barrier barrier;
     std::vector<typename Device::marker> ready, summed;  // [replica]
-    replica_barrier(worker_signals& signals, int replicas, int first, int every)
-        : barrier(signals, replicas, first, every), ready(detail::index(replicas)), summed(detail::index(replicas)) {}
+    replica_barrier(worker_signals& wake_signals, int replicas, int first, int every)
+        : barrier(wake_signals, replicas, first, every),
+          ready(detail::index(replicas)),
+          summed(detail::index(replicas)) {}
   };
   bound_stage<Device>& in(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
 

@@ -22,15 +22,26 @@ class tensor_rows {
   int samples() const { return samples_; }
   int tensors() const { return static_cast<int>(tensors_.size()); }
 
-  /// The rows of all samples, one after the other. Throws `error` if there is no such tensor or it has another type.
+  /// The rows of all samples, one after the other: a view, and of a temporary such as `training.predict(data)` a copy.
+  /// Throws `error` if there is no such tensor or it has another type.
   template <detail::element T = float>
-  std::span<const T> all(int tensor = 0) const {
+  std::span<const T> all(int tensor = 0) const& {
     const stored& from = find(tensor, dtype_of<T>);
     return {reinterpret_cast<const T*>(from.rows.data()), from.of.size * detail::index(samples_)};
   }
-  /// The row of one sample.
   template <detail::element T = float>
-  std::span<const T> of(int sample, int tensor = 0) const {
+  std::vector<T> all(int tensor = 0) const&& {
+    const std::span<const T> rows = static_cast<const tensor_rows&>(*this).all<T>(tensor);
+    return {rows.begin(), rows.end()};
+  }
+  /// The row of one sample, in the same way.
+  template <detail::element T = float>
+  std::vector<T> of(int sample, int tensor = 0) const&& {
+    const std::span<const T> row = static_cast<const tensor_rows&>(*this).of<T>(sample, tensor);
+    return {row.begin(), row.end()};
+  }
+  template <detail::element T = float>
+  std::span<const T> of(int sample, int tensor = 0) const& {
     if (sample < 0 || sample >= samples_)
       detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
     const std::size_t size = find(tensor, dtype_of<T>).of.size;

@@ -33,8 +33,10 @@ struct worker_is_stuck {
 /// keeps it, and what its tasks use, until the process ends.
 class thread_team {
  public:
-  GPIPE_COLD thread_team(worker_signals& signals, int workers)
-      : signals_(signals), workers_(workers), busy_(std::make_unique<std::atomic<bool>[]>(detail::index(workers))) {
+  GPIPE_COLD thread_team(worker_signals& wake_signals, int workers)
+      : signals_(wake_signals),
+        workers_(workers),
+        busy_(std::make_unique<std::atomic<bool>[]>(detail::index(workers))) {
     require_stack(workers > 1);
     threads_.reserve(detail::index(workers - 1));
     try {

@@ -75,7 +75,8 @@ class alignas(alignment) worker final : private gradient_listener {
     if (i == nullptr) return {};
     const auto& stage = replica_->stage(i->stage);
     const auto* const layer = stage.current();
-    return {i, layer, stage.current_micro_batch(), context_.signals.ticks(waiter_), context_.signals.waits(waiter_)};
+    return {i, layer, stage.current_micro_batch(), context_.wake_signals.ticks(waiter_),
+            context_.wake_signals.waits(waiter_)};
   }
 
  private:
@@ -98,7 +99,7 @@ class alignas(alignment) worker final : private gradient_listener {
     running_.store(&i, std::memory_order_release);
     try {
       if (!committed_) {
-        if (context_.signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
+        if (context_.wake_signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
         context_.others.begin(wait_context_of(i));
         if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
       }
@@ -107,7 +108,7 @@ class alignas(alignment) worker final : private gradient_listener {
       detail::rethrow_named(i, stage(i), step());
     }
     running_.store(nullptr, std::memory_order_relaxed);
-    context_.signals.progress(waiter_);
+    context_.wake_signals.progress(waiter_);
     times_.end(i, io_);
   }
   void begin() {
@@ -252,7 +253,7 @@ class alignas(alignment) worker final : private gradient_listener {
         if (waiting_since_ < 0) waiting_since_ = m;
         if (continues) break;
         stage(i).backward_parameters(
-            step(), waiting_since_, m, [this] { context_.signals.progress(waiter_); }, listener(i));
+            step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(i));
         for (; waiting_since_ <= m; ++waiting_since_)
           io_.release(device_context(i), {i.kind, i.stage, waiting_since_}, true);
         waiting_since_ = -1;

@@ -21,7 +21,7 @@ struct worker_context {
   const step_plan& plan;
   const optimizer_update<typename Device::context>& rule;
   all_reduce* sums;  ///< over replicas; null: there is one replica
-  worker_signals& signals;
+  worker_signals& wake_signals;
   gpipe::detail::barrier& barrier;  ///< of all workers here
   const step_context& step;         ///< of all replicas
   commit_decision& decision;

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -109,8 +108,12 @@ GPIPE_COLD GPIPE_INLINE const char* csv_reader::read_number(const char* at, cons
   if (failure == std::errc::result_out_of_range) {
     // A number that does not fit a float may be too near to 0: then it is 0.
     if (is_label) fail(wrong(" does not fit a label"), "give smaller numbers");
-    if (!(std::fabs(std::strtod(std::string(at, next).c_str(), nullptr)) < 1))
+    double wide = 0;
+    const bool is_wide = std::from_chars(at, next, wide).ec == std::errc{};
+    const std::string_view digits(at, static_cast<std::size_t>(next - at));
+    if (is_wide ? !(std::fabs(wide) < 1) : digits.find("e-") == digits.npos && digits.find("E-") == digits.npos)
       fail(wrong(" does not fit a float"), "give smaller numbers");
+    value = static_cast<float>(wide);
   } else if (failure != std::errc{}) {
     fail(wrong(is_label ? " is not a label" : " is not a number"), "give " + expected());
   }

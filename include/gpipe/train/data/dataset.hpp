@@ -53,14 +53,16 @@ class dataset final : public data_source {
   /// The elements of a field, row after row, to read or to change. Throws `error` if there is no such field, or if it
   /// has another type.
   template <detail::element T>
-  std::span<T> field(std::string_view name) {
+  std::span<T> field(std::string_view name) & {
     column& found = find(name, dtype_of<T>);
     return {reinterpret_cast<T*>(found.rows.data()), found.rows.size() / sizeof(T)};
   }
   template <detail::element T>
-  std::span<const T> field(std::string_view name) const {
+  std::span<const T> field(std::string_view name) const& {
     return const_cast<dataset*>(this)->field<T>(name);
   }
+  template <detail::element T>
+  std::span<T> field(std::string_view name) && = delete;  // it would be a view of a dataset that is gone
 
   /// The fields, in the order in which they were added, and the rows of one as bytes.
   std::vector<data_field> fields() const;

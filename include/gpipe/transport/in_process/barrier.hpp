@@ -20,9 +20,9 @@ namespace gpipe::detail {
 template <class Threads>
 class basic_barrier {
  public:
-  basic_barrier(basic_worker_signals<Threads>& signals, int workers, int first = 0, int every = 1)
-      : signals_(&signals), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
-    assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < signals.workers());
+  basic_barrier(basic_worker_signals<Threads>& wake_signals, int workers, int first = 0, int every = 1)
+      : signals_(&wake_signals), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
+    assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < wake_signals.workers());
   }
 
   /// `commit` sees what the workers wrote before they arrived, and all workers see what `commit` wrote. Throws as

@@ -29,18 +29,18 @@ template <class Marker = unmarked, class Threads = detail::thread_primitives>
 class channel final : public sending_end, public receiving_end {
  public:
   /// Sender and receiver are workers of `signals`; `slots[m]` is the slot of micro-batch m.
-  channel(basic_worker_signals<Threads>& signals, int sender, int receiver, std::vector<int> slots)
-      : signals_(&signals),
+  channel(basic_worker_signals<Threads>& wake_signals, int sender, int receiver, std::vector<int> memory_slots)
+      : signals_(&wake_signals),
         sender_(sender),
         receiver_(receiver),
-        slot_of_(std::move(slots)),
+        slot_of_(std::move(memory_slots)),
         slots_(*std::max_element(slot_of_.begin(), slot_of_.end()) + 1),
         cells_(std::make_unique<cell[]>(static_cast<std::size_t>(slots_))) {
     assert(slots_ > 0 && sender != receiver);
-    assert(sender >= 0 && sender < signals.workers() && receiver >= 0 && receiver < signals.workers());
+    assert(sender >= 0 && sender < wake_signals.workers() && receiver >= 0 && receiver < wake_signals.workers());
   }
 
-  int slots() const noexcept { return slots_; }
+  int memory_slots() const noexcept { return slots_; }
   int sender() const noexcept { return sender_; }
   int receiver() const noexcept { return receiver_; }
 

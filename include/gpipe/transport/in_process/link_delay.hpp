@@ -25,7 +25,7 @@ class link_delay {
 
 /// How links are emulated. The options of a training refer to it if they emulate links, and to nothing else.
 struct link_emulation {
-  std::unique_ptr<link_delay> (*make)(worker_signals& signals, int receiver, int micro_batches,
+  std::unique_ptr<link_delay> (*make)(worker_signals& wake_signals, int receiver, int micro_batches,
                                       std::int64_t bytes_per_second);
 };
 

@@ -42,11 +42,13 @@ class end {
   virtual void drain() = 0;
 
   /// How many tags the channel uses.
-  static int tags(const channel_layout& layout) { return slots(layout) * static_cast<int>(layout.values.size()); }
+  static int tags(const channel_layout& layout) {
+    return memory_slots(layout) * static_cast<int>(layout.values.size());
+  }
 
  protected:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  static int slots(const channel_layout& layout) {
+  static int memory_slots(const channel_layout& layout) {
     return *std::max_element(layout.receiver_slot.begin(), layout.receiver_slot.end()) + 1;
   }
   int values() const { return static_cast<int>(layout_.values.size()); }

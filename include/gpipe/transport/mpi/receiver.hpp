@@ -12,11 +12,11 @@ class receiver final : public receiving_end, public end {
  public:
   GPIPE_COLD receiver(connection& job, const channel_layout& layout, int tag)
       : end(job, layout, tag),
-        received_(index(slots(layout))),
+        received_(index(memory_slots(layout))),
         posted_(received_.size()),
         states_(layout.values.size()),
         requests_(received_.size() * layout.values.size(), MPI_REQUEST_NULL) {
-    for (int k = 0; k < slots(layout); ++k) {
+    for (int k = 0; k < memory_slots(layout); ++k) {
       for (int v = 0; v < values(); ++v)
         check(MPI_Recv_init(at(v, k), bytes(v, layout.capacity), MPI_BYTE, layout.peer, tag_of(k, v), job.data,
                             &requests_[index(k * values() + v)]),

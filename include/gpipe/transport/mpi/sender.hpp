@@ -12,7 +12,7 @@ namespace gpipe::mpi {
 class sender final : public sending_end, public end {
  public:
   GPIPE_COLD sender(connection& job, const channel_layout& layout, int tag)
-      : end(job, layout, tag), started_(index(slots(layout))) {
+      : end(job, layout, tag), started_(index(memory_slots(layout))) {
     const int own_slots = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
     active_.assign(index(own_slots), -1);
     short_.assign(index(own_slots * values()), MPI_REQUEST_NULL);

@@ -42,8 +42,8 @@ class end {
 
  protected:
   /// `stage`: the stream that writes what is sent, or reads what is received. `slots`: this end's, of each micro-batch.
-  GPIPE_COLD end(channel_layout layout, const std::vector<int> channel_layout::*slots, const cuda::stream& stage)
-      : layout_(std::move(layout)), stage_(stage), transfers_(stage.gpu()), slots_(layout_.*slots) {
+  GPIPE_COLD end(channel_layout layout, const std::vector<int> channel_layout::*memory_slots, const cuda::stream& stage)
+      : layout_(std::move(layout)), stage_(stage), transfers_(stage.gpu()), slots_(layout_.*memory_slots) {
     in_use_.resize(static_cast<std::size_t>(*std::max_element(slots_.begin(), slots_.end())) + 1);
   }
   ~end() = default;
