@@ -41,7 +41,7 @@ std::string text_of(std::size_t bytes) {
 
 TEST_CASE("all bytes of a file are read, in however many pieces they come") {
   const checkpoints::temporary_folder folder("read-file");
-  for (const std::size_t bytes : {0, 1, 65535, 65536, 65537, 500000}) {
+  for (const std::size_t bytes : {0UL, 1UL, 65535UL, 65536UL, 65537UL, 500000UL}) {
     CAPTURE(bytes);
     checkpoints::put(folder / "whole", text_of(bytes));
     CHECK(read_file(folder / "whole") == text_of(bytes));

@@ -114,6 +114,33 @@ struct feed_forward_kernels {
     for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, all[m], all[0]);
   }
 
+  // Public, because nvcc names them. Without a gate the factor is not used.
+  struct apply {
+    const T *h, *factor;
+    T* z;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const number f = value_and_slope<Function>(number(h[i])).value;
+      if constexpr (Gated) z[i] = f * number(factor[i]);
+      else z[i] = f;
+    }
+  };
+  struct chain {
+    T *h, *factor, *dz;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const value_and_derivative<number> f = value_and_slope<Function>(number(h[i]));
+      const number gradient = dz[i];
+      if constexpr (Gated) {
+        const number by = factor[i];
+        h[i] = gradient * by * f.derivative;
+        factor[i] = gradient * f.value;
+        dz[i] = f.value * by;
+      } else {
+        dz[i] = gradient * f.derivative;
+        h[i] = f.value;
+      }
+    }
+  };
+
  private:
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
   static constexpr int value = Gated ? 2 : 0;    // the buffer that has z after backward's function
@@ -144,33 +171,6 @@ struct feed_forward_kernels {
     of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
     c.each(a.samples() * of.elements(), chain{a.template extra<0, T>(), a.template extra<1, T>(), dz});
   }
-
-  // Without a gate the factor is not used.
-  struct apply {
-    const T *h, *factor;
-    T* z;
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-      const number f = value_and_slope<Function>(number(h[i])).value;
-      if constexpr (Gated) z[i] = f * number(factor[i]);
-      else z[i] = f;
-    }
-  };
-  struct chain {
-    T *h, *factor, *dz;
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-      const value_and_derivative<number> f = value_and_slope<Function>(number(h[i]));
-      const number gradient = dz[i];
-      if constexpr (Gated) {
-        const number by = factor[i];
-        h[i] = gradient * by * f.derivative;
-        factor[i] = gradient * f.value;
-        dz[i] = f.value * by;
-      } else {
-        dz[i] = gradient * f.derivative;
-        h[i] = f.value;
-      }
-    }
-  };
 };
 
 /// The common declarations of both layers, for an input of rows.
