@@ -201,13 +201,18 @@ GPIPE_HOST_DEVICE void with_lanes(const Team&, std::ptrdiff_t width, F f) {
   f(constant_width<1>{});
 }
 
-/// Calls f(n), with a constant for 1, 2 and Most.
+/// Calls f(n) for n in [1, Most], with a constant for 1, 2 and Most.
 template <int Most, class F>
 GPIPE_INLINED GPIPE_HOST_DEVICE inline void with_small_count(int n, F f) {
-  if (n == 1) f(constant_width<1>{});
-  else if (n == 2) f(constant_width<2>{});
-  else if (n == Most) f(constant_width<Most>{});
-  else f(n);
+  if constexpr (Most <= 2) {
+    if (n == Most) f(constant_width<Most>{});
+    else f(constant_width<1>{});
+  } else {
+    if (n == 1) f(constant_width<1>{});
+    else if (n == 2) f(constant_width<2>{});
+    else if (n == Most) f(constant_width<Most>{});
+    else f(n);
+  }
 }
 
 /// f(i) for blocks of elements i, i + 1, ..., i + lanes - 1 that cover [0, width). The last block may begin inside the
