@@ -5,7 +5,7 @@
 #endif
 
 #ifdef I
-#error "gpipe: the macro I of <complex.h> is defined, and I is a name here and in Boost.Hana: include gpipe's headers before it, or #undef I behind it"
+#error "gpipe: <complex.h> defines I as a macro, which is a name here: include gpipe before it, or #undef I"
 #endif
 
 #include <cstddef>
