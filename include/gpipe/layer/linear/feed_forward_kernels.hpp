@@ -99,7 +99,7 @@ struct feed_forward_kernels {
   static void backward_parameters(const C& c, const A& all, int micro_batches) {
     const numbers of = all[0].sizes();
     row_parts<T> x{{}, all[0].samples() * of.rows}, z = x, dy = x;
-    std::array<row_parts<T>, inner_count> dh;
+    std::array<row_parts<T>, std::size_t{inner_count}> dh;
     dh.fill(x);
     for (int m = 0; m < micro_batches; ++m) {
       if (all[m].in_gradient() == nullptr) differentiate(c, all[m]);

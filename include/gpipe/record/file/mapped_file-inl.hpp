@@ -14,7 +14,7 @@ namespace gpipe::detail {
 
 GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
   const open_file file(system_files(), path, O_RDONLY | O_NONBLOCK);  // a pipe does not wait for a writer
-  size_ = static_cast<std::size_t>(file.size());
+  size_ = file.size();
   if (size_ == 0) throw error("is empty", "give a file with rows", {.file = path});
   void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (at == MAP_FAILED)

@@ -31,13 +31,15 @@ class tensor_rows {
   }
   template <detail::element T = float>
   std::vector<T> all(int tensor = 0) const&& {
-    const std::span<const T> rows = static_cast<const tensor_rows&>(*this).all<T>(tensor);
+    const tensor_rows& here = *this;
+    const std::span<const T> rows = here.all<T>(tensor);
     return {rows.begin(), rows.end()};
   }
   /// The row of one sample, in the same way.
   template <detail::element T = float>
   std::vector<T> of(int sample, int tensor = 0) const&& {
-    const std::span<const T> row = static_cast<const tensor_rows&>(*this).of<T>(sample, tensor);
+    const tensor_rows& here = *this;
+    const std::span<const T> row = here.of<T>(sample, tensor);
     return {row.begin(), row.end()};
   }
   template <detail::element T = float>
