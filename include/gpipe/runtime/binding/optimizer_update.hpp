@@ -169,7 +169,7 @@ class optimizer_update {
       for (int i = 0; i < Optimizer::moments; ++i)
         for (T& x : moments[i]) x = static_cast<T>(Optimizer::first_moments[i]);
     if constexpr (tensor_rule<Optimizer>) {
-      // No memory is taken in a step.
+      // A step allocates nothing.
       const shape extents{1, 2};
       alignas(alignment) std::byte arrays[64 * alignment]{};
       if (tensor_memory_of<Optimizer>.bytes(extents, dtype_of<T>) > sizeof arrays) return true;
