@@ -73,7 +73,6 @@ struct settings {
   }
 
   bool read(int count, char** words) {
-    std::optional<recompute_mode> recompute;
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits. They are the same for\n"
@@ -97,20 +96,17 @@ struct settings {
                      "                            as the schedule has work for")
              .number("--replicas", plan.replicas, 1, 256,
                      "copies of the pipeline, each with its own workers and part of a mini-batch")
-             .choice("--recompute", recompute,
+             .choice("--recompute", plan.recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
-                     "which micro-batches run forward again before backward\n"
-                     "                            (except-last; as-needed with a memory limit)")
+                     "which micro-batches run forward again before backward")
              .number("--group-gradients", plan.group_gradients, 0, max_gradient_group,
                      "micro-batches whose parameter gradients a stage computes together,\n"
                      "                            with fill-drain and without recompute; 0: as many as pay off\n"
                      "                            and fit")
-             .bytes("--memory-limit", plan.memory_limit,
-                    "limit of every stage, such as 4MiB: the cut obeys it, and\n"
-                    "                            recompute is as-needed")
+             .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 4MiB: the cut obeys it")
              .plan(plan, {"micro_batch_size", "optimizer_moments", "separate_memory", "cost_transfers"})
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
                      "emulate links of this speed, and cut for them; 0: do not")
@@ -146,8 +142,6 @@ struct settings {
       custom = std::make_shared<const file_schedule>(schedule_file);
       plan = custom->chosen_in(plan);
     }
-    if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
-    if (recompute) plan.recompute = *recompute;
     plan.cost_transfers = link_bytes_per_s > 0;
     if (plan.cost_transfers) plan.device.link_bytes_per_second = link_bytes_per_s, plan.device.link_latency_ns = 0;
     return true;

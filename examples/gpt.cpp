@@ -112,7 +112,6 @@ struct settings {
     save.read(count, words);
     if (text.empty()) throw error("there is no --text", "give a file, or start the program by examples/run gpt");
     if (prompt.empty()) throw error("option --prompt is empty", "give at least a byte");
-    if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     return true;
   }
 };

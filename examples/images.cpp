@@ -53,7 +53,7 @@ using masks = unet<2, 8, side, 1>;
 enum class kind { convnet, amoebanet, unet };
 
 struct settings {
-  plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = 16, .recompute = recompute_mode::never};
+  plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = 16};
   kind model = kind::convnet;
   int batch = 64, epochs = 0, deadline = 60;
   double rate = 0;
@@ -117,7 +117,6 @@ struct settings {
       throw error("option --folder: \"" + folder + "\" with --data", "give one of them");
     if (data.empty() && folder.empty())
       throw error("there is no --data", "give a folder, or start the program by examples/run images");
-    if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (epochs == 0) epochs = model == kind::convnet ? 15 : model == kind::amoebanet ? 12 : 4;
     if (rate == 0) rate = model == kind::convnet ? 2e-3 : 3e-3;
     return true;

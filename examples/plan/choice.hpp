@@ -15,7 +15,7 @@ using namespace gpipe;
 struct choice {
   int stages = 4, micro_batches = 8;
   schedule_kind schedule = schedule_kind::fill_drain;
-  recompute_mode recompute = recompute_mode::except_last;
+  recompute_mode recompute = recompute_mode::as_needed;
   std::int64_t limit = INT64_MAX;  // bytes of a stage
 };
 

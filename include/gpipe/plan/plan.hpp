@@ -146,7 +146,7 @@ class plan {
   static_assert(sizeof(broken::gradients_grouped_by_fill_drain < options.group_gradients,
                        options.group_gradients <= 1 || options.schedule == schedule_kind::fill_drain >) > 0);
   static_assert(sizeof(broken::gradients_grouped_without_recompute < options.group_gradients,
-                       options.group_gradients <= 1 || options.recompute == recompute_mode::never >) > 0);
+                       options.group_gradients <= 1 || options.keeps_all() >) > 0);
   static constexpr int valid_stages = S >= 1 && S <= L ? S : 1, valid_micro_batches = M >= 1 ? M : 1;
   static constexpr profile valid_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
   static constexpr plan_options valid_options = [] {

@@ -145,7 +145,7 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
                  o.micro_batch_size, ", more samples than an int counts"},
                 {"choose smaller numbers"});
   if (o.group_gradients > 1 && !o.may_group_gradients()) {
-    const bool drains = o.schedule == schedule_kind::fill_drain, keeps = o.recompute == recompute_mode::never;
+    const bool drains = o.schedule == schedule_kind::fill_drain, keeps = o.keeps_all();
     throw_error(
         {"group_gradients is ", o.group_gradients, drains ? "" : ", schedule is ",
          drains ? "" : o.chosen_schedule().name(), keeps ? "" : ", recompute is ", keeps ? "" : name_of(o.recompute)},

@@ -25,7 +25,7 @@ struct plan_options {
   int micro_batches = 1;                                   ///< M
   int micro_batch_size = 32;                               ///< B, the maximum number of samples of a micro-batch
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
-  recompute_mode recompute = recompute_mode::except_last;
+  recompute_mode recompute = recompute_mode::as_needed;    ///< without a memory limit: none
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;  ///< stages a worker, of the interleaved and looped schedules
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
@@ -35,9 +35,9 @@ struct plan_options {
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;              ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const gpipe::custom_schedule* custom_schedule = nullptr;  ///< of `schedule_kind::custom`: `&custom_schedule_of<mine>`
-  /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and recompute never: each
-  /// gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit the
-  /// memory limit (see `group_gradients`).
+  /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and without recompute:
+  /// each gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit
+  /// the memory limit (see `group_gradients`).
   int group_gradients = 0;
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
@@ -58,10 +58,13 @@ struct plan_options {
   constexpr int max_workers() const;
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
-  /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
-  constexpr bool may_group_gradients() const {
-    return schedule == schedule_kind::fill_drain && recompute == recompute_mode::never;
+  /// Whether no micro-batch runs forward again, whatever the cut.
+  constexpr bool keeps_all() const {
+    return recompute == recompute_mode::never ||
+           (recompute == recompute_mode::as_needed && memory_limit == no_memory_limit);
   }
+  /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
+  constexpr bool may_group_gradients() const { return schedule == schedule_kind::fill_drain && keeps_all(); }
 };
 
 }  // namespace gpipe
