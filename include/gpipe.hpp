@@ -9,6 +9,7 @@
 #include <gpipe/job.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
+#include <gpipe/predict.hpp>
 #include <gpipe/report.hpp>
 #include <gpipe/testing.hpp>
 #include <gpipe/train.hpp>

@@ -85,7 +85,13 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
 }
 
 template <class Device>
-GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
+GPIPE_COLD basic_trainer<Device>::~basic_trainer() {
+  saving_.reset();  // a save that goes on beside the training ends before the executor
+}
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(basic_trainer&&) noexcept = default;
+template <class Device>
+GPIPE_COLD basic_trainer<Device>& basic_trainer<Device>::operator=(basic_trainer&&) noexcept = default;
 
 template <class Device>
 step_result basic_trainer<Device>::step(const batch& data, double rate) {

@@ -64,8 +64,9 @@ class basic_trainer {
  public:
   using step_hook = std::function<void(const step_result&, std::uint64_t steps)>;
 
-  basic_trainer(const basic_trainer&) = delete;
-  basic_trainer& operator=(const basic_trainer&) = delete;
+  /// A training moves without its arrays: handles of them stay valid. What was moved from can be destroyed or assigned.
+  basic_trainer(basic_trainer&&) noexcept;
+  basic_trainer& operator=(basic_trainer&&) noexcept;
 
   /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. The
   /// learning rate is the schedule's for this step, or `rate`. Throws `error` and leaves parameters, moments, state and
@@ -251,8 +252,8 @@ class basic_trainer {
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
   std::string optimizer_name_;
   double optimizer_trial_;
+  std::shared_ptr<detail::saving> saving_;  // null before the first save; assigned before the executor that it reads
   detail::executor_owner<Device> executor_;
-  std::shared_ptr<detail::saving> saving_;  // null before the first save
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

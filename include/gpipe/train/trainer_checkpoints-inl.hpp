@@ -6,6 +6,7 @@
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/exact.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
@@ -32,6 +33,9 @@ GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& trainin
                 {"take the step, or call discard_accumulated"});
   const checkpointer<Device> now(*training.executor_, system_files());
   if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
+  if (!training.plan().trains)
+    throw_error({"a predictor has no training to save in the folder ", detail::quoted(path)},
+                {"save its weights, to a path that ends with .safetensors"});
   if (training.saving_ == nullptr) training.saving_ = std::make_shared<saving>();
   now.save(path, how, facts_of(training), training.saving_->beside, training.saving_->copy);
 }

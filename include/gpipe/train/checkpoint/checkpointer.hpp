@@ -253,7 +253,7 @@ class checkpointer {
         result.path = newest.path;
       }
       from.sets.push_back(open_set(result.path, "model", files_));
-      if (how.mode == load_mode::exact && has(result.path, "optimizer")) {
+      if (how.mode == load_mode::exact && run_.plan().trains && has(result.path, "optimizer")) {
         if (how.names != name_map{})
           throw error("names are given, but the checkpoint is one of this library", "load it without names",
                       {.file = result.path});
