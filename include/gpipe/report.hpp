@@ -3,7 +3,7 @@
 // What a training did: reports, traces, timelines, profiles, digests in files, logs.
 #include <gpipe/plan/model_summary.hpp>
 #include <gpipe/record/digest_file.hpp>
-#include <gpipe/record/drawing/median_step.hpp>
+#include <gpipe/record/drawing/least_disturbed_step.hpp>
 #include <gpipe/record/drawing/timeline.hpp>
 #include <gpipe/record/log/event_folder.hpp>
 #include <gpipe/record/log/log_file.hpp>

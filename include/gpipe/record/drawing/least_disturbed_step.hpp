@@ -31,7 +31,7 @@ struct recorded_step {
 
 /// The median of the last steps in a trace, at most `last` of them, by their times from the first event to the last;
 /// the shorter one of two. A step that a full recorder has cut off does not count. Throws `error` if there is no step.
-GPIPE_COLD inline recorded_step median_step(std::span<const recorder> workers, int last = 20) {
+GPIPE_COLD inline recorded_step least_disturbed_step(std::span<const recorder> workers, int last = 20) {
   int whole = INT_MAX;  // steps below this number are in the trace from begin to end
   std::map<int, recorded_step> steps;
   for (const recorder& worker : workers) {
@@ -89,7 +89,7 @@ GPIPE_COLD inline std::string timeline_title(const step_plan& plan, const record
 /// Draws the median of the last twenty steps of a training, which needs `trace_events`.
 GPIPE_COLD inline void write_timeline(std::ostream& out, const step_plan& plan, std::span<const recorder> workers,
                                       timeline_options how = {}) {
-  const recorded_step step = median_step(workers);
+  const recorded_step step = least_disturbed_step(workers);
   if (how.title.empty()) how.title = detail::timeline_title(plan, step);
   write_timeline(out, step.events, how);
 }
@@ -97,7 +97,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, const step_plan& plan, 
 /// Throws `gpipe::error` with the path unless the file was written completely.
 GPIPE_COLD inline void write_timeline(const std::string& path, const step_plan& plan, std::span<const recorder> workers,
                                       timeline_options how = {}) {
-  const recorded_step step = median_step(workers);  // before the old file is lost
+  const recorded_step step = least_disturbed_step(workers);  // before the old file is lost
   if (how.title.empty()) how.title = detail::timeline_title(plan, step);
   write_timeline(path, step.events, how);
 }

@@ -1,4 +1,4 @@
-#include <gpipe/record/drawing/median_step.hpp>
+#include <gpipe/record/drawing/least_disturbed_step.hpp>
 
 #include <doctest/doctest.h>
 
@@ -41,23 +41,23 @@ TEST_CASE("the median of the last twenty steps is chosen by the whole length of 
   auto workers = two_workers();
   for (int step = 0; step < 10; ++step) take(workers, step, 50'000'000);             // before the last twenty
   for (int i = 0; i < 20; ++i) take(workers, 10 + i, 1'000'000 * (1 + i * 7 % 20));  // 1 ... 20 ms, mixed
-  const recorded_step found = median_step(workers);
+  const recorded_step found = least_disturbed_step(workers);
   CHECK(found.among == 20);
   CHECK(found.length_ns() == 10'000'000);
   CHECK((found.step - 10) * 7 % 20 == 9);
   REQUIRE(found.events.size() == 2);
   for (const trace_event& e : found.events) CHECK(e.step == found.step);
 
-  CHECK(median_step(workers, 3).among == 3);
-  CHECK(median_step(workers, 1).step == 29);
-  CHECK(median_step(workers, 1000).among == 30);
+  CHECK(least_disturbed_step(workers, 3).among == 3);
+  CHECK(least_disturbed_step(workers, 1).step == 29);
+  CHECK(least_disturbed_step(workers, 1000).among == 30);
 }
 
 TEST_CASE("fewer steps than twenty: the median of those") {
   auto workers = two_workers();
   for (const int ms : {3, 9, 4}) take(workers, ms, ms * 1'000'000);
-  CHECK(median_step(workers).length_ns() == 4'000'000);
-  CHECK(median_step(workers).among == 3);
+  CHECK(least_disturbed_step(workers).length_ns() == 4'000'000);
+  CHECK(least_disturbed_step(workers).among == 3);
 }
 
 TEST_CASE("events outside of a step are not drawn, and a step that a full recorder has cut off is not chosen") {
@@ -69,7 +69,7 @@ TEST_CASE("events outside of a step are not drawn, and a step that a full record
   take(workers, 5, 3'000'000);
   take(workers, 6, 1);
   REQUIRE(workers[0].dropped() == 1);  // of step 6; step 5 is the last in the recorder, and might be cut off as well
-  const recorded_step found = median_step(workers);
+  const recorded_step found = least_disturbed_step(workers);
   CHECK(found.among == 1);
   CHECK(found.step == 4);
 }
@@ -78,12 +78,12 @@ TEST_CASE("a step before the evaluation that filled the recorder is whole") {
   auto workers = two_workers(2);
   take(workers, 4, 2'000'000);
   for (int i = 0; i < 5; ++i) workers[0].record({0, 90'000'000, action_kind::forward, 0, 0, 0, 0, -1});
-  CHECK(median_step(workers).step == 4);
+  CHECK(least_disturbed_step(workers).step == 4);
 }
 
 TEST_CASE("no step: the error says what to do") {
-  CHECK_THROWS_WITH_AS(median_step(two_workers()), doctest::Contains("set trace_events"), error);
-  CHECK_THROWS_WITH_AS(median_step({}), doctest::Contains("no whole step is in the trace"), error);
+  CHECK_THROWS_WITH_AS(least_disturbed_step(two_workers()), doctest::Contains("set trace_events"), error);
+  CHECK_THROWS_WITH_AS(least_disturbed_step({}), doctest::Contains("no whole step is in the trace"), error);
 }
 
 TEST_CASE("the title has the schedule, S, M and the time of the step") {
