@@ -122,7 +122,7 @@ struct settings {
              .text("--log", "FILE", log, "write loss, rate, norm and more of each step, to a .csv or a .jsonl file")
              .text("--tensorboard", "FOLDER", tensorboard, "the same for TensorBoard, to a new file in the folder")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
-             .text("--timeline", "FILE.svg", timeline, "draw the median of the last 20 steps")
+             .text("--timeline", "FILE.svg", timeline, "draw the least disturbed of the last 20 steps")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
              .text("--profile", "FILE.hpp", profile,
                    "write the measured time of each layer; a build with\n"

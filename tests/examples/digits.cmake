@@ -179,7 +179,7 @@ list(LENGTH forwards count)
 if(NOT count EQUAL 16)
   message(SEND_ERROR "the timeline of a step in 8 micro-batches on 2 stages has ${count} forwards, not 16")
 endif()
-if(NOT drawn MATCHES ">fill-drain, S = 2, M = 8: step [0-9]+ took [0-9.]+ ms(, the median of the last [0-9]+)?<"
+if(NOT drawn MATCHES ">fill-drain, S = 2, M = 8: step [0-9]+ took [0-9.]+ ms(, the least disturbed of the last [0-9]+)?<"
    OR drawn MATCHES ">worker 0<")
   message(SEND_ERROR "the timeline has another title, or rows for workers with one stage each")
 endif()

@@ -166,6 +166,31 @@ TEST_CASE("time in which the thread was not running is hatched grey, and neither
   for (const std::string& note : svg(drawn(step())).words("faint")) CHECK(note.find("not running") == note.npos);
 }
 
+TEST_CASE("time in which no thread ran is cut, and the axis says so") {
+  auto events = step();
+  for (trace_event& e : events)  // all threads lose their cores for 200 ms, in backward 0 of stage 1
+    for (std::int64_t* at : {&e.begin_ns, &e.end_ns})
+      if (*at >= 14'000'000) *at += 200'000'000;
+  events[4].not_running_ns = 200'000'000;
+  const svg drawing(drawn(events));
+  CHECK(drawing.words("cut") == std::vector<std::string>{"cut 200 ms"});
+  CHECK(drawing.root().number("width") < 1400);
+  // What ran is as wide as without the cut, but for the mark.
+  const double before = svg(drawn(step())).boxes("forward 1, stage 0").at(0).number("width");
+  CHECK(drawing.boxes("forward 1, stage 0").at(0).number("width") == doctest::Approx(before).epsilon(0.05));
+  CHECK(drawing.boxes("backward 1, stage 0").at(0).number("width") == doctest::Approx(2 * before).epsilon(0.05));
+  const auto grey = drawing.of("not-running");
+  REQUIRE(grey.size() == 1);
+  CHECK(grey[0].number("width") < before);
+  CHECK(grey[0].hint == "backward 0, stage 1: 3.000 to 205.000 ms, 200.000 ms of it not running");
+
+  events[2].end_ns = 150'000'000;  // one thread ran on: nothing is cut before it ends
+  CHECK(svg(drawn(events)).words("cut") == std::vector<std::string>{"cut 65 ms"});
+  for (trace_event& e : events) e.not_running_ns = e.end_ns - e.begin_ns - e.waited_ns;  // all actions sleep
+  CHECK(svg(drawn(events)).words("cut").empty());
+  CHECK(svg(drawn(step())).words("cut").empty());
+}
+
 TEST_CASE("the time in which an action waited is background") {
   auto events = step();
   events[4].waited_ns = 1'000'000;  // of backward 0 in stage 1, from 3 to 5 ms
@@ -216,16 +241,16 @@ TEST_CASE("the rows of workers are those of all replicas") {
 
 TEST_CASE("a drawing is wide enough to show its actions, unless a width is given") {
   std::vector<trace_event> events;
-  for (int m = 0; m < 500; ++m) events.push_back({m * 10'000, m * 10'000 + 5000, action_kind::forward, 0, m});
+  for (int m = 0; m < 180; ++m) events.push_back({m * 10'000, m * 10'000 + 5000, action_kind::forward, 0, m});
   const svg drawing(drawn(events));
   CHECK(drawing.of("event").at(7).number("width") >= 4);
-  CHECK(drawing.root().number("width") > 5 * 500);
+  CHECK(drawing.root().number("width") > 12 * 180);
   CHECK(svg(drawn(events, {.width = 900})).root().number("width") == 900);
   CHECK(svg(drawn(step())).root().number("width") == 1200);
   // The shortest action is still visible, and the drawing is never wider than a screen can scroll.
   events.push_back({5'000'000, 60'000'000'000, action_kind::update, 0, -1});
   const svg wide(drawn(events));
-  CHECK(wide.root().number("width") <= 6200);
+  CHECK(wide.root().number("width") <= 2600);
   for (const auto& box : wide.of("event")) CHECK(box.number("width") >= 0.5);
 }
 

@@ -123,11 +123,11 @@ class canvas {
       "<style>\n"
       "text{font:12px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#39424a}\n"
       ".card{fill:#fff}.lane{fill:#eef1f4}.grid{stroke:#d3d9de;stroke-width:1;fill:none}\n"
-      ".head{font-size:15px;font-weight:600}.row{text-anchor:end}.faint,.tick{fill:#66707a;font-size:11px}\n"
-      ".tick{text-anchor:middle}.light,.dark{font-size:11px;text-anchor:middle;pointer-events:none}\n"
+      ".head{font-size:15px;font-weight:600}.row{text-anchor:end}.faint,.tick,.cut{fill:#66707a;font-size:11px}\n"
+      ".tick,.cut{text-anchor:middle}.light,.dark{font-size:11px;text-anchor:middle;pointer-events:none}\n"
       ".light{fill:#1a2026}.dark{fill:#fff}.hatch{pointer-events:none}\n"
       "@media(prefers-color-scheme:dark){text{fill:#d5dbe1}.card{fill:#161b21}.lane{fill:#252c34}\n"
-      ".grid{stroke:#3a434d}.faint,.tick{fill:#98a3ae}.light{fill:#1a2026}.dark{fill:#fff}}\n"
+      ".grid{stroke:#3a434d}.faint,.tick,.cut{fill:#98a3ae}.light{fill:#1a2026}.dark{fill:#fff}}\n"
       "</style>\n";
   static constexpr const char* hatch =
       "<pattern id=\"shade\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "

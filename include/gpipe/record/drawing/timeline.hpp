@@ -35,7 +35,8 @@ GPIPE_COLD inline double round_step(double range, double count) {
 /// Draws a step (SVG): a row per stage, replica after replica, and a row per worker; a hue per micro-batch; time from
 /// left to right. A stage waits where its row shows the background. Transfers and idle events are not drawn. The wait
 /// of an action stands before its box, and the end of a box is hatched grey for the time in which the worker's thread
-/// was not running during the action, because others had the cores or because the action slept. Also draws a timetable
+/// was not running during the action, because others had the cores or because the action slept. Time in which no thread
+/// ran is cut short, and the axis says so. Also draws a timetable
 /// that was never run: give its events synthetic times.
 GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_event> events,
                                       const timeline_options& how = {}) {
@@ -94,15 +95,23 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
     drawing.text("faint", scale.end() + 10, words, shares);
   }
 
-  const double range = scale.to_ms() - scale.from_ms(), step = detail::round_step(range, scale.plot() / 90);
+  const double step = detail::round_step(scale.drawn_ms(), scale.plot() / 90);
   const int decimals = step >= 1 ? 0 : (std::min)(6, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   for (double i = std::ceil((std::max)(0.0, scale.from_ms() / step - 1e-6)); i * step <= scale.to_ms() + 1e-6 * step;
        ++i) {
-    const double tick = scale.left + (i * step - scale.from_ms()) / range * scale.plot();
+    const std::int64_t ns = scale.from_first(i * step);
+    if (scale.is_cut(ns)) continue;
+    const double tick = scale.at(ns);
     drawing.line(tick, bottom + 2, bottom + 12);
     drawing.text("tick", tick, bottom + 26, detail::fixed(i * step, decimals));
   }
   drawing.text("faint", scale.end() + 28, bottom + 26, "ms");
+  for (const auto& [from, to] : scale.cuts()) {
+    drawing.line(scale.at(from), bottom + 2, bottom + 12);
+    drawing.line(scale.at(to), bottom + 2, bottom + 12);
+    drawing.text("cut", (scale.at(from) + scale.at(to)) / 2, bottom + 40,
+                 "cut " + detail::fixed(static_cast<double>(to - from) * 1e-6, decimals) + " ms");
+  }
 
   for (const trace_event& e : events) {
     if (!scale.shows(e)) continue;

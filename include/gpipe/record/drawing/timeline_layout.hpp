@@ -22,7 +22,7 @@ enum class timeline_rows : std::uint8_t { automatic, stages, workers };
 struct timeline_options {
   std::string title = {};  ///< empty: what the drawing shows, in words
   timeline_rows rows = timeline_rows::automatic;
-  int width = 0;  ///< in pixels; 0: 1200, or wider until most actions have a visible width
+  int width = 0;  ///< in pixels; 0: 1200, or wider until most actions have a visible width, at most 2600
   /// The part of the time that is drawn, in nanoseconds from the first action on.
   std::int64_t from_ns = 0, to_ns = INT64_MAX;
 };
@@ -83,10 +83,18 @@ class timeline_row_list {
   bool workers_ = false, stage_rows_ = true;
 };
 
-/// The widths of the parts of a timeline, in pixels, and the time that it shows.
+/// The widths of the parts of a timeline, in pixels, and the time that it shows. Time in which no thread ran, because
+/// others had the cores, is drawn short: it says nothing about the schedule.
+///
+///     running          ______        ___________         of any worker
+///     drawn            ______  |/|   ___________         a cut: its time has the width of a mark
 class timeline_scale {
  public:
   static constexpr double left = 76;
+  /// Time that is drawn short.
+  struct time_cut {
+    std::int64_t begin, end;
+  };
 
   GPIPE_COLD timeline_scale(std::span<const trace_event> events, const timeline_options& how) {
     std::vector<std::int64_t> lengths;
@@ -102,11 +110,12 @@ class timeline_scale {
     zero_ = begin;
     from_ = begin + std::clamp(how.from_ns, std::int64_t{0}, end - begin - 1);
     to_ = begin + std::clamp(how.to_ns, from_ - begin + 1, end - begin);
+    find_cuts(events);
     double wanted = 0;
     if (!lengths.empty()) {
       const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
       std::nth_element(lengths.begin(), middle, lengths.end());
-      wanted = visible * span() / static_cast<double>((std::max)(std::int64_t{1}, *middle));
+      wanted = visible * drawn_ / static_cast<double>((std::max)(std::int64_t{1}, *middle));
     }
     plot_ = how.width > 0 ? (std::max)(100.0, how.width - left - right()) : std::clamp(wanted, 1040.0, widest);
   }
@@ -121,7 +130,15 @@ class timeline_scale {
     if (!is_drawn(e) || e.begin_ns > to_ || e.end_ns < from_) return false;
     return e.begin_ns == e.end_ns || (e.begin_ns < to_ && e.end_ns > from_);
   }
-  double at(std::int64_t ns) const { return left + static_cast<double>(within(ns) - from_) / span() * plot_; }
+  double at(std::int64_t ns) const { return left + drawn_before(within(ns)) / drawn_ * plot_; }
+  const std::vector<time_cut>& cuts() const { return cuts_; }
+  bool is_cut(std::int64_t ns) const {
+    return std::any_of(cuts_.begin(), cuts_.end(), [&](const time_cut& c) { return ns > c.begin && ns < c.end; });
+  }
+  /// Milliseconds that are drawn in their full width.
+  double drawn_ms() const { return drawn_ * 1e-6; }
+  /// The time that is this number of milliseconds from the first action on.
+  std::int64_t from_first(double ms) const { return zero_ + static_cast<std::int64_t>(ms * 1e6 + 0.5); }
   /// The part of a time that is drawn.
   double shown(std::int64_t begin, std::int64_t end) const { return static_cast<double>(within(end) - within(begin)); }
   /// From the first action on.
@@ -130,11 +147,54 @@ class timeline_scale {
   double to_ms() const { return ms(to_); }
 
  private:
-  static constexpr double visible = 6, widest = 6000;  // an action, and the part with actions
+  static constexpr double visible = 6, widest = 2400;  // an action, and the part with actions
+  static constexpr double mark = 0.012;                // a cut's share of the other time
   std::int64_t within(std::int64_t ns) const { return std::clamp(ns, from_, to_); }
 
+  /// The times between runs of any thread, if a thread was off its core in them, and if they are longer than a tenth
+  /// of the time in which a thread ran.
+  GPIPE_COLD void find_cuts(std::span<const trace_event> events) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> runs, stops;
+    for (const trace_event& e : events) {
+      if (!is_drawn(e)) continue;
+      const std::int64_t begin = within(e.begin_ns + e.waited_ns), end = within(e.end_ns),
+                         stopped = (std::max)(begin, within(e.end_ns - e.not_running_ns));
+      runs.emplace_back(begin, stopped);
+      if (stopped < end) stops.emplace_back(stopped, end);
+    }
+    std::sort(runs.begin(), runs.end());
+    runs.emplace_back(to_, to_);
+    std::int64_t ran = from_, in_all = 0, cut = 0;
+    std::vector<time_cut> gaps;
+    for (const auto& [begin, end] : runs) {
+      if (begin > ran) gaps.push_back({ran, begin});
+      in_all += (std::max)(std::int64_t{0}, end - (std::max)(begin, ran));
+      ran = (std::max)(ran, end);
+    }
+    for (const time_cut& gap : gaps)
+      if (10 * (gap.end - gap.begin) > in_all && std::any_of(stops.begin(), stops.end(), [&](const auto& s) {
+            return s.first < gap.end && s.second > gap.begin;
+          }))
+        cuts_.push_back(gap), cut += gap.end - gap.begin;
+    if (static_cast<double>(cut) > 0.98 * span()) cuts_.clear(), cut = 0;  // actions that sleep are the step
+    const double rest = span() - static_cast<double>(cut);
+    of_cut_ = mark * rest;
+    drawn_ = rest + of_cut_ * static_cast<double>(cuts_.size());
+  }
+  /// The time before `ns`, with each cut as long as its mark.
+  double drawn_before(std::int64_t ns) const {
+    double drawn = static_cast<double>(ns - from_);
+    for (const time_cut& c : cuts_) {
+      if (ns <= c.begin) break;
+      const double of_it = static_cast<double>((std::min)(ns, c.end) - c.begin);
+      drawn += of_it / static_cast<double>(c.end - c.begin) * of_cut_ - of_it;
+    }
+    return drawn;
+  }
+
   std::int64_t zero_ = 0, from_ = 0, to_ = 0, longest_stop_ = 0;
-  double plot_ = 0;
+  std::vector<time_cut> cuts_;
+  double of_cut_ = 0, drawn_ = 0, plot_ = 0;
 };
 
 }  // namespace detail
