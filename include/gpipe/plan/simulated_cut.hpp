@@ -83,10 +83,10 @@ class cut_simulator {
     return cuts <= max_simulated_cells / cells() ? cuts : 0;
   }
 
-  /// The shortest step of all cuts; the first cut that is shorter than `shortest` is written.
+  /// The shortest step of all cuts, or `shortest`. `best`, unless null, becomes its cut; of equal ones the first.
   GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
     const int S = o_.stages, L = net_.layer_count;
-    const zeroed_array<int> first(S);
+    const zeroed_array<int> first(S);  // S + 1 elements
     for (int s = 0; s < S; ++s) first[s] = s;
     for (first[S] = L;;) {
       if (const std::int64_t step = step_of(first.data()); step < shortest) {
@@ -107,14 +107,17 @@ class cut_simulator {
       moved = false;
       for (int s = 1; s < o_.stages; ++s)
         for (const int by : {-1, 1})
-          for (bool helps = true; helps; moved = moved || helps) {
+          for (;;) {
             if (shortest <= bound || left-- <= 0) return;
             first[s] += by;
-            helps = first[s] > first[s - 1] && first[s] < first[s + 1];
-            const std::int64_t step = helps ? step_of(first) : unlimited;
-            helps = step < shortest;
-            if (helps) shortest = step;
-            else first[s] -= by;
+            const bool is_cut = first[s] > first[s - 1] && first[s] < first[s + 1];
+            const std::int64_t step = is_cut ? step_of(first) : unlimited;
+            if (step >= shortest) {
+              first[s] -= by;
+              break;
+            }
+            shortest = step;
+            moved = true;
           }
     }
   }

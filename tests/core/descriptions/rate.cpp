@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include <gpipe/core/error.hpp>
+
 using namespace gpipe;
 
 TEST_CASE("a constant schedule is 1") {

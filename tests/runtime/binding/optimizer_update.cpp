@@ -10,6 +10,7 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/core/descriptions/lion.hpp>
 #include <gpipe/core/descriptions/rmsprop.hpp>
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>

@@ -11,19 +11,20 @@
 
 namespace gpipe::detail {
 
-// Makes a double in (0, 1) of two words.
+// Makes a double above 0 and at most 1 of two words.
 inline double open_uniform(std::uint32_t high, std::uint32_t low) {
   return (static_cast<double>(high) * 4294967296.0 + low + 0.5) * 0x1p-64;
 }
 
-/// The first value of element `i` of parameter number `index` of layer `layer`. It depends on these and the seed alone,
-/// so no cut changes it. It is drawn in double, then rounded. The initializer depends on no extents: `of` has made it.
-inline double first_value(const initializer& how, std::uint64_t seed, int layer, int index, std::size_t i) {
+/// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
+/// state. It depends on these, the layer's position and the seed alone, so no cut changes it. It is drawn in double,
+/// then rounded. `how` has its fan-in: see `initializer::of`. Of `i` the draw takes the lower 32 bits.
+inline double first_value(const initializer& how, std::uint64_t seed, int layer, int number, std::size_t i) {
   using enum initializer::kind;
   if (how.drawn == zeros) return 0;
   if (how.drawn == ones) return 1;
   const random_key key{seed, random_key::initializing, static_cast<std::uint32_t>(layer), 0};
-  const auto words = draw(key, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(i));
+  const auto words = draw(key, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(i));
   const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in) * how.divisor);
   const double u = detail::open_uniform(words.word[0], words.word[1]);
   if (how.drawn == uniform) return bound * (2 * u - 1);
@@ -32,14 +33,13 @@ inline double first_value(const initializer& how, std::uint64_t seed, int layer,
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-/// Calls `put(offset, bytes, values)` for the first values of an array of a layer, in pieces. `number` counts the
-/// layer's parameters and then the parts of its state.
+/// Calls `put(offset, bytes, values)` for the first values of an array of a layer, in pieces.
 template <class Put>
-GPIPE_COLD void first_values(dtype type, const parameter& of, std::uint64_t seed, int layer, int number, Put&& put) {
+GPIPE_COLD void first_values(dtype type, const parameter& array, std::uint64_t seed, int layer, int number, Put&& put) {
   constexpr std::size_t max_elements = 1 << 15;
   std::vector<std::byte> values(max_elements * bytes_of(type));
-  const std::size_t n = of.extents.size();
-  const initializer how = of.first.of(of.extents);
+  const std::size_t n = array.extents.size();
+  const initializer how = array.first.of(array.extents);
   for (std::size_t first = 0; first < n; first += max_elements) {
     const std::size_t some = (std::min)(max_elements, n - first);
     visit_dtype<double, float>(type, [&]<class T>() {

@@ -3,16 +3,25 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/type_name.hpp>
-#include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/runtime/binding/parameter_groups.hpp>
 
-namespace gpipe::detail {
+namespace gpipe {
+
+struct host_device;
+
+namespace detail {
+
+/// The context in which an optimizer is tried before the training: the host's, whatever the device of the training.
+/// Where it is used, <gpipe/device/host/host.hpp> is included; this header needs no device.
+template <class Optimizer>
+using trial_context = typename std::enable_if_t<(sizeof(Optimizer) > 0), host_device>::context;
 
 /// A part of a stage's flat arrays that one call updates: neighbours of one group, or one tensor for a tensor rule.
 struct update_range {
@@ -147,7 +156,7 @@ class optimizer_update {
       all.extents = &extents;
       all.arrays = reinterpret_cast<std::byte*>(arrays.data());
       for (int step = 1; step <= 2; ++step, gradient[0] = -0.5)
-        optimizer.update(host::context{}, tensor_at<Optimizer, double>(all), update_terms{step, 0.1, 1});
+        optimizer.update(trial_context<Optimizer>{}, tensor_at<Optimizer, double>(all), update_terms{step, 0.1, 1});
       for (const double x : arrays) result += x;
     } else {
       update_operands<double> of{parameter, gradient, {}};
@@ -178,7 +187,7 @@ class optimizer_update {
       for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
       all.extents = &extents;
       all.arrays = arrays;
-      its.update(host::context{}, tensor_at<Optimizer, T>(all), now);
+      its.update(trial_context<Optimizer>{}, tensor_at<Optimizer, T>(all), now);
     } else {
       update_operands<T> of{parameters, gradients, {}};
       for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = moments[i];
@@ -201,4 +210,6 @@ class optimizer_update {
   std::string_view name_;
 };
 
-}  // namespace gpipe::detail
+}  // namespace detail
+
+}  // namespace gpipe

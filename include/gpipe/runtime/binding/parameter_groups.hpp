@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
@@ -29,16 +30,16 @@ class parameter_groups {
     for (std::size_t g = 0; g < groups_.size(); ++g)
       used[g].resize(groups_[g].parameters.size() + groups_[g].layers.size());
     for (int l = 0; l < net.layer_count; ++l) {
-      const layer_type& r = net.type_of(l);
+      const layer_type& type = net.type_of(l);
       auto& mine = of_[index(l)];
-      mine.resize(index(r.parameter_count), static_cast<int>(groups_.size()));
-      for (int p = 0; p < r.parameter_count; ++p) {
+      mine.resize(index(type.parameter_count), static_cast<int>(groups_.size()));
+      for (int p = 0; p < type.parameter_count; ++p) {
         paths.push_back(path_of(net, {l, p}));
         for (std::size_t g = groups_.size(); g-- > 0;)
-          if (takes(groups_[g], paths.back(), r.name, used[g])) mine[index(p)] = static_cast<int>(g);
+          if (takes(groups_[g], paths.back(), type.name, used[g])) mine[index(p)] = static_cast<int>(g);
       }
       // A tied parameter belongs to the first group that matches one of its uses.
-      for (int p = 0; p < r.parameter_count; ++p)
+      for (int p = 0; p < type.parameter_count; ++p)
         if (int& owner = at(net.owner(l, p)); mine[index(p)] < owner) owner = mine[index(p)];
     }
     for (int l = 0; l < net.layer_count; ++l)
@@ -119,7 +120,7 @@ class parameter_groups {
   }
 
   std::vector<parameter_group> groups_;
-  std::vector<std::vector<int>> of_;  // [layer][parameter]
+  std::vector<std::vector<int>> of_;  // [layer][parameter]; the number of groups: in none
 };
 
 }  // namespace gpipe::detail

@@ -48,7 +48,7 @@ class process_all_reduce final : public all_reduce {
         if (r != here.number()) connect_partials(s, r);
       all.gradients = here.gradient_ranges(s);
       if (!plan.trains) continue;
-      auto next = all.gradients.begin();
+      auto next = all.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
         add_range(s, next->begin, next->bytes, landing, range::never);
@@ -136,7 +136,7 @@ class process_all_reduce final : public all_reduce {
   };
 
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
-  std::size_t edge(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
+  std::size_t slice_at(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
   template <class Call>
   static std::int64_t timed(Call&& call) {
     const auto begin = now_ns();
@@ -163,12 +163,12 @@ class process_all_reduce final : public all_reduce {
     const int R = plan_.replicas(), own = here_.number();
     range it;
     it.complete_at = complete_at;
-    it.slice = base + edge(bytes, own);
-    it.bytes = edge(bytes, own + 1) - edge(bytes, own);
+    it.slice = base + slice_at(bytes, own);
+    it.bytes = slice_at(bytes, own + 1) - slice_at(bytes, own);
     it.landing = landing;
     for (int r = 0; r < R; ++r) {
       if (r == own) continue;
-      const std::size_t first = edge(bytes, r), size = edge(bytes, r + 1) - first;
+      const std::size_t first = slice_at(bytes, r), size = slice_at(bytes, r + 1) - first;
       channel_layout slice_out = layout_to(r, s), sum_in = layout_to(r, s);
       channel_layout slice_in = layout_to(r, s), sum_out = layout_to(r, s);
       add_buffers(slice_out, base + first, size), add_buffers(sum_in, base + first, size);

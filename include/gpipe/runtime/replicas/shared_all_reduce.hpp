@@ -69,15 +69,15 @@ class shared_all_reduce final : public all_reduce {
     const int R = plan_->replicas();
     for (std::size_t at = begin; at < begin + bytes; at += piece) {
       const std::size_t some = (std::min)(piece, begin + bytes - at);
-      const auto count = static_cast<std::ptrdiff_t>(some);
+      const auto bytes_here = static_cast<std::ptrdiff_t>(some);
       std::byte* const sum = in(0, stage).arena().data() + at;
       for (int r = 1; r < R; ++r)
-        by.add(net_->type, count / static_cast<std::ptrdiff_t>(bytes_of(net_->type)), in(r, stage).arena().data() + at,
-               sum);
+        by.add(net_->type, bytes_here / static_cast<std::ptrdiff_t>(bytes_of(net_->type)),
+               in(r, stage).arena().data() + at, sum);
       for (int r = 1; r < R; ++r) {
         std::byte* const other = in(r, stage).arena().data() + at;
-        if (commits) by.context().copy(count, static_cast<const std::byte*>(sum), other);
-        else by.context().fill(count, std::byte{0}, other);
+        if (commits) by.context().copy(bytes_here, static_cast<const std::byte*>(sum), other);
+        else by.context().fill(bytes_here, std::byte{0}, other);
       }
     }
   }

@@ -27,8 +27,8 @@ struct activity {
   bool operator==(const activity&) const = default;
 };
 
-/// A thread that sees that a worker's kernel does not return. It is for the worker whose thread runs the pass: nothing
-/// can throw there while the kernel runs.
+/// A thread that sees that a worker's kernel does not return. It watches all workers, for the sake of the one whose
+/// thread runs the pass: nothing can throw there while the kernel runs.
 class watchdog {
  public:
   /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass.
@@ -50,7 +50,7 @@ class watchdog {
   void begin_pass() noexcept { pass_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  struct sight {
+  struct sighting {
     activity what{};
     std::uint64_t pass = 0;
     std::chrono::nanoseconds unchanged{0};
@@ -63,11 +63,11 @@ class watchdog {
       std::this_thread::sleep_for(part_);
       const std::uint64_t pass = pass_.load(std::memory_order_relaxed);
       for (std::size_t w = 0; w < seen_.size(); ++w) {
-        sight& last = seen_[w];
+        sighting& last = seen_[w];
         const activity now = activity_of_(static_cast<int>(w));
         if (now.instruction != nullptr && !now.waits && now == last.what && pass == last.pass) last.unchanged += part_;
         else last = {now, pass};
-        if (last.unchanged >= limit_) return found_(static_cast<int>(w));
+        if (last.unchanged >= limit_) return found_(static_cast<int>(w));  // and the thread ends
       }
     }
   }
@@ -75,7 +75,7 @@ class watchdog {
   std::chrono::nanoseconds limit_, part_;
   std::function<activity(int)> activity_of_;
   std::function<void(int)> found_;
-  std::vector<sight> seen_;  // [worker]
+  std::vector<sighting> seen_;  // [worker]
   std::atomic<std::uint64_t> pass_{0};
   std::atomic<bool> ending_{false};
   std::thread thread_;  // last: it uses the others
