@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/wait.h>
@@ -17,7 +18,7 @@
 #include <gpipe.hpp>
 
 // A kernel that does not return. The call throws, the trainer says why in every call, and its destructor returns. If
-// the kernel runs on the calling thread, the process ends, where that is wanted.
+// the kernel runs on the calling thread, the process ends.
 
 using namespace gpipe;
 using namespace std::chrono_literals;
@@ -103,11 +104,15 @@ ending run_apart(Body body) {
 }  // namespace
 
 TEST_CASE("a kernel that does not return on the calling thread ends the process, and the last line says where") {
-  for (const int stages : {1, 2}) {
+  for (const auto& [stages, action] : {std::pair{1, deadline_action::fail},
+                                       {2, deadline_action::fail},
+                                       {1, deadline_action::abort},
+                                       {2, deadline_action::abort}}) {
     CAPTURE(stages);
-    const ending found = run_apart([stages] {
+    CAPTURE(static_cast<int>(action));
+    const ending found = run_apart([stages = stages, action = action] {
       const source_of_data source;
-      training_options how = ends_after(300ms, deadline_action::abort);
+      training_options how = ends_after(300ms, action);
       if (stages == 1) how.cut = {};
       trainer<gate_before, sgd> training(in_stages(stages), sgd{}, how);
       blocked = true;
@@ -174,17 +179,19 @@ TEST_CASE("with abort and an endless deadline nothing ends") {
   CHECK(found.printed.empty());
 }
 
-TEST_CASE("with abort, steps that take longer in all than the deadline go on") {
-  const ending found = run_apart([] {
-    const source_of_data source;
-    trainer<gate_before, sgd> training(in_stages(2), sgd{}, ends_after(60ms, deadline_action::abort));
-    const auto began = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - began < 1500ms) training.step(source.all());
-    std::this_thread::sleep_for(1200ms);  // nor does a pause
-    training.step(source.all());
-  });
-  CHECK(!found.aborted);
-  CHECK(found.printed.empty());
+TEST_CASE("steps that take longer in all than the deadline go on") {
+  for (const deadline_action action : {deadline_action::fail, deadline_action::abort}) {
+    const ending found = run_apart([action] {
+      const source_of_data source;
+      trainer<gate_before, sgd> training(in_stages(2), sgd{}, ends_after(60ms, action));
+      const auto began = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - began < 1500ms) training.step(source.all());
+      std::this_thread::sleep_for(1200ms);  // nor does a pause
+      training.step(source.all());
+    });
+    CHECK(!found.aborted);
+    CHECK(found.printed.empty());
+  }
 }
 
 TEST_CASE("a kernel that does not return fails the step within a deadline and a second, and every later call") {

@@ -19,7 +19,7 @@ namespace gpipe {
 
 /// The action if a kernel has not returned a deadline after the last progress.
 enum class deadline_action : std::uint8_t {
-  fail,   ///< the call throws. It cannot if the kernel runs on the thread that called: then the call does not return
+  fail,   ///< the call throws. It cannot while a kernel runs on the thread that called: then as `abort`
   abort,  ///< a further thread prints where the kernel is, and ends the process by `std::abort`
 };
 

@@ -77,11 +77,13 @@ class pass_runner {
         if (here_.has_worker(r, w))
           workers_.emplace_back(shared_, replicas_.at(r), w, static_cast<int>(workers_.size()),
                                 recorder_of(r * plan_.workers() + w));
-    if (options_.on_deadline == deadline_action::abort)
+    // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
+    // thread that calls, cannot.
+    constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
+    if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
-          static_cast<int>(workers_.size()),
-          (std::min)(options_.deadline, (std::chrono::nanoseconds::max)() - std::chrono::seconds(1)) +
-              std::chrono::seconds(1),
+          options_.on_deadline == deadline_action::abort ? static_cast<int>(workers_.size()) : 1,
+          options_.deadline + more,
           [this](int w) {
             detail::activity now = workers_[detail::index(w)].activity();
             if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -35,13 +37,17 @@ class watchdog {
   GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::function<activity(int)> activity_of,
                       std::function<void(int)> found)
       : limit_(limit),
-        part_((std::min)(limit / 4, std::chrono::nanoseconds(std::chrono::milliseconds(100)))),
+        part_((std::min)(limit / 16, std::chrono::nanoseconds(std::chrono::seconds(1)))),
         activity_of_(std::move(activity_of)),
         found_(std::move(found)),
         seen_(index(workers)),
         thread_(start_thread("the watchdog of kernels", [this] { watch(); })) {}
   ~watchdog() {
-    ending_.store(true, std::memory_order_release);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+    }
+    ends_.notify_one();
     thread_.join();
   }
   watchdog(const watchdog&) = delete;
@@ -59,8 +65,8 @@ class watchdog {
   // Looks in parts of the limit, and a part counts no more than its length: a process that was stopped (Ctrl-Z) does
   // not count its own absence.
   void watch() {
-    while (!ending_.load(std::memory_order_acquire)) {
-      std::this_thread::sleep_for(part_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!ends_.wait_for(lock, part_, [this] { return ending_; })) {
       const std::uint64_t pass = pass_.load(std::memory_order_relaxed);
       for (std::size_t w = 0; w < seen_.size(); ++w) {
         sighting& last = seen_[w];
@@ -77,7 +83,9 @@ class watchdog {
   std::function<void(int)> found_;
   std::vector<sighting> seen_;  // [worker]
   std::atomic<std::uint64_t> pass_{0};
-  std::atomic<bool> ending_{false};
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool ending_ = false;
   std::thread thread_;  // last: it uses the others
 };
 
