@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -280,4 +281,28 @@ TEST_CASE("the plan has the programs of all workers, for a pass that trains and 
   };
   CHECK(text(p.forward_programs[0]).find("B") == std::string::npos);
   for (const auto& program : p.programs) CHECK(text(program).find("reduce update") != std::string::npos);
+}
+
+TEST_CASE("more micro-batches than an int counts, or than memory holds, are refused before the plan is made") {
+  const auto refusal = [](const auto& call) {
+    try {
+      call();
+    } catch (const error& found) {
+      return std::string(found.what());
+    }
+    return std::string();
+  };
+  const plan_options most{.stages = 1, .micro_batches = 2147483647, .micro_batch_size = 1};
+  const auto began = std::chrono::steady_clock::now();
+  const std::string text = refusal([&] { made(most); });
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(1));
+  CHECK(
+      text.starts_with("stages x micro_batches is 1 x 2147483647, of at most 8 actions each, more than an int counts; "
+                       "choose at most 268435455 micro-batches"));
+  const plan_options some{.stages = 2, .micro_batches = 1000, .micro_batch_size = 1};
+  CHECK(refusal([&] { detail::require_countable(some, 160 * 2000); }) == "");
+  CHECK(
+      refusal([&] { detail::require_countable(some, 160 * 2000 - 1); }) ==
+      "micro_batches is 1000: a plan of 2 stages needs 320000 bytes while it is made, but the machine has 319999 left; "
+      "choose at most 999 micro-batches");
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <gpipe/core/memory_left.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
@@ -35,10 +37,27 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
                 {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
 }
 
+//     in a cell, a stage's micro-batch:  3 lines that train or only run forward, and 4 numbers of memory slots; while
+//     they are checked and sorted, as much again for each of the tables
+GPIPE_COLD GPIPE_INLINE void require_countable(const plan_options& o, std::int64_t left) {
+  constexpr std::int64_t lines_of_cell = 8, bytes_of_cell = 160;  // at most; at least, while the plan is made
+  const std::int64_t cells = std::int64_t{o.stages} * o.micro_batches;
+  constexpr std::int64_t max_lines = (std::numeric_limits<int>::max)();
+  if (cells > max_lines / lines_of_cell)
+    throw_error({"stages x micro_batches is ", o.stages, " x ", o.micro_batches, ", of at most ", lines_of_cell,
+                 " actions each, more than an int counts"},
+                {"choose at most ", max_lines / lines_of_cell / o.stages, " micro-batches"});
+  if (cells > left / bytes_of_cell)
+    throw_error({"micro_batches is ", o.micro_batches, ": a plan of ", several(o.stages, "stage"), " needs ",
+                 cells * bytes_of_cell, " bytes while it is made, but the machine has ", left, " left"},
+                {"choose at most ", left / bytes_of_cell / o.stages, " micro-batches"});
+}
+
 /// A plan with its options and costs; the cut follows.
 GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
   require_valid(options, net.layer_count);
   require_precision(net, options);
+  require_countable(options, memory_left());
   const auto S = static_cast<std::size_t>(options.stages);
   step_plan p;
   p.options = options;
