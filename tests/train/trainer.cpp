@@ -16,7 +16,7 @@
 
 #include <sys/resource.h>
 
-#include <gpipe/device/contract/address_space.hpp>
+#include <gpipe/core/memory_left.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
@@ -231,9 +231,12 @@ TEST_CASE("an invalid rate, clip or deadline is rejected and changes nothing") {
   CHECK(lost.parameter_hash() == before);
   CHECK(lost.steps() == 1);
   how = {};
+  for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    how.max_grad_norm = norm;
+    CHECK_THROWS_WITH_AS((training{two, adam{}, how}), doctest::Contains("choose 0 for no limit, or more"), error);
+  }
   how.max_grad_norm = -1;
-  training clipped{two, adam{}, how};
-  CHECK_THROWS_WITH_AS(clipped.step(all), doctest::Contains("max_grad_norm is -1"), error);
+  rejects("max_grad_norm is -1; choose 0 for no limit, or more", [&] { training(two, adam{}, how); });
   how = {};
   how.deadline = std::chrono::nanoseconds(0);
   CHECK_THROWS_WITH_AS((training{two, adam{}, how}), doctest::Contains("deadline is 0 s"), error);

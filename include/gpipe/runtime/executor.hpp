@@ -88,8 +88,7 @@ class executor {
                              detail::is_finite(rate) ? ", which a float cannot hold" : ""},
                             {"check the learning rate of the optimizer and its schedule"},
                             {.step = static_cast<long>(step_.step)});
-      if (!(max_norm >= 0) || detail::is_nan(max_norm))
-        detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
+      detail::require_max_norm(max_norm);
       if (rate > checked_rate_) {  // at a later step no rule multiplies it by more
         rule_.require_finite(net_.type, {static_cast<std::int64_t>(step_.step + 1), rate, 1});
         checked_rate_ = rate;

@@ -31,6 +31,11 @@ GPIPE_COLD inline wait_limits wait_limits_of(int workers, std::chrono::nanosecon
   return limits;
 }
 
+GPIPE_COLD inline void require_max_norm(double max_norm) {
+  if (!(max_norm >= 0) || is_nan(max_norm))
+    throw_error({"max_grad_norm is ", significant(max_norm, 6)}, {"choose 0 for no limit, or more"});
+}
+
 GPIPE_COLD inline void require_graph(const step_plan& plan, const training_options& options, bool has_graphs) {
   if (!has_graphs)
     throw_error({"graph is true, but the device has no graphs"}, {"choose .graph = false, or a device with graphs"});
@@ -98,6 +103,7 @@ GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule
                           const rank_layout& here) {
   if (options.job != nullptr)
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));
+  require_max_norm(options.max_grad_norm);
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
   const std::int64_t left = host::memory_left();

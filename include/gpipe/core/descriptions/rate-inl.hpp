@@ -94,7 +94,7 @@ GPIPE_INLINE double one_cycle::operator()(std::uint64_t step) const {
 }
 
 GPIPE_INLINE double warm_up::operator()(std::uint64_t step) const {
-  if (steps > 0) detail::check_rate_steps("steps of warm_up", steps);
+  detail::check_rate_steps("steps of warm_up", steps);
   if (!then) detail::throw_error({"then of warm_up is empty"}, {"give the schedule that follows, such as constant{}"});
   return step < steps ? static_cast<double>(step + 1) / static_cast<double>(steps) : then(step - steps);
 }

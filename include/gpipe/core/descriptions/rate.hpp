@@ -75,7 +75,7 @@ struct one_cycle {
 
 /// Linear from 1/steps up to 1 over `steps`, then another schedule, which counts its steps from there.
 struct warm_up {
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 1;
   rate_schedule then = constant{};
   double operator()(std::uint64_t step) const;
 };
