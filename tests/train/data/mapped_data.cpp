@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <bit>
 
+#include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <gpipe/train/data/dataset.hpp>
+
+#include "support/sanitized.hpp"
 
 using namespace gpipe;
 
@@ -103,6 +107,69 @@ TEST_CASE("fields may be places in one file: columns one after the other, or rec
   CHECK(of_records.samples() == count);
   CHECK(labels_of(*of_records.open({.size = 64, .shuffled = true})).size() == count);
 }
+
+TEST_CASE("a file that becomes shorter is an error, and not the end of the program") {
+  const file_of x("mapped_short.f32", inputs());
+  const auto data = mapped_data(4096).with<float>("inputs", width, x.path);
+  auto stream = data.open({.size = 64});
+  REQUIRE(stream->next() != nullptr);
+  std::filesystem::resize_file(x.path, 32768);
+  CHECK_THROWS_WITH_AS(
+      [&] {
+        while (stream->next() != nullptr) continue;
+      }(),
+      doctest::Contains("the file ends at byte"), error);
+}
+
+#if defined(__linux__) && !defined(TESTS_SANITIZED)
+namespace {
+
+/// Memory of this process that is resident, in bytes: its own, and that of files.
+std::size_t resident() {
+  std::ifstream from("/proc/self/status");
+  std::size_t sum = 0;
+  for (std::string word; from >> word;)
+    if (std::size_t kib = 0; (word == "RssAnon:" || word == "RssFile:" || word == "RssShmem:") && from >> kib)
+      sum += kib << 10;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a stream holds no more than the memory that it is given, and two batches") {
+  constexpr std::size_t row = 1000;
+  constexpr int rows = 12'000;  // 48 MB
+  file_of x("mapped_large.f32", std::vector<float>{}), y("mapped_large.i32", std::vector<std::int32_t>(rows, 7));
+  {
+    std::ofstream file(x.path, std::ios::binary);
+    for (int i = 0; i < rows; ++i) {
+      const std::vector<float> one(row, static_cast<float>(i));
+      file.write(reinterpret_cast<const char*>(one.data()), static_cast<std::streamsize>(row * sizeof(float)));
+    }
+  }
+  constexpr std::size_t memory = std::size_t{2} << 20, batches = 2 * 32 * (row + 1) * sizeof(float);
+  const auto data = mapped_data(memory).with<float>("inputs", row, x.path).with<std::int32_t>("labels", 1, y.path);
+  {  // what is measured
+    const std::size_t before = resident();
+    const std::vector<char> more(std::size_t{8} << 20, 1);
+    CHECK(resident() > before + (std::size_t{6} << 20));
+  }
+  for (const bool shuffled : {true, false}) {
+    CAPTURE(shuffled);
+    std::size_t max = 0, count = 0;
+    const std::size_t before = resident();
+    auto stream = data.open({.size = 32, .shuffled = shuffled, .seed = 1, .epochs = 2});
+    while (const batch* const one = stream->next()) {
+      const auto* const values = static_cast<const float*>(one->find("inputs")->data);
+      for (int i = 0; i < one->samples(); ++i)
+        REQUIRE(values[row * static_cast<std::size_t>(i)] == static_cast<float>(one->dataset_rows()[i]));
+      if (++count % 8 == 0) max = (std::max)(max, resident() - (std::min)(before, resident()));
+    }
+    CHECK(count == 2 * rows / 32);
+    CHECK(max < memory + batches + (std::size_t{1} << 20));  // the thread and the allocator
+  }
+}
+#endif
 
 TEST_CASE("a file that does not fit is refused") {
   const file_of x("mapped_odd.f32", inputs()), none("mapped_none.f32", std::vector<float>{});

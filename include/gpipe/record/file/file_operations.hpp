@@ -75,6 +75,8 @@ class open_file {
   /// Reads the next bytes, some or all of them, and returns their number. 0: the file ends here.
   std::size_t read(void* into, std::size_t bytes) const;
   void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
+  /// A hint: these bytes are read soon.
+  void read_ahead(std::uint64_t at, std::uint64_t bytes) const { files_->read_ahead(file_, at, bytes); }
   /// False if another descriptor has the lock. A file system without locks is no error.
   bool lock();
   /// Writes behind what was written before. The disk works meanwhile.

@@ -26,15 +26,4 @@ GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-GPIPE_COLD GPIPE_INLINE void mapped_file::advise(std::size_t from, std::size_t to, bool wanted) const {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  // Whole pages: all that are wanted, and to drop only those without another's bytes.
-  if (wanted) from = from / page * page;
-  else from = (from + page - 1) / page * page, to = to == size_ ? to : to / page * page;
-  if (from >= to) return;
-  auto* const at = const_cast<std::byte*>(data_) + from;
-  // Only a hint: without it, pages are read when they are touched.
-  static_cast<void>(::madvise(at, to - from, wanted ? MADV_WILLNEED : MADV_DONTNEED));
-}
-
 }  // namespace gpipe::detail

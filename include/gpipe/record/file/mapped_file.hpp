@@ -22,14 +22,7 @@ class mapped_file {
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  /// The bytes [from, to) will be read soon.
-  void will_read(std::size_t from, std::size_t to) const { advise(from, to, true); }
-  /// The bytes [from, to) are not read soon: this process no longer holds the pages that lie inside.
-  void drop(std::size_t from, std::size_t to) const { advise(from, to, false); }
-
  private:
-  void advise(std::size_t from, std::size_t to, bool wanted) const;
-
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,70 +15,113 @@
 
 namespace gpipe {
 
+/// Holds the blocks of the window that is read, and of the next one, in memory of its own. A mapping of the file would
+/// have no bound: a fault maps pages of other blocks, too, and a page of two blocks would never be dropped.
+///
+///     enter   a batch   another   ...        held
+///     now     rows of window 0               window 0
+///             + a part of window 1           window 0, some of window 1
+///     next    rows of window 1               window 1; buffers of window 0 take window 2
 class mapped_data::filler final : public detail::batch_filler {
  public:
   explicit filler(const mapped_data& of) : of_(of) {}
-  ~filler() override { drop(held_), drop(left_); }
 
   void fill(const batch_request& wanted) override {
-    for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
-      const column& from = of_.columns_[c];
-      const std::size_t row = of_.fields_[c].row_bytes();
-      std::byte* into = wanted.bytes(c).data();
-      for (const int sample : wanted.samples()) {
-        std::memcpy(into, from.file->data() + from.offset + detail::index(sample) * from.stride, row);
-        into += row;
+    for (std::size_t i = 0; i < wanted.samples().size(); ++i) {
+      const int sample = wanted.samples()[i];
+      const held_block* const held = find(sample / block_rows_);
+      for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
+        const column& from = of_.columns_[c];
+        const std::size_t row = of_.fields_[c].row_bytes();
+        std::byte* const into = wanted.bytes(c).data() + i * row;
+        if (held == nullptr)  // of a window that the batch has passed
+          from.file->read_at(into, row, from.offset + index(sample) * from.stride);
+        else std::memcpy(into, held->bytes.data() + held->first[c] + index(sample % block_rows_) * from.stride, row);
       }
     }
-    drop(left_);  // this batch may have read the end of the last window
-    left_.clear();
-    const std::size_t samples = wanted.samples().size(), window = held_.size() * detail::index(block_rows_);
-    if (samples > window)  // it has read windows between two that were entered
-      for (const column& c : of_.columns_) c.file->drop(0, c.file->size());
-    // The next window is read in parts, because the system takes a while to begin each.
-    for (std::size_t n = next_.size() * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty();
+    keep(wanted_);  // this batch may have read the end of the last window
+    // The next window is read in parts, so that no batch waits for all of it.
+    const std::size_t samples = wanted.samples().size(), window = index(now_) * index(block_rows_);
+    for (std::size_t n = index(ahead_) * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty();
          --n) {
-      read_ahead(next_.back());
+      const int block = next_.back();
       next_.pop_back();
+      if (!next_.empty()) read_ahead(next_.back());
+      read(block);
     }
   }
 
   GPIPE_COLD void enter(const detail::row_order& order) override {
     block_rows_ = order.block_rows();
-    for (const int block : next_) read_ahead(block);
     const auto now = order.window(), next = order.next_window();
-    left_.insert(left_.end(), held_.begin(), held_.end());
-    std::erase_if(left_, [&](int block) { return has(now, block) || has(next, block); });
+    std::vector<int> kept(wanted_.begin(), wanted_.begin() + now_);  // the batch may read the end of the last window
+    kept.insert(kept.end(), now.begin(), now.end());
+    keep(kept);
+    wanted_.assign(now.begin(), now.end());
+    wanted_.insert(wanted_.end(), next.begin(), next.end());
+    now_ = static_cast<int>(now.size()), ahead_ = static_cast<int>(next.size());
     for (const int block : now)
-      if (!has(held_, block)) read_ahead(block);  // the first window of an epoch
-    next_.assign(next.begin(), next.end());
-    held_.assign(now.begin(), now.end());
-    held_.insert(held_.end(), next.begin(), next.end());
+      if (find(block) == nullptr) read(block);
+    next_.clear();
+    for (const int block : next)
+      if (find(block) == nullptr) next_.push_back(block);
+    if (!next_.empty()) read_ahead(next_.back());
   }
 
  private:
-  static bool has(std::span<const int> blocks, int block) {
-    return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+  struct held_block {
+    int number = -1;                   // -1: free
+    std::vector<std::size_t> first{};  // of each column's rows, in the bytes
+    std::vector<std::byte> bytes{};
+  };
+
+  static std::size_t index(int i) { return detail::index(i); }
+  held_block* find(int block) {
+    const auto found = std::find_if(held_.begin(), held_.end(), [&](const held_block& b) { return b.number == block; });
+    return found == held_.end() ? nullptr : &*found;
+  }
+  /// Frees all other blocks.
+  void keep(const std::vector<int>& blocks) {
+    for (held_block& one : held_)
+      if (std::find(blocks.begin(), blocks.end(), one.number) == blocks.end()) one.number = -1;
+  }
+  void read(int block) {
+    held_block* into = find(-1);
+    if (into == nullptr) into = &held_.emplace_back();
+    into->first.clear();
+    std::size_t bytes = 0;
+    each_part(block, [&](const detail::open_file&, std::size_t a, std::size_t b) {
+      into->first.push_back(bytes);
+      bytes += b - a;
+    });
+    into->bytes.resize(bytes);
+    std::size_t at = 0;
+    each_part(block, [&](const detail::open_file& file, std::size_t a, std::size_t b) {
+      file.read_at(into->bytes.data() + at, b - a, a);
+      at += b - a;
+    });
+    into->number = block;
   }
   void read_ahead(int block) const {
-    each_part(block, [](const detail::mapped_file& file, std::size_t a, std::size_t b) { file.will_read(a, b); });
+    each_part(block, [](const detail::open_file& file, std::size_t a, std::size_t b) { file.read_ahead(a, b - a); });
   }
-  void drop(const std::vector<int>& blocks) const {
-    for (const int block : blocks)
-      each_part(block, [](const detail::mapped_file& file, std::size_t a, std::size_t b) { file.drop(a, b); });
-  }
-  /// Calls with the bytes of a block in each file.
+  /// Calls with the bytes of a block in each file: from its first row to the end of its last.
   template <class Call>
   void each_part(int block, Call&& call) const {
-    const std::size_t first = detail::index(block) * detail::index(block_rows_),
-                      last = (std::min)(first + detail::index(block_rows_), detail::index(of_.samples_));
-    for (const column& c : of_.columns_)
-      call(*c.file, c.offset + first * c.stride, (std::min)(c.offset + last * c.stride, c.file->size()));
+    const std::size_t first = index(block) * index(block_rows_),
+                      last = (std::min)(first + index(block_rows_), index(of_.samples_));
+    for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
+      const column& from = of_.columns_[c];
+      call(*from.file, from.offset + first * from.stride,
+           from.offset + (last - 1) * from.stride + of_.fields_[c].row_bytes());
+    }
   }
 
   const mapped_data& of_;
-  std::vector<int> held_, next_, left_;  // blocks: of two windows; of them still to be read; no longer read
-  int block_rows_ = 0;
+  std::deque<held_block> held_;
+  std::vector<int> wanted_, next_;  // blocks: of two windows; of the second, still to be read
+  int now_ = 0, ahead_ = 0;         // the number of each window's blocks
+  int block_rows_ = 1;
 };
 
 GPIPE_COLD GPIPE_INLINE void mapped_data::add(data_field field, const std::string& path, const mapped_location& where) {
@@ -92,11 +135,13 @@ GPIPE_COLD GPIPE_INLINE void mapped_data::add(data_field field, const std::strin
     fail(concat({"stride is ", stride, " bytes, but a row has ", row}), "choose the bytes from one row to the next");
   for (const data_field& f : fields_)
     if (f.name == field.name) fail("the source has it already", "give each field once");
-  std::shared_ptr<const detail::mapped_file> file;
+  std::shared_ptr<const detail::open_file> file;
   for (const column& c : columns_)
     if (c.path == path) file = c.file;
-  if (file == nullptr) file = std::make_shared<const detail::mapped_file>(path);
+  if (file == nullptr)  // a pipe does not wait for a writer
+    file = std::make_shared<const detail::open_file>(detail::system_files(), path, O_RDONLY | O_NONBLOCK);
   const std::size_t size = file->size();
+  if (size == 0) fail("is empty", "give a file with rows");
   if (where.offset >= size)
     fail(concat({"offset is ", where.offset, ", but the file has ", size, " bytes"}), "choose a smaller one");
   const std::size_t space = size - where.offset;

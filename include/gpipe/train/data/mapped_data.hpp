@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/record/file/mapped_file.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/train/data/prefetched_stream.hpp>
 
 namespace gpipe {
@@ -19,8 +19,8 @@ struct mapped_location {
   int rows = 0;            ///< 0: as many as stand between `offset` and the end of the file
 };
 
-/// Samples in files, larger than the memory: raw numbers in this machine's byte order. The files are mapped, read-only.
-/// A thread gathers the rows of the next batch while the step runs, and reads blocks ahead.
+/// Samples in files, larger than the memory: raw numbers in this machine's byte order. A thread gathers the rows of the
+/// next batch while the step runs, and reads blocks ahead. It throws `error` if a file became shorter meanwhile.
 ///
 ///     mapped_data data;
 ///     data.with<float>("inputs", 64, "inputs.f32").with<std::int32_t>("labels", 1, "labels.i32");
@@ -31,7 +31,8 @@ class mapped_data final : public data_source {
  public:
   static constexpr std::size_t default_memory = std::size_t{64} << 20;
 
-  /// `memory`: bytes of the files that this process holds at once, one half to read and one half that is read ahead.
+  /// `memory`: the bytes of the files that a stream holds at once, one half to read and one half that is read ahead; 32
+  /// rows of every field if that is more. Two batches come on top.
   explicit mapped_data(std::size_t memory = default_memory) : memory_(memory) {}
 
   /// Adds a field of `size` elements a sample. Fields may have files of their own, or places in one file.
@@ -54,7 +55,7 @@ class mapped_data final : public data_source {
  private:
   class filler;
   struct column {
-    std::shared_ptr<const detail::mapped_file> file;
+    std::shared_ptr<const detail::open_file> file;
     std::string path;
     std::size_t offset, stride;
   };
