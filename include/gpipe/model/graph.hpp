@@ -53,6 +53,7 @@ struct layer_type {
   keep keeps{};
   work cost{};
   bool view = false;
+  int pixels = 1;  ///< of the feature map that a view makes one row of, or makes of one row
 
   constexpr bool auxiliary_loss() const { return !loss_name.empty(); }
   GPIPE_COLD constexpr std::size_t parameter_elements() const {
@@ -273,6 +274,8 @@ constexpr void extents_into(shape* into, std::integer_sequence<int, I...>) {
 
 template <class Bound>
 constexpr layer_type describe_layer_type() {
+  using in = typename Bound::input;
+  using out = typename Bound::output;
   layer_type r;
   r.name = Bound::name;
   r.inputs =
@@ -315,6 +318,11 @@ constexpr layer_type describe_layer_type() {
   r.predicted = Bound::predicted;
   r.cost = Bound::cost;
   r.view = Bound::view;
+  if constexpr (requires { in::pixels, out::rank; }) {
+    if (r.view && out::rank == 1) r.pixels = static_cast<int>(in::pixels);
+  } else if constexpr (requires { out::pixels, in::rank; }) {
+    if (r.view && in::rank == 1) r.pixels = static_cast<int>(out::pixels);
+  }
   return r;
 }
 

@@ -60,10 +60,8 @@ class executor {
     step_.seed = options_.seed;
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
-    replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_, rule_); });
-    const detail::default_float_environment exact;
-    parameters_.initialize(options_.seed);
-    if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
+    replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_); });
+    set_first_values();
   }
   /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
   GPIPE_COLD ~executor() {
@@ -99,6 +97,7 @@ class executor {
     });
     decision_.terms.rate = rate;
     decision_.terms.max_norm = max_norm;
+    first_values_ = false;
     attempt([this] {
       passes_.run();
       if (!decision_.result.holds) passes_.throw_nonfinite(accumulated_);
@@ -208,12 +207,16 @@ class executor {
   /// tied to them. Their gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int layer, bool frozen) {
     calls().agree_to_freeze(layer, frozen);
+    for (int mine = 0; mine < net_.type_of(layer).parameter_count; ++mine) freeze_here({layer, mine}, frozen);
+  }
+  /// The same for one parameter, in this process alone: every process calls it.
+  GPIPE_COLD void freeze_here(const detail::named_array& which, bool frozen) {
     ++step_.changes;
-    for (int mine = 0; mine < net_.type_of(layer).parameter_count; ++mine)
-      for (int l = 0; l < net_.layer_count; ++l)
-        for (int p = 0; p < net_.type_of(l).parameter_count; ++p)
-          if (net_.owner(l, p) == net_.owner(layer, mine))
-            replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
+    const detail::named_array owner = net_.owner(which);
+    for (int l = 0; l < net_.layer_count; ++l)
+      for (int p = 0; p < net_.type_of(l).parameter_count; ++p)
+        if (net_.owner(l, p) == owner)
+          replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
   }
 
   /// Copies a layer's outputs, and their gradients if there are any, out of every call from now on, or ends that.
@@ -283,6 +286,7 @@ class executor {
   /// average, too.
   GPIPE_COLD void write(const array_location& into, const void* from) {
     calls().agree_to_write(into, from);
+    first_values_ = false;
     parameters_.write(into, from);
     if (into.kind == memory_kind::parameters && plan_.options.average_weights)
       parameters_.write(into.in(memory_kind::averages), from);
@@ -290,6 +294,7 @@ class executor {
   }
   /// The same for all parameters and the state of all layers, in the order of `each_value`.
   GPIPE_COLD void write_values(const std::byte* from) {
+    first_values_ = false;
     detail::each_value(net_, [&](const array_location& value) {
       calls().agree_to_write(value, from);
       parameters_.write(value, from);
@@ -304,11 +309,22 @@ class executor {
   /// derived from parameters follow in `restore`.
   GPIPE_COLD void read_here(const array_location& from, void* into) const {
     usable();
-    parameters_.read_here(from, into, 0);
+    parameters_.read_here(from, into, parameters_.replica_with(from.layer_index));
   }
   GPIPE_COLD void write_here(const array_location& into, const void* from) {
     usable();
+    first_values_ = false;
     parameters_.write(into, from);
+  }
+  /// Whether parameters, state and what the optimizer keeps are as the constructor has set them.
+  bool has_first_values() const { return first_values_; }
+  /// Sets them so again, in this process alone.
+  GPIPE_COLD void set_first_values() {
+    const detail::default_float_environment exact;
+    replicas().each_stage([this](auto& stage) { stage.begin_moments(rule_); });
+    parameters_.initialize(options_.seed);
+    if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
+    first_values_ = true;
   }
   /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was
   /// accumulated.
@@ -416,6 +432,7 @@ class executor {
   detail::step_input input_;
   detail::commit_decision decision_;
   int accumulated_ = 0;
+  bool first_values_ = false;
   tensor_rows predicted_;     // while `predict` runs
   double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
   detail::pass_runner<Device> passes_;

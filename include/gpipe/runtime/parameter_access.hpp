@@ -27,10 +27,12 @@ class parameter_access {
 
   /// Whether this process has a layer's memory, in this replica or in any.
   bool is_here(int layer, int replica) const { return here_.has_stage(replica, stage_of(layer)); }
-  bool is_here(int layer) const {
+  bool is_here(int layer) const { return replica_with(layer) >= 0; }
+  /// The first replica whose memory of a layer this process has; -1: none.
+  int replica_with(int layer) const {
     for (int r = 0; r < plan_.replicas(); ++r)
-      if (is_here(layer, r)) return true;
-    return false;
+      if (is_here(layer, r)) return r;
+    return -1;
   }
   /// Copies an array that is here.
   GPIPE_COLD void read_here(const array_location& from, void* into, int replica) const {

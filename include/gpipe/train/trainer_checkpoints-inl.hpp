@@ -1,17 +1,29 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
 #include <gpipe/core/text/exact.hpp>
 #include <gpipe/core/text/quoted.hpp>
+#include <gpipe/model/path.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 namespace gpipe::detail {
+
+/// Calls `f(parameter, path)` for each parameter, by its first name.
+template <class Device, class Call>
+GPIPE_COLD void each_parameter(const basic_trainer<Device>& training, Call&& f) {
+  const network& net = training.net();
+  for_each_array(net, [&](const named_array& which) {
+    if (which.kind == array_kind::parameter && net.owner(which) == which) f(which, path_of(net, which));
+  });
+}
 
 template <class Device>
 GPIPE_COLD checkpoint_facts trainer_checkpoints<Device>::facts_of(const basic_trainer<Device>& training) {
@@ -21,6 +33,12 @@ GPIPE_COLD checkpoint_facts trainer_checkpoints<Device>::facts_of(const basic_tr
   all.rate = exact_text(training.rate());
   for (const parameter_group& group : training.executor_->options().groups)
     all.groups.append(all.groups.empty() ? "" : "; ").append(text_of(group));
+  std::string frozen;
+  each_parameter(training, [&](const named_array& which, const std::string& path) {
+    if (training.frozen_[index(which.layer_index)][index(which.index)])
+      frozen.append(frozen.empty() ? "" : "\n").append(path);
+  });
+  all.frozen = frozen;
   return all;
 }
 
@@ -32,7 +50,7 @@ GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& trainin
     throw_error({"the gradients of ", training.accumulated(), " accumulated calls wait for a step, and are not saved"},
                 {"take the step, or call discard_accumulated"});
   const checkpointer<Device> now(*training.executor_, system_files());
-  if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
+  if (path.ends_with(".safetensors")) return now.save_model(path, how);
   if (!training.plan().trains)
     throw_error({"a predictor has no training to save in the folder ", detail::quoted(path)},
                 {"save its weights, to a path that ends with .safetensors"});
@@ -49,7 +67,16 @@ template <class Device>
 GPIPE_COLD load_result trainer_checkpoints<Device>::load(basic_trainer<Device>& training, const std::string& path,
                                                          const load_options& how) {
   wait(training);
-  return checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts_of(training));
+  checkpoint_facts facts = facts_of(training);
+  const std::string before = *facts.frozen;
+  const load_result found = checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts);
+  if (facts.frozen && *facts.frozen != before)
+    each_parameter(training, [&](const named_array& which, const std::string& name) {
+      const bool frozen = std::find(found.frozen.begin(), found.frozen.end(), name) != found.frozen.end();
+      training.executor_->freeze_here(which, frozen);
+      training.frozen_[index(which.layer_index)][index(which.index)] = frozen;
+    });
+  return found;
 }
 
 }  // namespace gpipe::detail

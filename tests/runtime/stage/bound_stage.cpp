@@ -136,7 +136,8 @@ TEST_CASE("the ranges that are trained leave out frozen layers") {
   stage_set s(std::vector<int>{});
   auto& stage = *s.all[0];
   const parameter_groups groups(network_of<net>, {});
-  stage.begin_updates(groups, optimizer_update<host::context>(adam{}));
+  stage.begin_updates(groups);
+  stage.begin_moments(optimizer_update<host::context>(adam{}));
   const auto ranges = [&] {
     std::vector<std::size_t> found;
     for (const update_range& range : stage.ranges())

@@ -62,7 +62,8 @@ struct one_worker {
   one_worker(recompute_mode mode, int group_gradients)
       : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .group_gradients = group_gradients} {
     its.bind(kernels_of<Net, context>, false);
-    stage().begin_updates(groups, rule);
+    stage().begin_updates(groups);
+    stage().begin_moments(rule);
     decision.reserve(network_of<Net>, 3);
     decision.terms.rate = 1;
     lower(

@@ -1,14 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/plan/model_summary.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
+#include <gpipe/train/checkpoint/checkpointer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"
@@ -41,6 +45,45 @@ struct fixture {
     CHECK(state_of(training) == before);
   }
 };
+
+/// The system, whose n-th read fails, from 0 on.
+struct failing_reads : detail::file_operations {
+  int before_failure;
+  explicit failing_reads(int n) : before_failure(n) {}
+  long read_at(int file, void* into, std::size_t bytes, std::uint64_t at) override {
+    if (before_failure-- != 0) return file_operations::read_at(file, into, bytes, at);
+    errno = EIO;
+    return -1;
+  }
+};
+
+/// Every read of this load fails once, and then nothing has changed. Returns how many reads there are.
+template <class Trainer>
+int changes_nothing_when_a_read_fails(Trainer& training, const std::string& path, const load_options& how = {}) {
+  auto& run = const_cast<executor<host_device>&>(training.executor());
+  const std::uint64_t before = state_of(training), gradients = gradients_of(training), seed = run.seed();
+  const bool first = run.has_first_values();
+  const int accumulated = training.accumulated();
+  for (int n = 0;; ++n) {
+    failing_reads files(n);
+    try {
+      detail::checkpoint_facts facts{.optimizer = "adam"};
+      detail::checkpointer<host_device>(run, files).load(path, how, facts);
+    } catch (const error& e) {
+      CAPTURE(n);
+      CHECK(std::string(e.what()).find("Input/output error") != std::string::npos);
+      CHECK(state_of(training) == before);
+      CHECK(gradients_of(training) == gradients);
+      CHECK(run.seed() == seed);
+      CHECK(run.has_first_values() == first);
+      CHECK(training.accumulated() == accumulated);
+      continue;
+    }
+    CHECK(files.before_failure == 0);
+    CHECK(state_of(training) != before);
+    return n;
+  }
+}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -121,8 +164,8 @@ TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing cha
   with("model.safetensors", replaced(whole, "[16,12]", "[12,16]"));
   refuses(folder.path(), "1 misshaped: 0.weight (file 12 x 16, model 16 x 12)");
   with("model.safetensors", whole);
-  with("optimizer.safetensors", replaced(optimizer, "\"gpipe.format\":\"1\"", "\"gpipe.format\":\"2\""));
-  refuses(folder.path(), "the checkpoint has format 2, but this library reads up to 1");
+  with("optimizer.safetensors", replaced(optimizer, "\"gpipe.format\":\"2\"", "\"gpipe.format\":\"3\""));
+  refuses(folder.path(), "the checkpoint has format 3, but this library reads up to 2");
   with("optimizer.safetensors", optimizer);
   fs::remove(file("optimizer.safetensors"));
   fs::create_directory(file("optimizer.safetensors"));
@@ -130,6 +173,37 @@ TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing cha
   fs::remove(file("optimizer.safetensors"));
   with("optimizer.safetensors", optimizer);
   CHECK(training.load(folder.path()).steps == 3);
+}
+
+TEST_CASE_FIXTURE(fixture, "a load that fails in the middle changes nothing, whichever read fails") {
+  training.save(folder.path());
+  training.save(folder.beside("shards"), {.max_file_bytes = 1500});
+  training.save(folder.beside("model.safetensors"));
+  for (const bool fresh : {false, true}) {
+    CAPTURE(fresh);
+    const auto reads = [&](const std::string& path, const load_options& how = {}, double average = 0) {
+      trainer<net, adam> second{two, adam{}, {.seed = 8, .average_weights = average}};
+      if (!fresh) second.step(data.take(2, 8)), second.accumulate(data.take(3, 8));
+      return changes_nothing_when_a_read_fails(second, path, how);
+    };
+    CHECK(reads(folder.path()) > 30);
+    CHECK(reads(folder.beside("shards")) > 40);
+    CHECK(reads(folder.path(), {.mode = load_mode::partial}) > 14);
+    CHECK(reads(folder.beside("model.safetensors")) > 14);
+    CHECK(reads(folder.beside("model.safetensors"), {}, 0.5) > 14);
+    trainer<net, adafactor> other{two, adafactor{}, {.seed = 8}};
+    if (!fresh) other.step(data.take(2, 8));
+    CHECK(changes_nothing_when_a_read_fails(other, folder.beside("model.safetensors")) > 14);
+  }
+  // Values that a program has set are no first values.
+  trainer<net, adam> set{two, adam{}, {.seed = 8}};
+  set.set_parameter("0.weight", training.parameter("0.weight"));
+  CHECK(changes_nothing_when_a_read_fails(set, folder.path()) > 30);
+  trainer<net, adam> restored{two, adam{}, {.seed = 8}}, other{two, adam{}, {.seed = 9}};
+  std::vector<std::byte> values;
+  other.keep_values(values);
+  restored.restore_values(values);
+  CHECK(changes_nothing_when_a_read_fails(restored, folder.beside("model.safetensors")) > 14);
 }
 
 TEST_CASE_FIXTURE(fixture, "a save that fails leaves the checkpoints before, and the training goes on") {
@@ -164,6 +238,56 @@ TEST_CASE_FIXTURE(fixture, "the arrays of a save beside the training are those o
   training.wait_for_save();
   training.load(folder.path());
   CHECK(state_of(training) == saved);
+}
+
+TEST_CASE_FIXTURE(fixture, "a model alone is one file, without a position") {
+  const std::string path = folder.beside("m.safetensors");
+  CHECK_THROWS_WITH_AS(training.save(path, {.max_file_bytes = 1500}),
+                       doctest::Contains("max_file_bytes is 1500, but \""), error);
+  CHECK_THROWS_WITH_AS(training.save(path, {.position = {1, 2}}), doctest::Contains("a position in the data is given"),
+                       error);
+  CHECK(!fs::exists(path));
+  training.save(path, {.max_file_bytes = 1 << 20});
+  CHECK(training.load(path).loaded.size() == 14);
+}
+
+TEST_CASE_FIXTURE(fixture, "a checkpoint has what is frozen by calls") {
+  trainer<net, adam> second{{.stages = 3, .micro_batches = 2, .micro_batch_size = 4}, adam{}, {.seed = 5}};
+  second.freeze(0, 3);
+  const int tied = training.array("8.weight").layer_index;  // to 2.weight
+  training.freeze(tied);
+  const std::uint64_t before = state_of(training);
+  training.save(folder.path());
+  const load_result found = second.load(folder.path());
+  CHECK(found.frozen == std::vector<std::string>{"2.weight", "2.bias"});
+  const auto frozen = [](auto& of) {
+    std::vector<std::string> paths;
+    for (const auto& p : of.parameters())
+      if (p.kind == array_kind::parameter && !p.trainable()) paths.push_back(p.path);
+    return paths;
+  };
+  CHECK(frozen(second) == frozen(training));
+  CHECK(frozen(second).size() == 6);
+  step(2);
+  for (int i = 0; i < 2; ++i) second.step(data.take(i, 8));
+  CHECK(state_of(second) == state_of(training));
+  CHECK(state_of(second) != before);
+  CHECK(second.parameter("8.weight") == training.parameter("2.weight"));
+
+  // What the checkpoint has not frozen goes on, as in the training that was saved.
+  training.unfreeze(tied);
+  training.save(folder.beside("later"));
+  CHECK(second.load(folder.beside("later")).frozen.empty());
+  CHECK(frozen(second).empty());
+  step(2);
+  for (int i = 0; i < 2; ++i) second.step(data.take(i, 8));
+  CHECK(state_of(second) == state_of(training));
+  // A model alone says nothing about it.
+  second.freeze(0);
+  second.load(folder.beside("later") + "/step-00000005/model.safetensors");
+  CHECK(frozen(second).size() == 2);
+  CHECK(second.load(folder.beside("later"), load_mode::partial).frozen.empty());
+  CHECK(frozen(second).size() == 2);
 }
 
 TEST_CASE_FIXTURE(fixture, "a large model goes to several files and an index") {

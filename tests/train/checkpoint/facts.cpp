@@ -15,11 +15,12 @@ namespace {
 
 const checkpoint_facts written{.steps = 120,
                                .seed = ~std::uint64_t{0},
-                               .position = {2, 13},
+                               .position = {2, 13, 32, 5000},
                                .optimizer = "adam",
                                .optimizer_trial = "0.5",
                                .rate = exact_text(0.1),
-                               .groups = "*.bias: rate_factor 1"};
+                               .groups = "*.bias: rate_factor 1",
+                               .frozen = "0.weight\n0.bias"};
 
 void refuses(const char* key, const char* text, const char* what) {
   safetensors_metadata texts = written.texts();
@@ -34,10 +35,20 @@ TEST_CASE("facts come back as they were written") {
   const checkpoint_facts read = read_facts(written.texts(), "file");
   CHECK(read.steps == 120);
   CHECK(read.seed == ~std::uint64_t{0});
-  CHECK(read.position == data_position{2, 13});
+  CHECK(read.position == data_position{2, 13, 32, 5000});
+  CHECK(read.frozen == "0.weight\n0.bias");
   CHECK(read.optimizer == "adam");
   CHECK(read.rate == "0.1");
   CHECK(read.texts() == written.texts());
+}
+
+TEST_CASE("facts of format 1 say neither how large a batch was nor what was frozen") {
+  safetensors_metadata texts = written.texts();
+  texts["gpipe.format"] = "1";
+  for (const char* later : {"gpipe.batch_size", "gpipe.samples", "gpipe.frozen"}) texts.erase(later);
+  const checkpoint_facts read = read_facts(texts, "file");
+  CHECK(read.position == data_position{2, 13});
+  CHECK(!read.frozen);
 }
 
 TEST_CASE("facts that are missing, malformed or newer are refused") {
@@ -49,7 +60,10 @@ TEST_CASE("facts that are missing, malformed or newer are refused") {
   refuses("gpipe.steps", "18446744073709551615", "which is no count of a training");
   refuses("gpipe.epoch", "9223372036854775807", "which is no count of a training");
   refuses("gpipe.batch", "1000000000000000001", "which is no count of a training");
-  refuses("gpipe.format", "2", "the checkpoint has format 2, but this library reads up to 1");
+  refuses("gpipe.samples", "2147483648", "which is no number of samples");
+  refuses("gpipe.batch_size", nullptr, "the file has no text \"gpipe.batch_size\"");
+  refuses("gpipe.frozen", nullptr, "the file has no text \"gpipe.frozen\"");
+  refuses("gpipe.format", "3", "the checkpoint has format 3, but this library reads up to 2");
 }
 
 TEST_CASE("a group as text") {

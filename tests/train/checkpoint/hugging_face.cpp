@@ -98,7 +98,7 @@ TEST_CASE("the arrays of GPT-2 have the names and layouts of Hugging Face's file
     if (one.name.find(".1.") != one.name.npos) continue;
     text += one.name;
     for (int d = 0; d < one.extents.rank; ++d) text += (d > 0 ? "x" : " ") + std::to_string(one.extents.extents[d]);
-    text += one.transposed ? " t\n" : "\n";
+    text += one.order.same() ? "\n" : " t\n";
   }
   CHECK(text ==
         "p.wte.weight 9x4\n"

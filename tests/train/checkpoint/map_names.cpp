@@ -33,7 +33,7 @@ std::string text_of(const std::vector<stored_array>& arrays) {
   for (const stored_array& one : arrays) {
     text += one.name + ' ';
     for (int d = 0; d < one.extents.rank; ++d) text += (d > 0 ? "x" : "") + std::to_string(one.extents.extents[d]);
-    text += " @" + std::to_string(one.location.at) + (one.transposed ? " t; " : "; ");
+    text += " @" + std::to_string(one.location.at) + (one.order.same() ? "; " : " t; ");
   }
   return text;
 }

@@ -95,11 +95,16 @@ class stage_arena {
   /// The moving averages of the parameters, one flat array.
   std::byte* averages() const { return arena_.data() + memory_.before(static_cast<int>(memory_kind::averages)); }
 
-  /// The groups of the parameters, and the first values of the moments. `groups` outlives the stage.
-  GPIPE_COLD void begin_updates(const parameter_groups& groups, const optimizer_update<device_context>& rule) {
+  /// The groups of the parameters. `groups` outlives the stage.
+  GPIPE_COLD void begin_updates(const parameter_groups& groups) {
     groups_ = &groups;
     for (auto& b : binding_.layers) find_frozen(b);
     find_ranges();
+  }
+  /// Sets the first values of what the optimizer keeps.
+  GPIPE_COLD void begin_moments(const optimizer_update<device_context>& rule) {
+    context_.fill(memory_.of(memory_kind::arrays), std::byte{0},
+                  arena_.data() + memory_.before(static_cast<int>(memory_kind::arrays)));
     for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i)
       visit_dtype<double, float>(net_->type, [&]<class T>() {
         context_.fill(elements(), static_cast<T>(rule.first_moment(i)), reinterpret_cast<T*>(moments(i)));

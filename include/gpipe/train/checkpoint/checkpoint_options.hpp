@@ -17,8 +17,12 @@ struct save_options {
   /// the copy takes as much memory as the arrays. A failure is thrown by `wait_for_save`, or by the next save. In a job
   /// of processes the call always waits.
   bool wait = true;
-  std::uint64_t max_file_bytes = std::uint64_t{4} << 30;  ///< larger models go to several files and an index
+  /// In a folder: a model that is larger goes to several files and an index. A path that ends with .safetensors is one
+  /// file, and a smaller number than the model's is refused there.
+  static constexpr std::uint64_t default_file_bytes = std::uint64_t{4} << 30;
+  std::uint64_t max_file_bytes = default_file_bytes;
   name_map names{};  ///< of the model alone, in a .safetensors file: the names and layouts of another program
+  file_layout layout = file_layout::automatic;  ///< of the model: PyTorch's, or `file_layout::gpipe`
 };
 
 /// The part of a file that `basic_trainer::load` takes.
@@ -30,7 +34,8 @@ enum class load_mode : std::uint8_t {
 /// How `basic_trainer::load` reads a file.
 struct load_options {
   load_mode mode = load_mode::exact;
-  name_map names{};  ///< of a model that another program has written
+  name_map names{};                             ///< of a model that another program has written
+  file_layout layout = file_layout::automatic;  ///< of a file that does not say it
 };
 
 /// The arrays of a file that fit a model, by name and shape. The names are those in the file.
@@ -48,6 +53,7 @@ struct load_result : load_report {
   std::uint64_t steps = 0;             ///< the trainer's steps now
   std::uint64_t seed = 0;              ///< the trainer's seed now; the seed of `fit` is another one
   data_position position{};            ///< as it was saved
+  std::vector<std::string> frozen{};   ///< the parameters that the checkpoint has frozen by `freeze`
 };
 
 }  // namespace gpipe

@@ -27,6 +27,7 @@
 #include <gpipe/train/checkpoint/map_names.hpp>
 #include <gpipe/train/checkpoint/match.hpp>
 #include <gpipe/train/checkpoint/read_arrays.hpp>
+#include <gpipe/train/checkpoint/values_before.hpp>
 #include <gpipe/train/checkpoint/write_arrays.hpp>
 
 namespace gpipe::detail {
@@ -66,7 +67,7 @@ class checkpointer {
     if (how.names != name_map{})
       throw_error({"names are given for the checkpoint ", detail::quoted(folder)},
                   {"save the model alone, to a path that ends with .safetensors"});
-    agree(collective_kind::save, folder);
+    agree(collective_kind::save, folder, {.layout = how.layout});
     facts.steps = run_.steps();
     facts.seed = run_.seed();
     facts.position = how.position;
@@ -79,12 +80,23 @@ class checkpointer {
   }
 
   /// The model alone, in one file. In a job rank 0 writes it.
-  GPIPE_COLD void save_model(const std::string& file, const name_map& names) const {
-    agree(collective_kind::save, file, {.names = names});
+  GPIPE_COLD void save_model(const std::string& file, const save_options& how) const {
+    const name_map& names = how.names;
+    if (how.position != data_position{})
+      throw_error({"a position in the data is given, but ", detail::quoted(file), " is a model alone"},
+                  {"save to a folder, whose checkpoint has the position"});
+    agree(collective_kind::save, file, {.names = names, .layout = how.layout});
     std::vector<stored_array> arrays = model_arrays(run_.net());
     if (names.tied_once) std::erase_if(arrays, [](const stored_array& one) { return one.copy; });
-    const file_list list =
-        deal_arrays("model", in_file(arrays, names, saved_prefix(names)), UINT64_MAX, [](const auto&) { return 0; });
+    const file_list list = deal_arrays("model", in_file(arrays, names, saved_prefix(names), how.layout), UINT64_MAX,
+                                       [](const auto&) { return 0; });
+    const safetensors_metadata facts = model_facts(layout_text(arrays, names, how.layout));
+    std::uint64_t bytes = 0;
+    for (const stored_array& one : list.files.front().arrays) bytes += one.location.bytes;
+    if (how.max_file_bytes < bytes && how.max_file_bytes != save_options::default_file_bytes)
+      throw_error(
+          {"max_file_bytes is ", how.max_file_bytes, ", but ", detail::quoted(file), " is one file of ", bytes, " bytes"},
+          {"save to a folder, where a model goes to several files"});
     const checkpoint_file& all = list.files.front();
     const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
       run_.read(of.location.part(at, into.size()), into.data());
@@ -93,24 +105,32 @@ class checkpointer {
     together().together([&] {
       if (together().is_first())
         return write_safetensors(
-            file, tensors_of(all), model_facts(),
-            [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files_);
+            file, tensors_of(all), facts, [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); },
+            files_);
       source.read_all(place_tensors(tensors_of(all), {}, file));
     });
     point(collective_kind::save, 1);
   }
 
-  GPIPE_COLD load_result load(const std::string& path, const load_options& how, const checkpoint_facts& mine) const {
+  /// `facts` are this training's, and then those of the checkpoint. A model alone leaves them as they are.
+  GPIPE_COLD load_result load(const std::string& path, const load_options& how, checkpoint_facts& facts) const {
     agree(collective_kind::load, path, how);
     load_result result;
     opened from;
-    together().together([&] { from = open(path, how, mine, result); });
+    together().together([&] { from = open(path, how, facts, result); });
     point(collective_kind::load, 1);
-    together().together([&] {
-      for (const loaded_array& one : from.arrays) copy_in(one, !from.whole);
-    });
-    point(collective_kind::load, 2);
+    values_before<Device> before(run_);
+    try {
+      together().together([&] {
+        for (const loaded_array& one : from.arrays) copy_in(one, !from.whole, before);
+      });
+      point(collective_kind::load, 2);
+    } catch (...) {
+      before.put_back();
+      throw;
+    }
     run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
+    if (from.whole) facts = from.facts;
     result.steps = run_.steps();
     result.seed = run_.seed();
     result.position = from.facts.position;
@@ -120,6 +140,7 @@ class checkpointer {
  private:
   struct contents {
     file_list model, optimizer;
+    safetensors_metadata of_model;
     checkpoint_facts facts;
   };
   /// The files and arrays that `load` has checked, before it writes an array.
@@ -131,7 +152,11 @@ class checkpointer {
   };
 
   const collective_calls& together() const { return run_.together(); }
-  static safetensors_metadata model_facts() { return {{"format", "pt"}}; }
+  static safetensors_metadata model_facts(const std::string& layout) {
+    safetensors_metadata facts{{"format", "pt"}};
+    if (!layout.empty()) facts["gpipe.layout"] = layout;
+    return facts;
+  }
 
   GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {}) const {
     hash name;
@@ -139,7 +164,8 @@ class checkpointer {
     together().agree_to(kind, {{"the path", name.value()},
                                agreed_value::number("the step", static_cast<std::int64_t>(run_.steps())),
                                {"the names in the file", hash_of(how.names)},
-                               agreed_value::number("the mode", static_cast<int>(how.mode))});
+                               agreed_value::number("the mode", static_cast<int>(how.mode)),
+                               agreed_value::number("the layout", static_cast<int>(how.layout))});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
@@ -148,6 +174,10 @@ class checkpointer {
     if (how.keep < 1) throw_error({"keep is ", how.keep}, {"choose at least 1"});
     if (how.max_file_bytes == 0) throw_error({"max_file_bytes is 0"}, {"choose a size, such as 4 << 30"});
     if (how.position.batch < 0) throw_error({"the position's batch is ", how.position.batch}, {"choose 0 or more"});
+    if (how.position.batch_size < 0 || how.position.samples < 0)
+      throw_error(
+          {"the position's batch_size is ", how.position.batch_size, ", its samples are ", how.position.samples},
+          {"choose 0 or more"});
   }
 
   GPIPE_COLD contents contents_of(const save_options& how, const checkpoint_facts& facts) const {
@@ -156,8 +186,10 @@ class checkpointer {
     const auto rank_of = [&](const stored_array& of) {
       return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.location.layer_index));
     };
-    return {deal_arrays("model", model_arrays(run_.net()), how.max_file_bytes, rank_of),
-            deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of), facts};
+    const std::vector<stored_array> model = model_arrays(run_.net());
+    return {deal_arrays("model", in_file(model, {}, "", how.layout), how.max_file_bytes, rank_of),
+            deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of),
+            model_facts(layout_text(model, {}, how.layout)), facts};
   }
   array_reader reader() const {
     return [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
@@ -187,7 +219,7 @@ class checkpointer {
 
   GPIPE_COLD void write_files(const std::string& part, int rank, const contents& content,
                               const array_reader& read) const {
-    write_arrays(part, content.model, rank, content.facts.steps, model_facts(), read, files_);
+    write_arrays(part, content.model, rank, content.facts.steps, content.of_model, read, files_);
     write_arrays(part, content.optimizer, rank, content.facts.steps, content.facts.texts(), read, files_);
   }
   GPIPE_COLD void complete(checkpoint_folder& folder, const std::string& part, int keep,
@@ -271,6 +303,7 @@ class checkpointer {
                   {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
                   {.file = from.sets[1].path()});
     require_averages(from.sets[1]);
+    if (from.facts.frozen) result.frozen = frozen_paths(run_.net(), *from.facts.frozen, from.sets[1].path());
     take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
     return from;
   }
@@ -301,7 +334,8 @@ class checkpointer {
       found.push_back({name, location.entry->shape});
     }
     const std::string prefix = prefix_of(found, how.names);
-    std::vector<stored_array> wanted = in_file(arrays, how.names, prefix);
+    const file_layout layout = layout_of(how.layout, set, found, arrays, how.names, prefix);
+    std::vector<stored_array> wanted = in_file(arrays, how.names, prefix, layout);
     array_match match = match_arrays(wanted, found);
     forgive_counters(match.report);
     forgive_names(match.report, wanted, how.names, prefix);
@@ -316,9 +350,11 @@ class checkpointer {
   }
 
   // A model alone has no moving averages: these begin with its parameters.
-  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone) const {
+  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone, values_before<Device>& before) const {
     const array_location& to = from.array.location;
     const bool averages = model_alone && to.kind == memory_kind::parameters && run_.plan().options.average_weights;
+    before.keep(to);
+    if (averages) before.keep(to.in(memory_kind::averages));
     read_array(from, [&](std::size_t at, std::span<const std::byte> some) {
       together().working("load");
       const array_location part = to.part(at, some.size());

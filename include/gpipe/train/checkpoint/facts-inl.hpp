@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <system_error>
 
@@ -18,6 +19,9 @@ GPIPE_COLD GPIPE_INLINE safetensors_metadata checkpoint_facts::texts() const {
           {"gpipe.seed", std::to_string(seed)},
           {"gpipe.epoch", std::to_string(position.epoch)},
           {"gpipe.batch", std::to_string(position.batch)},
+          {"gpipe.batch_size", std::to_string(position.batch_size)},
+          {"gpipe.samples", std::to_string(position.samples)},
+          {"gpipe.frozen", frozen.value_or("")},
           {"gpipe.optimizer", optimizer},
           {"gpipe.optimizer_trial", optimizer_trial},
           {"gpipe.rate", rate},
@@ -72,6 +76,19 @@ GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& 
   facts.steps = count("gpipe.steps");
   facts.seed = number("gpipe.seed");
   facts.position = {count("gpipe.epoch"), static_cast<long>(count("gpipe.batch"))};
+  facts.frozen.reset();
+  if (number("gpipe.format") >= 2) {
+    const auto small = [&](const char* key) {
+      const std::uint64_t value = number(key);
+      if (value > static_cast<std::uint64_t>((std::numeric_limits<int>::max)()))
+        throw_error({"the text ", quoted(key), " is ", value, ", which is no number of samples"},
+                    {"load another checkpoint"}, {.file = file});
+      return static_cast<int>(value);
+    };
+    facts.position.batch_size = small("gpipe.batch_size");
+    facts.position.samples = small("gpipe.samples");
+    facts.frozen = text("gpipe.frozen");
+  }
   facts.optimizer = text("gpipe.optimizer");
   facts.optimizer_trial = text("gpipe.optimizer_trial");
   facts.rate = text("gpipe.rate");

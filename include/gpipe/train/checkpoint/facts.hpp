@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include <gpipe/core/build_mode.hpp>
@@ -15,11 +16,12 @@ namespace gpipe::detail {
 /// What a checkpoint stores beside arrays: texts in the header of the optimizer's first file. The step count stands in
 /// every file.
 ///
-///     gpipe.format 1, gpipe.steps 120, gpipe.seed 7, gpipe.epoch 2, gpipe.batch 13,
+///     gpipe.format 2, gpipe.steps 120, gpipe.seed 7,
+///     gpipe.epoch 2, gpipe.batch 13, gpipe.batch_size 32, gpipe.samples 5000, gpipe.frozen 0.weight, 0.bias,
 ///     gpipe.optimizer adamw, gpipe.optimizer_trial 0.87...,
 ///     gpipe.rate 0.001, gpipe.groups *.bias: rate_factor 1, weight_decay 0
 struct checkpoint_facts {
-  static constexpr std::uint64_t newest_format = 1;
+  static constexpr std::uint64_t newest_format = 2;
 
   std::uint64_t steps = 0, seed = 0;
   data_position position{};
@@ -27,6 +29,9 @@ struct checkpoint_facts {
   std::string optimizer_trial{};  ///< what two updates give with its settings
   std::string rate{};             ///< of the next step
   std::string groups{};           ///< of parameters
+  /// The paths of the parameters that calls of `freeze` keep, a line each; none: a checkpoint of format 1, which does
+  /// not say it.
+  std::optional<std::string> frozen = "";
 
   safetensors_metadata texts() const;
 };

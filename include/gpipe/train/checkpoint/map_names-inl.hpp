@@ -62,15 +62,40 @@ GPIPE_COLD inline void require_valid(const name_rule& rule) {
       throw_error({"the rule for ", detail::quoted(rule.model), " has a row_share of ", share}, {"choose at least 1"});
 }
 
+/// Sets the order and the extents that an array, or some of its rows, has in a file of this layout.
+GPIPE_COLD inline void set_order(stored_array& of, file_layout layout, bool transposed) {
+  auto& e = of.extents.extents;
+  const auto n = [&](int i) { return static_cast<std::size_t>(e[i]); };
+  if (of.extents.rank == 4) {
+    if (!transposed && (!of.outputs_last || layout == file_layout::gpipe)) return;
+    of.order = axis_order({n(0) * n(1), n(2), n(3)}, {2, 1, 0});
+    of.extents = {e[3], e[2], e[0], e[1]};
+    return;
+  }
+  if (of.extents.rank < 1 || of.extents.rank > 2) return;
+  const bool torch = layout != file_layout::gpipe;
+  const auto row_pixels = static_cast<std::size_t>(torch ? of.row_pixels : 1),
+             column_pixels = static_cast<std::size_t>(torch ? of.column_pixels : 1),
+             columns = of.extents.rank == 2 ? n(1) : 1;
+  if (transposed)
+    of.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {3, 2, 1, 0});
+  else of.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {1, 0, 3, 2});
+  if (transposed) std::swap(e[0], e[1]);
+}
+
 /// The tensors that an array is by this rule.
 GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, const name_rule& rule,
                                                      const std::vector<std::string_view>& stars,
-                                                     const std::string& prefix) {
+                                                     const std::string& prefix, file_layout layout) {
   const auto rank = array.extents.rank;
   if (rule.transposed && rank != 2 && (rank != 4 || rule.file.size() > 1))
     throw_error({"the rule for ", detail::quoted(rule.model), " is transposed, but ", detail::quoted(array.name),
                  " has ", rank, rank == 1 ? " dimension" : " dimensions"},
                 {"transpose matrices, and whole weights of convolutions, only"});
+  if (rule.file.size() > 1 && layout != file_layout::gpipe && (array.outputs_last || array.row_pixels > 1))
+    throw_error({"the rule for ", detail::quoted(rule.model), " has ", rule.file.size(), " names, but the rows of ",
+                 detail::quoted(array.name), " have another order in PyTorch"},
+                {"give it one name"});
   std::vector<int> shares = rule.row_shares;
   if (shares.empty()) shares.assign(rule.file.size(), 1);
   const auto all = std::accumulate(shares.begin(), shares.end(), std::size_t{0},
@@ -88,16 +113,14 @@ GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, 
     if (rule.file.size() > 1) part.extents.extents[0] = static_cast<int>(rows / all) * shares[i];
     part.location = array.location.part(at, array.location.bytes / all * static_cast<std::size_t>(shares[i]));
     at += part.location.bytes;
-    part.transposed = rule.transposed;
-    auto& e = part.extents.extents;
-    if (part.transposed && rank == 2) std::swap(e[0], e[1]);
-    if (part.transposed && rank == 4) part.extents = {e[3], e[2], e[0], e[1]};
+    set_order(part, layout, rule.transposed);
   }
   return parts;
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<stored_array> in_file(const std::vector<stored_array>& arrays,
-                                                          const name_map& names, const std::string& prefix) {
+                                                          const name_map& names, const std::string& prefix,
+                                                          file_layout layout) {
   for (const name_rule& rule : names.rules) require_valid(rule);
   std::vector<stored_array> all;
   std::set<std::string_view> given;
@@ -111,15 +134,67 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> in_file(const std::vector<stor
     if (rule == names.rules.end()) {
       all.push_back(array);
       all.back().name.insert(0, prefix);
+      set_order(all.back(), layout, false);
       continue;
     }
-    for (stored_array& part : parts_of(array, *rule, stars, prefix)) all.push_back(std::move(part));
+    for (stored_array& part : parts_of(array, *rule, stars, prefix, layout)) all.push_back(std::move(part));
   }
   for (const stored_array& one : all)
     if (!given.insert(one.name).second)
       throw_error({"two arrays of the model have the name ", detail::quoted(one.name), " in the file"},
                   {"correct the rules of the names"});
   return all;
+}
+
+GPIPE_COLD inline bool has_one_order(const stored_array& a, const stored_array& b) {
+  return a.order == b.order && a.extents == b.extents;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string layout_text(const std::vector<stored_array>& arrays, const name_map& names,
+                                                file_layout layout) {
+  const auto torch = in_file(arrays, names, ""), ours = in_file(arrays, names, "", file_layout::gpipe);
+  for (std::size_t i = 0; i < torch.size(); ++i)
+    if (!has_one_order(torch[i], ours[i])) return layout == file_layout::gpipe ? "gpipe" : "pytorch";
+  return "";
+}
+
+GPIPE_COLD GPIPE_INLINE file_layout layout_of(file_layout asked, const safetensors_set& set,
+                                              const std::vector<found_array>& file,
+                                              const std::vector<stored_array>& arrays, const name_map& names,
+                                              const std::string& prefix) {
+  if (asked != file_layout::automatic) return asked;
+  bool of_checkpoint = false;
+  for (const safetensors_file& one : set.files()) {
+    of_checkpoint = of_checkpoint || one.metadata().contains("gpipe.steps");
+    const auto text = one.metadata().find("gpipe.layout");
+    if (text == one.metadata().end()) continue;
+    if (text->second == "pytorch") return file_layout::pytorch;
+    if (text->second == "gpipe") return file_layout::gpipe;
+    throw_error({"the file's gpipe.layout is ", detail::quoted(text->second), ", which is none"},
+                {"give load_options::layout, or use a newer gpipe"}, {.file = one.path()});
+  }
+  if (of_checkpoint) return file_layout::gpipe;
+  const auto torch = in_file(arrays, names, prefix), ours = in_file(arrays, names, prefix, file_layout::gpipe);
+  const auto has_shape = [](const found_array& found, const shape& extents) {
+    return std::equal(found.shape.begin(), found.shape.end(), extents.extents, extents.extents + extents.rank);
+  };
+  std::string undecided;
+  bool counts_batches = false;  // as PyTorch's batch norm, and no file of ours
+  for (const found_array& found : file) {
+    counts_batches = counts_batches || found.name.ends_with("num_batches_tracked");
+    for (std::size_t i = 0; i < torch.size(); ++i) {
+      if (torch[i].name != found.name || has_one_order(torch[i], ours[i])) continue;
+      const bool first = has_shape(found, torch[i].extents), second = has_shape(found, ours[i].extents);
+      if (first != second) return first ? file_layout::pytorch : file_layout::gpipe;
+      if (first && undecided.empty()) undecided = torch[i].name;
+    }
+  }
+  if (undecided.empty() || counts_batches) return file_layout::pytorch;
+  throw_error({"the file does not say in which order it has the elements of ", detail::quoted(undecided),
+               ", and PyTorch's shapes are ours"},
+              {"give load_options{.layout = file_layout::pytorch} for a file of PyTorch, or file_layout::gpipe for one "
+               "that an older gpipe has saved"},
+              {.file = set.path()});
 }
 
 GPIPE_COLD GPIPE_INLINE std::string prefix_of(const std::vector<found_array>& file, const name_map& names) {

@@ -7,6 +7,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/concat.hpp>
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
 #include <gpipe/train/checkpoint/match.hpp>
 #include <gpipe/train/checkpoint/name_map.hpp>
 #include <gpipe/train/checkpoint/stored_array.hpp>
@@ -16,7 +17,15 @@ namespace gpipe::detail {
 /// The arrays of a model as a file has them: by its names, in its layouts, each of its tensors by itself. `prefix` is
 /// one of the map's. Throws if a rule is wrong, or if two arrays have one name.
 std::vector<stored_array> in_file(const std::vector<stored_array>& arrays, const name_map& names,
-                                  const std::string& prefix);
+                                  const std::string& prefix, file_layout layout = file_layout::pytorch);
+
+/// The text that names the layout of a file in its metadata; no text if all its arrays have one order in both.
+std::string layout_text(const std::vector<stored_array>& arrays, const name_map& names, file_layout layout);
+
+/// The layout of a file: the one that is asked for, or that its metadata name, or that the shapes of its tensors show.
+/// A checkpoint that names none is of format 1, in our layout. Throws if nothing tells the layout.
+file_layout layout_of(file_layout asked, const safetensors_set& set, const std::vector<found_array>& file,
+                      const std::vector<stored_array>& arrays, const name_map& names, const std::string& prefix);
 
 /// That of the map's prefixes which a load takes for a file with these arrays, and the one that a save writes.
 std::string prefix_of(const std::vector<found_array>& file, const name_map& names);

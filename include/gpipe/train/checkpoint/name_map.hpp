@@ -1,9 +1,23 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace gpipe {
+
+/// The order of elements in a safetensors file, where PyTorch's differs from the memory's here.
+///
+///     array                                  gpipe                            pytorch
+///     weight of a convolution                {height, width, in, out}         {out, in, height, width}
+///     columns of `linear` behind `flatten`   pixels, and channels of a pixel  channels, and pixels of a channel
+///     rows of `linear` before a feature map  the same                         the same
+///     norms between such layers              the same                         the same
+enum class file_layout : std::uint8_t {
+  automatic,  ///< a save: PyTorch's. A load: the layout that the file names or its shapes show; else it is refused
+  pytorch,
+  gpipe,
+};
 
 /// An array of the model, and the tensors that it is in a file. In names * is any text without a dot; the i-th star is
 /// the same text in all names.
@@ -13,8 +27,8 @@ namespace gpipe {
 struct name_rule {
   std::vector<std::string> file{};  ///< one tensor, or several: the array's rows, in this order
   std::string model{};
-  /// Each tensor is {inputs, outputs} where the array is {outputs, inputs}; or, of a convolution, {outputs, inputs,
-  /// height, width}, as in PyTorch, where the array is {height, width, inputs, outputs}.
+  /// Each tensor is {inputs, outputs} where the array is {outputs, inputs}; or, of a convolution, PyTorch's {outputs,
+  /// inputs, height, width}, whatever the file's layout is.
   bool transposed = false;
   std::vector<int> row_shares{};  ///< rows of several tensors, as a proportion such as {4, 1, 1}; none: equal
   bool prefixed = true;           ///< the prefix stands before the names in the file, too

@@ -18,7 +18,8 @@ GPIPE_COLD void read_array_as(const loaded_array& from, const array_visit& visit
   constexpr std::size_t block_elements = std::size_t{1} << 16;  // stay in the cache until they are copied
   const std::size_t all = from.array.extents.size();
   if (all == 0) return;
-  if (!from.array.transposed) {
+  const axis_order& order = from.array.order;
+  if (order.same()) {
     std::vector<T> block((std::min)(all, block_elements));
     for (std::size_t at = 0; at < all; at += block.size()) {
       const std::span<T> some = std::span(block).first((std::min)(block.size(), all - at));
@@ -27,18 +28,15 @@ GPIPE_COLD void read_array_as(const loaded_array& from, const array_visit& visit
     }
     return;
   }
-  const auto rows = static_cast<std::size_t>(from.array.extents.extents[0]);  // in the file
-  const std::size_t columns = all / rows, at_once = (std::max)(block_elements / rows, std::size_t{1});
-  std::vector<T> whole(all), block((std::min)(at_once, columns) * rows);
+  const std::size_t rows = order.extent(0), row = all / rows,
+                    at_once = (std::min)((std::max)(block_elements / row, std::size_t{1}), rows);
+  std::vector<T> whole(all), block(at_once * row);
   from.tensor->read(0, std::span(whole));
-  const std::size_t window = from.array.window();
-  transpose_each(std::as_writable_bytes(std::span(whole)).data(), rows, columns / window, window, sizeof(T));
-  const auto from_bytes = std::as_bytes(std::span(whole));
-  const auto to_bytes = std::as_writable_bytes(std::span(block));
-  for (std::size_t c = 0; c < columns; c += at_once) {
-    const std::size_t count = (std::min)(at_once, columns - c);
-    transpose_rows(from_bytes.data(), rows, columns, sizeof(T), c, count, to_bytes.data());
-    visit(c * rows * sizeof(T), to_bytes.first(count * rows * sizeof(T)));
+  const auto bytes = std::as_writable_bytes(std::span(block));
+  for (std::size_t r = 0; r < rows; r += at_once) {
+    const std::size_t count = (std::min)(at_once, rows - r);
+    order.take(std::as_bytes(std::span(whole)).data(), sizeof(T), r, count, bytes.data());
+    visit(r * row * sizeof(T), bytes.first(count * row * sizeof(T)));
   }
 }
 GPIPE_COLD GPIPE_INLINE void read_array(const loaded_array& from, const array_visit& visit) {

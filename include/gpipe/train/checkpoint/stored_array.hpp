@@ -8,6 +8,7 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/train/checkpoint/transpose.hpp>
 
 namespace gpipe::detail {
 
@@ -17,20 +18,22 @@ struct stored_array {
   array_location location{};
   shape extents{};
   dtype type = dtype::float32;
-  bool copy = false;        ///< a further name of a tied parameter
-  bool transposed = false;  ///< the file has the transpose, and `extents` are those in the file
+  bool copy = false;  ///< a further name of a tied parameter
+  /// How PyTorch's order differs: the weight is {height, width, inputs, outputs} here; or its rows, or its columns, are
+  /// those of a flattened feature map, with this number of pixels.
+  bool outputs_last = false;
+  int row_pixels = 1, column_pixels = 1;
+  axis_order order{};  ///< in the file; `extents` are those in the file, too
 
-  /// Of a transposed convolution's weight, {outputs, inputs, height, width} in the file: height x width. Else 1.
-  std::size_t window() const {
-    return transposed && extents.rank == 4
-               ? static_cast<std::size_t>(extents.extents[2]) * static_cast<std::size_t>(extents.extents[3])
-               : 1;
-  }
+  bool same_in_torch() const { return !outputs_last && row_pixels == 1 && column_pixels == 1; }
 };
 
 /// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each
 /// tied layer lists its shared parameters under names of its own.
 std::vector<stored_array> model_arrays(const network& net);
+
+/// The names of parameters in a text of `checkpoint_facts::frozen`. Throws if the model has no such parameter.
+std::vector<std::string> frozen_paths(const network& net, const std::string& text, const std::string& file);
 
 /// What the optimizer keeps for each parameter, in model order: moments, arrays of a tensor rule, the moving average.
 /// A tied parameter has one of each.

@@ -1,25 +1,44 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <initializer_list>
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 
 namespace gpipe::detail {
 
-/// Rows `first` to `first + count` of the transpose of a matrix, whose elements have `element` bytes: 1, 2, 4 or 8.
+/// The order of an array's axes in a file, beside its order here. A weight of a convolution, and one of a linear layer
+/// that reads a flattened feature map, whose columns are pixels and channels:
 ///
-///     from:  rows x columns        to[c - first][r] = from[r][c],  first <= c < first + count
-void transpose_rows(const std::byte* from, std::size_t rows, std::size_t columns, std::size_t element,
-                    std::size_t first, std::size_t count, std::byte* to);
+///     here        [height x width][inputs][outputs]       [outputs][pixels][channels]
+///     in PyTorch  [outputs][inputs][height x width]       [outputs][channels][pixels]
+class axis_order {
+ public:
+  static constexpr int max_axes = 4;
 
-/// Each of `count` rows is a matrix of rows x columns, and becomes its transpose. A weight of a convolution needs both:
-///
-///     in a file      [outputs][inputs][height x width]
-///     rows turned    [outputs][height x width][inputs]
-///     transposed     [height x width][inputs][outputs]
-void transpose_each(std::byte* matrices, std::size_t count, std::size_t rows, std::size_t columns, std::size_t element);
+  /// The same order in both.
+  axis_order() = default;
+  /// The axes here, and which of them the first, second ... in the file is.
+  axis_order(std::initializer_list<std::size_t> here, std::initializer_list<int> in_file);
+
+  std::size_t extent(int axis) const { return extents_[axis]; }
+  std::size_t size() const { return extents_[0] * extents_[1] * extents_[2] * extents_[3]; }
+  bool same() const { return axes_ <= 1; }
+  /// The file's order as that here, and the other way round.
+  axis_order inverse() const;
+  bool operator==(const axis_order&) const = default;
+
+  /// Elements of the file, in the order here, `element` bytes each: 1, 2, 4 or 8. `from` is the whole array, `to` has
+  /// those with the indices `first` to `first + count` of the first axis here.
+  void take(const std::byte* from, std::size_t element, std::size_t first, std::size_t count, std::byte* to) const;
+
+ private:
+  int axes_ = 0;                               // without those of one element
+  std::size_t extents_[max_axes]{1, 1, 1, 1};  // here
+  int in_file_[max_axes]{0, 1, 2, 3};          // the k-th axis in the file is this one here
+};
 
 }  // namespace gpipe::detail
 

@@ -20,7 +20,8 @@ namespace gpipe::detail {
 /// Copies bytes of an array, from its byte `at` on.
 using array_reader = std::function<void(const stored_array& of, std::size_t at, std::span<std::byte> into)>;
 
-/// Reads an array in blocks, and writes them. An array that the file has transposed is read as a whole before.
+/// Reads an array in blocks, and writes them. An array whose elements have another order in the file
+/// is read as a whole before.
 class array_source {
  public:
   array_source(const checkpoint_file& file, const array_reader& read) : read_(read), block_(block_bytes) {
@@ -28,7 +29,7 @@ class array_source {
   }
   void operator()(const safetensors_entry& tensor, safetensors_sink& into) {
     const stored_array& from = *arrays_.at(tensor.name);
-    if (from.transposed) return write_transposed(from, into);
+    if (!from.order.same()) return write_in_order(from, into);
     for (std::size_t at = 0, all = from.location.bytes; at < all; at += block_bytes) {
       const std::span block = std::span(block_).first((std::min)(block_bytes, all - at));
       read_(from, at, block);
@@ -47,18 +48,16 @@ class array_source {
  private:
   static constexpr std::size_t block_bytes = std::size_t{4} << 20;
 
-  void write_transposed(const stored_array& from, safetensors_sink& into) {
-    const auto rows = static_cast<std::size_t>(from.extents.extents[0]);  // in the file
-    const std::size_t columns = from.extents.size() / rows, window = from.window();
-    const std::size_t row_bytes = columns * bytes_of(from.type),
-                      at_once = (std::max)(block_bytes / row_bytes, std::size_t{1});
-    std::vector<std::byte> whole(from.location.bytes), some((std::min)(at_once, rows) * row_bytes);
+  void write_in_order(const stored_array& from, safetensors_sink& into) {
+    const axis_order order = from.order.inverse();
+    const std::size_t rows = order.extent(0), row_bytes = from.location.bytes / rows,
+                      at_once = (std::min)((std::max)(block_bytes / row_bytes, std::size_t{1}), rows);
+    std::vector<std::byte> whole(from.location.bytes), some(at_once * row_bytes);
     for (std::size_t at = 0; at < whole.size(); at += block_bytes)
       read_(from, at, std::span(whole).subspan(at, (std::min)(block_bytes, whole.size() - at)));
     for (std::size_t r = 0; r < rows; r += at_once) {
       const std::size_t count = (std::min)(at_once, rows - r);
-      transpose_rows(whole.data(), columns, rows, bytes_of(from.type), r, count, some.data());
-      transpose_each(some.data(), count, window, columns / window, bytes_of(from.type));
+      order.take(whole.data(), bytes_of(from.type), r, count, some.data());
       into.write(std::span<const std::byte>(some).first(count * row_bytes));
     }
   }

@@ -17,7 +17,9 @@ GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, int sam
   if (order.first.batch < 0 || order.first.batch > count)
     throw_error({"the first batch is ", order.first.batch, ", but an epoch has ", count},
                 {"choose 0 to ", count, ", with the data and the batch size of the training that was stopped"});
-  return order.first.batch == count ? data_position{order.first.epoch + 1, 0} : order.first;
+  data_position at = order.first;
+  if (at.batch == count) ++at.epoch, at.batch = 0;
+  return at;
 }
 
 GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& order) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <new>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
+#include <gpipe/runtime/executor.hpp>
+
+namespace gpipe::detail {
+
+/// The values of a training before a load, which come back if the load fails. Those that the load overwrites are copied
+/// first, so a load needs as much memory of the host as the arrays that it loads. A training without a step has its
+/// first values: these need no memory, for they are drawn again.
+///
+///     keep a, write a, keep b, write b, reading c fails: put back b and a
+template <class Device>
+class values_before {
+ public:
+  explicit values_before(executor<Device>& run) : run_(run), drawn_(run.has_first_values()) {}
+
+  /// Copies an array that is about to be overwritten.
+  GPIPE_COLD void keep(const array_location& of) {
+    if (drawn_) return;
+    copy& one = copies_.emplace_back(of);
+    try {
+      one.bytes = std::make_unique_for_overwrite<std::byte[]>(of.bytes);
+    } catch (const std::bad_alloc&) {
+      copies_.pop_back();
+      throw_error(
+          {"a load keeps the values before it until it is done, and there is no memory for ", of.bytes, " bytes"},
+          {"load before the first step, when the values before need no memory"}, {.layer_index = of.layer_index});
+    }
+    run_.read_here(of, one.bytes.get());
+  }
+  GPIPE_COLD void put_back() {
+    if (run_.stuck()) return;
+    if (drawn_) return run_.set_first_values();
+    for (; !copies_.empty(); copies_.pop_back()) run_.write_here(copies_.back().of, copies_.back().bytes.get());
+  }
+
+ private:
+  struct copy {
+    explicit copy(const array_location& which) : of(which) {}
+    array_location of;
+    std::unique_ptr<std::byte[]> bytes{};
+  };
+
+  executor<Device>& run_;
+  bool drawn_;
+  std::deque<copy> copies_{};
+};
+
+}  // namespace gpipe::detail
