@@ -42,6 +42,7 @@
 #include <gpipe/train/checkpoint/hugging_face-inl.hpp>
 #include <gpipe/train/checkpoint/map_names-inl.hpp>
 #include <gpipe/train/checkpoint/match-inl.hpp>
+#include <gpipe/train/checkpoint/model_config-inl.hpp>
 #include <gpipe/train/checkpoint/read_arrays-inl.hpp>
 #include <gpipe/train/checkpoint/stored_array-inl.hpp>
 #include <gpipe/train/checkpoint/torchvision-inl.hpp>

@@ -42,6 +42,16 @@ TEST_CASE("strings and their escapes") {
   CHECK(string_of(text) == every);
 }
 
+TEST_CASE("any value is read as its text") {
+  const std::string file = "file";
+  const std::string text = R"({"a": "x\"y" , "b": [1, {"c": null}],"d":-1.5e-05 , "e":true})";
+  gpipe::detail::json_reader json(text, "the text", file);
+  std::string all;
+  json.object([&](const std::string& key) { all += key + '=' + json.value() + ';'; });
+  json.end();
+  CHECK(all == R"(a="x\"y";b=[1, {"c": null}];d=-1.5e-05;e=true;)");
+}
+
 TEST_CASE("values that are skipped are JSON, too") {
   for (const char* text : {"0", "-0", "1.5", "-12e+3", "1E-400", "true", "false", "null", "\"\"", "[]", "{}",
                            R"([1,{"a":[null]},"b"])", " [ 1 , 2 ] "}) {

@@ -202,6 +202,13 @@ GPIPE_COLD GPIPE_INLINE void json_reader::skip() {
   any_number();
 }
 
+GPIPE_COLD GPIPE_INLINE std::string json_reader::value() {
+  blank();
+  const std::size_t from = at_;
+  skip();
+  return std::string(text_.substr(from, at_ - from));
+}
+
 GPIPE_COLD GPIPE_INLINE bool json_reader::is_null() {
   if (peek() != 'n') return false;
   word("null");

@@ -45,9 +45,10 @@ class json_reader {
 
   void string(std::string& into);
   std::uint64_t number();
-  void skip();     ///< any value
-  bool is_null();  ///< reads null, if it is next
-  void end();      ///< nothing but white space may follow
+  void skip();          ///< any value
+  std::string value();  ///< any value, as its text
+  bool is_null();       ///< reads null, if it is next
+  void end();           ///< nothing but white space may follow
 
   [[noreturn]] void fail(std::string_view wrong) const;
 

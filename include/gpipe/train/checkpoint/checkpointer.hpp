@@ -26,6 +26,7 @@
 #include <gpipe/train/checkpoint/facts.hpp>
 #include <gpipe/train/checkpoint/map_names.hpp>
 #include <gpipe/train/checkpoint/match.hpp>
+#include <gpipe/train/checkpoint/model_config.hpp>
 #include <gpipe/train/checkpoint/read_arrays.hpp>
 #include <gpipe/train/checkpoint/values_before.hpp>
 #include <gpipe/train/checkpoint/write_arrays.hpp>
@@ -296,6 +297,10 @@ class checkpointer {
     require_one_step(from.sets);
     take(from, from.sets[0], model_arrays(run_.net()), how, result);
     require_equal_twins(from.arrays, [this] { together().working("load"); });
+    if (!from.whole && how.mode == load_mode::exact) {
+      const std::size_t slash = from.sets[0].path().rfind('/');
+      require_config(run_.net(), slash == std::string::npos ? "." : from.sets[0].path().substr(0, slash), files_);
+    }
     if (!from.whole) return from;
     from.facts = read_facts(from.sets[1].metadata(), from.sets[1].path());
     if (from.facts.optimizer != mine.optimizer)
