@@ -4,6 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <unistd.h>
+
 #include <gpipe/train/data/dataset.hpp>
 
 using namespace gpipe;
@@ -68,8 +74,8 @@ TEST_CASE("every epoch goes over all samples, each in another order") {
   CHECK(seen[1].norm == 4);
   CHECK(seen[1].waiting >= 0);
   CHECK(seen[1].waiting < 1);
-  CHECK(seen[0].next == data_position{0, 1});
-  CHECK(seen[1].next == data_position{1, 0});
+  CHECK(seen[0].next == data_position{0, 1, 3, 5});
+  CHECK(seen[1].next == data_position{1, 0, 3, 5});
 }
 
 TEST_CASE("the callback may be left out") {
@@ -142,7 +148,7 @@ TEST_CASE("a training that was stopped goes on at its position") {
       positions.push_back(now.next);
       taken.push_back(once.labels.size());
     });
-    CHECK(positions.back() == data_position{3, 0});
+    CHECK(positions.back() == data_position{3, 0, 1, 5});
     for (std::size_t k = 0; k < positions.size(); ++k) {
       noting later;
       fit_options how = whole;
@@ -151,7 +157,7 @@ TEST_CASE("a training that was stopped goes on at its position") {
       const fit_result end = fit(later, five, how, [&](const fit_progress& now) { steps.push_back(now.step); });
       CHECK(later.labels == std::vector<int>(once.labels.begin() + static_cast<long>(taken[k]), once.labels.end()));
       CHECK(end.epochs == 3);
-      CHECK(end.next == data_position{3, 0});
+      CHECK(end.next == data_position{3, 0, 1, 5});
       noting first;
       std::size_t step = 0;
       const fit_result stopped =
@@ -161,12 +167,78 @@ TEST_CASE("a training that was stopped goes on at its position") {
     }
   }
   noting training;
-  CHECK(fit(training, five, {.epochs = 2, .batch = 1, .first = {2, 0}}).next == data_position{2, 0});
+  CHECK(fit(training, five, {.epochs = 2, .batch = 1, .first = {2, 0}}).next == data_position{2, 0, 1, 5});
   CHECK(training.labels.empty());
   CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .accumulate = 2, .first = {0, 1}}),
                        "the first batch is 1, inside a step of 2 batches; choose a multiple of accumulate", error);
   CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .first = {0, 6}}), doctest::Contains("the first batch is 6"),
                        error);
+}
+
+TEST_CASE("a position in batches of another size is converted, or refused") {
+  const dataset twelve = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  noting whole;
+  fit(whole, twelve, {.epochs = 2, .batch = 1, .seed = 4});
+  for (const int before : {1, 2, 3, 4, 6})
+    for (const int size : {1, 2, 3, 4, 6}) {
+      noting first, later;
+      const fit_result end = fit(first, twelve, {.epochs = 2, .batch = before, .seed = 4},
+                                 [](const fit_progress&) { return loop_control::stop; });
+      CHECK(end.next == data_position{0, 1, before, 12});
+      const fit_options how{.epochs = 2, .batch = size, .seed = 4, .first = end.next};
+      CAPTURE(before);
+      CAPTURE(size);
+      if (before % size == 0) {
+        fit(later, twelve, how);
+        CHECK(later.labels == std::vector<int>(whole.labels.begin() + before, whole.labels.end()));
+      } else {
+        CHECK_THROWS_WITH_AS(fit(later, twelve, how), doctest::Contains("which are no whole batches of"), error);
+        CHECK(later.labels.empty());
+      }
+    }
+  noting training;
+  CHECK_THROWS_WITH_AS(
+      fit(training, five, {.batch = 1, .first = {0, 1, 1, 12}}),
+      "the position is inside an epoch of 12 samples, but the data have 5; give the data of the training "
+      "that was stopped, or begin at the next epoch",
+      error);
+  CHECK_THROWS_WITH_AS(
+      fit(training, five, {.batch = 2, .first = {0, 3, 1, 5}}),
+      "the position is behind 3 batches of 1 sample, which are no whole batches of 2; choose .batch = 1, "
+      "or begin at the next epoch",
+      error);
+  CHECK_THROWS_AS(fit(training, five, {.batch = 2, .first = {0, 1, -1, 5}}), error);
+  CHECK_THROWS_AS(fit(training, five, {.batch = 2, .first = {0, 1, 2, -5}}), error);
+  CHECK(training.labels.empty());
+  // Between two epochs nothing is left out or read twice.
+  fit(training, five, {.epochs = 2, .batch = 2, .first = {1, 0, 3, 12}});
+  CHECK(training.labels.size() == 5);
+}
+
+TEST_CASE("steps with the learning rate 0 are counted, and the first one is named") {
+  struct ending : noting {
+    double rate() const { return sizes.size() < 3 ? 0.5 : 0; }
+  };
+  const auto run = [](auto&& training) {
+    std::FILE* const into = std::tmpfile();
+    REQUIRE(into != nullptr);
+    std::fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    dup2(fileno(into), STDERR_FILENO);
+    const fit_result end = fit(training, five, {.epochs = 3, .batch = 3});
+    std::fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    std::string text(4096, '\0');
+    std::rewind(into);
+    text.resize(std::fread(text.data(), 1, text.size(), into));
+    std::fclose(into);
+    return std::pair{end.steps_without_rate, text};
+  };
+  CHECK(run(ending{}) ==
+        std::pair{3L, std::string("gpipe: fit: the learning rate is 0 in step 2 of epoch 2, so parameters "
+                                  "stay as they are; check the steps of the schedule\n")});
+  CHECK(run(noting{}) == std::pair{0L, std::string()});
 }
 
 TEST_CASE("the best values are taken back at the end, if the last are others") {

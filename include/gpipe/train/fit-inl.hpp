@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -39,6 +40,28 @@ GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_sou
                 {"choose a multiple of accumulate"});
 }
 
+/// The position in batches of this size. Throws if it is inside a batch, or inside an epoch of other data.
+GPIPE_COLD GPIPE_INLINE data_position position_in_batches(data_position at, int samples, int batch_size) {
+  const data_position was = at;
+  at.batch_size = batch_size, at.samples = samples;
+  if (was.batch_size < 0 || was.samples < 0 || was.batch < 0)
+    throw_error({"the first batch is ", was.batch, ", of ", was.batch_size, " of ", was.samples, " samples"},
+                {"give the position that load has returned, or that fit was at"});
+  if (was.batch == 0 || batch_size < 1) return at;
+  if (was.samples != 0 && was.samples != samples)
+    throw_error(
+        {"the position is inside an epoch of ", several(was.samples, "sample"), ", but the data have ", samples},
+        {"give the data of the training that was stopped, or begin at the next epoch"});
+  if (was.batch_size == 0 || was.batch_size == batch_size) return at;
+  const auto before = static_cast<std::int64_t>(was.batch) * was.batch_size;
+  if (before % batch_size != 0)
+    throw_error({"the position is behind ", several(was.batch, "batch"), " of ", several(was.batch_size, "sample"),
+                 ", which are no whole batches of ", batch_size},
+                {"choose .batch = ", was.batch_size, ", or begin at the next epoch"});
+  at.batch = static_cast<long>(before / batch_size);
+  return at;
+}
+
 /// The accuracy, if the loss counts the samples that the model got right.
 GPIPE_COLD GPIPE_INLINE double accuracy_of(step_result found) {
   const layer_type* const loss = result_source::of(found);
@@ -71,7 +94,9 @@ struct epoch_sums {
 };
 
 GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
-                            const fit_options& how) {
+                            const fit_options& options) {
+  fit_options how = options;
+  how.first = position_in_batches(how.first, data.samples(), how.batch);
   check_fit(training, data, held_out, how);
   const auto epochs = static_cast<std::uint64_t>((std::max)(how.epochs, 0));
   const batch_order order{.size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
@@ -83,7 +108,8 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
   const int first_epoch = end.epochs;  // epochs before it are no epochs without a lower loss
   std::vector<std::byte> best;
   bool best_is_last = true;
-  for (; at.epoch < epochs && !end.stopped; at = {at.epoch + 1, 0}) {
+  const auto next_epoch = [&] { return data_position{at.epoch + 1, 0, how.batch, data.samples()}; };
+  for (; at.epoch < epochs && !end.stopped; at = next_epoch()) {
     const int epoch = static_cast<int>(at.epoch) + 1;
     fit_progress now{.epoch = epoch,
                      .epochs = how.epochs,
@@ -97,9 +123,14 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
         continue;
       }
       now.rate = training.rate(training.training);
+      if (!(now.rate > 0) && end.steps_without_rate++ == 0)
+        std::fprintf(stderr,
+                     "gpipe: fit: the learning rate is 0 in step %ld of epoch %d, so parameters stay as they are; "
+                     "check the steps of the schedule\n",
+                     now.step + 1, epoch);
       sums.add(training.step(training.training, next), now);
       ++now.step;
-      end.next = now.next = at.batch == parts ? data_position{at.epoch + 1, 0} : at;
+      end.next = now.next = at.batch == parts ? next_epoch() : at;
       best_is_last = false;
       if (at.batch == parts) {
         end.epochs = epoch;

@@ -26,7 +26,8 @@ struct fit_options {
   /// that loss falls. Moments and steps stay as they are.
   bool restore_best = false;
   /// Where to begin, such as the `fit_progress::next` of a training that was stopped: the batches before it are left
-  /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on.
+  /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in batches of
+  /// another size is converted if it is between two batches here; else it is refused, as one in an epoch of other data.
   data_position first{};
 
   int steps_per_epoch(int samples) const {
@@ -44,7 +45,8 @@ struct fit_result {
   bool stopped = false;  ///< true if it ended before the last epoch, by the callback or by `patience`
   int best_epoch = 0;    ///< the epoch with the lowest held-out loss, counted from 1; 0: there was no held-out dataset
   double held_out = std::numeric_limits<double>::infinity();  ///< the held-out loss of the best epoch
-  data_position next{};  ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
+  long steps_without_rate = 0;  ///< steps with the learning rate 0; the first one writes a line to stderr
+  data_position next{};         ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
 };
 
 namespace detail {
