@@ -300,9 +300,9 @@ TEST_CASE("more micro-batches than an int counts, or than memory holds, are refu
       text.starts_with("stages x micro_batches is 1 x 2147483647, of at most 8 actions each, more than an int counts; "
                        "choose at most 268435455 micro-batches"));
   const plan_options some{.stages = 2, .micro_batches = 1000, .micro_batch_size = 1};
-  CHECK(refusal([&] { detail::require_countable(some, 160 * 2000); }) == "");
+  CHECK(refusal([&] { detail::require_countable(some, 480 * 1000); }) == "");
   CHECK(
-      refusal([&] { detail::require_countable(some, 160 * 2000 - 1); }) ==
-      "micro_batches is 1000: a plan of 2 stages needs 320000 bytes while it is made, but the machine has 319999 left; "
+      refusal([&] { detail::require_countable(some, 480 * 1000 - 1); }) ==
+      "micro_batches is 1000: a plan of 2 stages needs 480000 bytes while it is made, but the machine has 479999 left; "
       "choose at most 999 micro-batches");
 }
