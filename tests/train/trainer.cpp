@@ -16,7 +16,7 @@
 
 #include <sys/resource.h>
 
-#include <gpipe/core/memory_left.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/train/data/dataset.hpp>

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <gpipe/core/memory_left.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
@@ -37,8 +38,11 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
                 {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
 }
 
+/// A plan has a line for each action of each micro-batch in each stage, and an `int` counts them. Throws if it counts
+/// too few, or if there is no memory for the plan: a program that runs out of it later may end without an error.
 // Measured while a plan is made, in bytes for each micro-batch: 148 to 165 of one stage, 837 to 847 of three.
-GPIPE_COLD GPIPE_INLINE void require_countable(const plan_options& o, std::int64_t left) {
+// The memory is asked for and returned at once: the system refuses what it cannot have, and no page is touched.
+GPIPE_COLD inline void require_countable(const plan_options& o) {
   constexpr std::int64_t max_lines = (std::numeric_limits<int>::max)(), lines_of_cell = 8;  // at most
   constexpr std::int64_t bytes_of_cell = 144, bytes_of_link = 192;                          // at least
   const std::int64_t S = o.stages, M = o.micro_batches, bytes = S * bytes_of_cell + (S - 1) * bytes_of_link;
@@ -46,17 +50,19 @@ GPIPE_COLD GPIPE_INLINE void require_countable(const plan_options& o, std::int64
     throw_error({"stages x micro_batches is ", S, " x ", M, ", of at most ", lines_of_cell,
                  " actions each, more than an int counts"},
                 {"choose at most ", max_lines / lines_of_cell / S, " micro-batches"});
-  if (M > left / bytes)
+  void* const all = ::operator new(static_cast<std::size_t>(M * bytes), std::nothrow);
+  ::operator delete(all);
+  if (all == nullptr)
     throw_error({"micro_batches is ", M, ": a plan of ", several(o.stages, "stage"), " needs ", M * bytes,
-                 " bytes while it is made, but the machine has ", left, " left"},
-                {"choose at most ", left / bytes, " micro-batches"});
+                 " bytes while it is made, and the system does not give them"},
+                {"choose fewer micro-batches"});
 }
 
 /// A plan with its options and costs; the cut follows.
 GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
   require_valid(options, net.layer_count);
   require_precision(net, options);
-  require_countable(options, memory_left());
+  require_countable(options);
   const auto S = static_cast<std::size_t>(options.stages);
   step_plan p;
   p.options = options;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -20,11 +19,6 @@ step_plan make_plan(const network& net, const plan_options& options, const std::
 step_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
 
 namespace detail {
-
-/// A plan has a line for each action of each micro-batch in each stage, and an `int` counts them. Throws if it counts
-/// too few, or if the plan does not fit into `left` bytes of memory: a program that runs out of memory may end without
-/// an error.
-void require_countable(const plan_options& options, std::int64_t left);
 
 /// Plans a training of `ranks` processes, or of none: as `make_plan`, and as `plan_with_cut`. Processes share no
 /// memory. If they are fewer than the schedule's workers, the schedule is folded onto them.

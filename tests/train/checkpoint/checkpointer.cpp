@@ -274,7 +274,7 @@ TEST_CASE_FIXTURE(fixture, "a checkpoint has what is frozen by calls") {
   CHECK(state_of(second) != before);
   CHECK(second.parameter("8.weight") == training.parameter("2.weight"));
 
-  // What the checkpoint has not frozen goes on, as in the training that was saved.
+  // A checkpoint without frozen parameters ends what is frozen here.
   training.unfreeze(tied);
   training.save(folder.beside("later"));
   CHECK(second.load(folder.beside("later")).frozen.empty());

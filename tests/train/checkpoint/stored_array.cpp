@@ -158,7 +158,7 @@ TEST_CASE("files in both orders and checkpoints come back, and a file that does 
       of.save(torch, {.layout = layout});
       CHECK(safetensors_file(torch).metadata().at("gpipe.layout") == text);
       loads<Net>(torch, {}, want);
-      // What PyTorch, or an older gpipe, has written.
+      // So PyTorch, or an older gpipe, writes it.
       rewrite(torch, bare, {{"format", "pt"}});
       loads<Net>(bare, {.layout = layout == file_layout::automatic ? file_layout::pytorch : layout}, want);
       if (shows) loads<Net>(bare, {}, want);

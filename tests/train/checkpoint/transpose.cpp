@@ -54,7 +54,7 @@ void has_order(std::size_t a, std::size_t b, std::size_t c, std::size_t d, const
   CHECK(order.same() == (want == numbers));
   if (order.same()) return;
   for (const std::size_t at_once : {1u, 3u, 100u}) CHECK(taken<T>(order, at_once) == want);
-  // What was taken goes back.
+  // The result goes back.
   std::vector<T> back(want.size());
   const axis_order inverse = order.inverse();
   inverse.take(std::as_bytes(std::span(want)).data(), sizeof(T), 0, inverse.extent(0),

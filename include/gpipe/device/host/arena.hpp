@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <string>
@@ -12,12 +14,23 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/memory_left.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 
 namespace gpipe::host {
 
-/// The memory that the process can have.
-GPIPE_COLD inline std::int64_t memory_left() { return gpipe::detail::memory_left(); }
+/// The memory that the process can have: what is free or can be freed at once ("MemAvailable" of Linux), in its address
+/// space.
+GPIPE_COLD inline std::int64_t memory_left() {
+  const std::int64_t mappable = gpipe::detail::address_space_left();
+  std::FILE* const info = std::fopen("/proc/meminfo", "r");
+  if (info == nullptr) return mappable;
+  char line[128];
+  long long kibibytes = -1;
+  while (kibibytes < 0 && std::fgets(line, sizeof line, info) != nullptr)
+    if (std::sscanf(line, "MemAvailable: %lld", &kibibytes) != 1) kibibytes = -1;
+  std::fclose(info);
+  return kibibytes < 0 ? mappable : (std::min)(mappable, std::int64_t{kibibytes} * 1024);
+}
 
 /// Memory of this size or more begins on a large page, and uses large pages if Linux has them: what is read or written
 /// once a step, or once a token, lies on hundreds of small ones, and each costs a walk through the page tables.

@@ -23,7 +23,7 @@ std::vector<stored_array> in_file(const std::vector<stored_array>& arrays, const
 std::string layout_text(const std::vector<stored_array>& arrays, const name_map& names, file_layout layout);
 
 /// The layout of a file: the one that is asked for, or that its metadata name, or that the shapes of its tensors show.
-/// A checkpoint that names none is of format 1, in our layout. Throws if nothing tells the layout.
+/// A checkpoint that names none is of format 1, in our layout. Throws if none of these says it.
 file_layout layout_of(file_layout asked, const safetensors_set& set, const std::vector<found_array>& file,
                       const std::vector<stored_array>& arrays, const name_map& names, const std::string& prefix);
 

@@ -9,7 +9,7 @@
 #include <libxsmm.h>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/memory_left.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::host {

@@ -1,5 +1,5 @@
 // compiled: alone
-#include <gpipe/core/memory_left.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 
 #include <doctest/doctest.h>
 

@@ -32,18 +32,4 @@ GPIPE_COLD inline std::int64_t address_space_left() {
 #endif
 }
 
-/// The memory that the process can have: what is free or can be freed at once ("MemAvailable" of Linux), in its address
-/// space.
-GPIPE_COLD inline std::int64_t memory_left() {
-  const std::int64_t mappable = address_space_left();
-  std::FILE* const info = std::fopen("/proc/meminfo", "r");
-  if (info == nullptr) return mappable;
-  char line[128];
-  long long kibibytes = -1;
-  while (kibibytes < 0 && std::fgets(line, sizeof line, info) != nullptr)
-    if (std::sscanf(line, "MemAvailable: %lld", &kibibytes) != 1) kibibytes = -1;
-  std::fclose(info);
-  return kibibytes < 0 ? mappable : (std::min)(mappable, std::int64_t{kibibytes} * 1024);
-}
-
 }  // namespace gpipe::detail
