@@ -112,6 +112,7 @@ TEST_CASE("settings that would give a wrong factor without a word are rejected a
   rejects("last_divisor of one_cycle is inf", one_cycle{.last_divisor = infinity});
   rejects("then of warm_up is empty", warm_up{.steps = 2, .then = {}});
   rejects("steps of warm_up is 18446744073709551615", warm_up{.steps = static_cast<std::uint64_t>(-1)});
+  rejects("steps of warm_up is 0; choose 1 to 2^62 steps", warm_up{.steps = 0, .then = cosine{10}});
 }
 
 TEST_CASE("a schedule that is empty or returns no number from 0 on is rejected") {
