@@ -96,6 +96,9 @@ TEST_CASE("twenty steps have torch.optim's numbers") {  // torch 2.15 in double
   laws::agrees_with({0.21978799330615165, 0.65380188247464932, -1.255020538658461, -0.18269303935480719,
                      -0.7361517158610793, -2.0305552151261081},
                     sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01});
+  laws::agrees_with({0.17530927327802864, 0.603137367948524, -1.3435997347830178, -0.10932997613610285,
+                     -0.708572963702656, -2.1851858816644736},
+                    sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
   laws::agrees_with({0.53650296448580603, 0.41388493188067488, -0.059488123449996967, -0.31414842869486848,
                      -0.37866603014009725, -0.17694433580298416},
                     adam{.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.01});
@@ -106,6 +109,7 @@ TEST_CASE("twenty steps have torch.optim's numbers") {  // torch 2.15 in double
 
 TEST_CASE("settings out of range are refused by name and value") {
   laws::refuses(sgd{.momentum = 1}, "momentum is 1; choose 0 or more, and less than 1");
+  laws::refuses(sgd{.nesterov = true}, "nesterov is true, and momentum is 0; choose a momentum above 0, such as 0.9");
   laws::refuses(sgd{.weight_decay = -1}, "weight_decay is -1; choose 0 or more");
   laws::refuses(adam{.beta1 = -0.1}, "beta1 is -0.1; choose 0 or more, and less than 1");
   laws::refuses(adam{.beta2 = std::nan("")}, "beta2 is nan; choose 0 or more, and less than 1");

@@ -37,6 +37,7 @@ TEST_CASE_TEMPLATE("derivatives agree with differences", T, float, double) {
     agrees<T>([](auto a) { return exp(a); }, at);
     agrees<T>([](auto a) { return log(a); }, at);
     agrees<T>([](auto a) { return tanh(a); }, at);
+    agrees<T>([](auto a) { return erf(a); }, at);
     agrees<T>([](auto a) { return sqrt(a); }, at);
     agrees<T>([](auto a) { return sin(a) * cos(2 * a); }, at);
     agrees<T>([](auto a) { return pow(a, 3) + pow(a, 0.5) + pow(2, a) + pow(a, a); }, at);

@@ -37,6 +37,7 @@ double worst_error(F ours, G exact, float min_result = 0) {
 TEST_CASE("float functions are within their stated error over all floats") {
   CHECK(worst_error([](float x) { return math::exp(x); }, [](double x) { return std::exp(x); }) <= 1);
   CHECK(worst_error([](float x) { return math::tanh(x); }, [](double x) { return std::tanh(x); }) <= 2);
+  CHECK(worst_error([](float x) { return math::erf(x); }, [](double x) { return std::erf(x); }) <= 2);
   CHECK(worst_error([](float x) { return math::sigmoid(x); }, [](double x) { return 1 / (1 + std::exp(-x)); },
                     std::numeric_limits<float>::min()) <= 3);
   const auto of_magnitude = [](double x) { return std::sqrt(std::fabs(x)); };
@@ -54,6 +55,9 @@ TEST_CASE("limits are exact") {
   CHECK(math::tanh(infinity) == 1);
   CHECK(math::tanh(-infinity) == -1);
   CHECK(std::signbit(math::tanh(-0.0F)));
+  CHECK(math::erf(infinity) == 1);
+  CHECK(math::erf(-infinity) == -1);
+  CHECK(std::signbit(math::erf(-0.0F)));
   CHECK(math::sigmoid(infinity) == 1);
   CHECK(math::sigmoid(-infinity) == 0);
   CHECK(math::sigmoid(0.0F) == 0.5F);
@@ -66,6 +70,7 @@ TEST_CASE("NaN of either sign gives NaN") {
   for (const float x : {not_a_number, -not_a_number}) {
     CHECK(std::isnan(math::exp(x)));
     CHECK(std::isnan(math::tanh(x)));
+    CHECK(std::isnan(math::erf(x)));
     CHECK(std::isnan(math::sigmoid(x)));
     CHECK(std::isnan(math::sqrt(x)));
   }
@@ -91,4 +96,22 @@ TEST_CASE_TEMPLATE("bounded clamps the magnitude and keeps the sign", T, float, 
   CHECK(math::bounded(-std::numeric_limits<T>::infinity(), T(16)) == -16);
   CHECK(math::bounded(std::numeric_limits<T>::max(), T(16)) == 16);
   CHECK(std::fabs(math::bounded(std::numeric_limits<T>::quiet_NaN(), T(16))) == 16);
+}
+
+TEST_CASE_TEMPLATE("functions that dual numbers have are those of the standard library for plain numbers", T, float,
+                   double) {
+  const volatile T given = T(0.7);
+  const T x = given;
+  CHECK(math::log(x) == std::log(x));
+  CHECK(math::sin(x) == std::sin(x));
+  CHECK(math::cos(x) == std::cos(x));
+  CHECK(math::pow(x, 3) == std::pow(x, T(3)));
+  CHECK(math::pow(2, x) == std::pow(T(2), x));
+  CHECK(math::abs(-x) == x);
+  CHECK(math::abs(T(0)) == 0);
+  CHECK(math::max(x, 0) == x);
+  CHECK(math::max(0, -x) == 0);
+  CHECK(math::min(x, 0.0F) == 0);
+  CHECK(std::isnan(math::max(std::numeric_limits<T>::quiet_NaN(), T(1))));
+  CHECK(std::isnan(math::abs(std::numeric_limits<T>::quiet_NaN())));
 }

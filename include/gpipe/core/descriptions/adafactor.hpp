@@ -19,6 +19,7 @@ struct adafactor_of {
   double momentum = Momentum ? 0.9 : 0;
   double epsilon = 1e-30, epsilon_parameter = 1e-3;
   double weight_decay = 0;  ///< decoupled: p <- (1 - step weight_decay) p, with the step before it is multiplied
+  [[no_unique_address]] detail::torch_lr lr{};
 
   static constexpr int moments = Momentum ? 1 : 0;
   static constexpr int arrays = 3;

@@ -14,6 +14,8 @@ struct lion {
   double learning_rate = 1e-4;
   double beta1 = 0.9, beta2 = 0.99;
   double weight_decay = 0;
+  [[no_unique_address]] detail::torch_lr lr{};
+  [[no_unique_address]] detail::torch_betas betas{};
   static constexpr int moments = 1;
 
   GPIPE_COLD void check() const {

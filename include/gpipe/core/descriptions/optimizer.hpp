@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
@@ -31,7 +32,47 @@ struct update_terms {
   double scale = 1;       ///< turns the summed gradient into the clipped mean
 };
 
+namespace broken {
+
+template <class Number, bool Holds>
+struct optimizer_has_learning_rate {
+  static_assert(Holds,
+                "gpipe: .lr is the name of PyTorch; here it is .learning_rate, the first member of an optimizer: "
+                "adamw{.learning_rate = 1e-3}");
+};
+template <class Number, bool Holds>
+struct optimizer_has_beta1 {
+  static_assert(Holds, "gpipe: .betas is the name of PyTorch; here they are .beta1 and .beta2, behind .learning_rate");
+};
+template <class Number, bool Holds>
+struct optimizer_has_epsilon {
+  static_assert(Holds, "gpipe: .eps is the name of PyTorch; here it is .epsilon");
+};
+
+}  // namespace broken
+
 namespace detail {
+
+/// Settings under PyTorch's names, which no program can set: the error names ours. They stand behind the settings of an
+/// optimizer and take no memory.
+struct torch_lr {
+  constexpr torch_lr() = default;
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr torch_lr(Number) { static_assert(sizeof(broken::optimizer_has_learning_rate<Number, false>) > 0); }
+};
+struct torch_betas {
+  constexpr torch_betas() = default;
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr torch_betas(Number, Number) { static_assert(sizeof(broken::optimizer_has_beta1<Number, false>) > 0); }
+};
+struct torch_eps {
+  constexpr torch_eps() = default;
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr torch_eps(Number) { static_assert(sizeof(broken::optimizer_has_epsilon<Number, false>) > 0); }
+};
 
 // For an optimizer's `check()`: each throws unless its setting is valid.
 
@@ -52,6 +93,7 @@ GPIPE_COLD inline void require_not_negative(const char* name, double value) {
 }  // namespace detail
 
 /// Stochastic gradient descent: v <- momentum v + g; p <- p - rate v, with g the mean gradient plus weight_decay p.
+/// With `nesterov` it looks ahead (Nesterov, 1983), as PyTorch's SGD: p <- p - rate (g + momentum v).
 ///
 /// A custom optimizer is a struct like these: its number of moments, its learning rate, and a rule for one element. It
 /// may have more:
@@ -65,28 +107,38 @@ struct sgd {
   double learning_rate = 0.01;
   double momentum = 0;
   double weight_decay = 0;
+  bool nesterov = false;
+  [[no_unique_address]] detail::torch_lr lr{};
   static constexpr int moments = 1;
 
   GPIPE_COLD void check() const {
     detail::require_share("momentum", momentum);
     detail::require_not_negative("weight_decay", weight_decay);
+    if (nesterov && momentum == 0)
+      detail::throw_error({"nesterov is true, and momentum is 0"}, {"choose a momentum above 0, such as 0.9"});
   }
 
   template <class T>
   struct rule_for {
     update_operands<T> of;
     T rate, scale, momentum, decay;
+    bool nesterov;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
       const T gradient = detail::multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
       const T moment = detail::multiply_add(of.moment[0][i], momentum, gradient);
       of.moment[0][i] = moment;
-      of.parameter[i] = detail::multiply_add(-rate, moment, of.parameter[i]);
+      const T along = nesterov ? detail::multiply_add(moment, momentum, gradient) : moment;
+      of.parameter[i] = detail::multiply_add(-rate, along, of.parameter[i]);
     }
   };
   template <class T>
   rule_for<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(momentum),
-            static_cast<T>(weight_decay)};
+    return {of,
+            static_cast<T>(now.rate),
+            static_cast<T>(now.scale),
+            static_cast<T>(momentum),
+            static_cast<T>(weight_decay),
+            nesterov};
   }
 };
 
@@ -115,6 +167,9 @@ struct adam {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  [[no_unique_address]] detail::torch_lr lr{};
+  [[no_unique_address]] detail::torch_betas betas{};
+  [[no_unique_address]] detail::torch_eps eps{};
   static constexpr int moments = 2;
 
   GPIPE_COLD void check() const {
@@ -145,6 +200,9 @@ struct adamw {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+  [[no_unique_address]] detail::torch_lr lr{};
+  [[no_unique_address]] detail::torch_betas betas{};
+  [[no_unique_address]] detail::torch_eps eps{};
   static constexpr int moments = 2;
 
   GPIPE_COLD void check() const { adam{learning_rate, beta1, beta2, epsilon, weight_decay}.check(); }

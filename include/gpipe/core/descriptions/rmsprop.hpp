@@ -46,6 +46,8 @@ struct rmsprop {
   double epsilon = 1e-8;
   double momentum = 0;
   double weight_decay = 0;
+  [[no_unique_address]] detail::torch_lr lr{};
+  [[no_unique_address]] detail::torch_eps eps{};
   static constexpr int moments = 2;
 
   GPIPE_COLD void check() const {
@@ -77,6 +79,8 @@ struct rmsprop_tf {
   double epsilon = 1;
   double momentum = 0.9;
   double weight_decay = 0;
+  [[no_unique_address]] detail::torch_lr lr{};
+  [[no_unique_address]] detail::torch_eps eps{};
   static constexpr int moments = 2;
   static constexpr double first_moments[] = {1, 0};
 

@@ -74,6 +74,10 @@ GPIPE_HOST_DEVICE dual<T> tanh(dual<T> x) {
   return {y, (T(1) - y * y) * x.derivative};
 }
 template <class T>
+GPIPE_HOST_DEVICE dual<T> erf(dual<T> x) {
+  return {erf(x.value), T(1.1283791670955126) * exp(-x.value * x.value) * x.derivative};  // 2 / sqrt(pi)
+}
+template <class T>
 GPIPE_HOST_DEVICE dual<T> sqrt(dual<T> x) {
   const T y = sqrt(x.value);
   return {y, x.derivative / (2 * y)};

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
@@ -30,6 +32,9 @@ GPIPE_HOST_DEVICE inline std::int32_t above(std::int32_t magnitude, std::int32_t
 }
 
 }  // namespace detail
+
+/// a * b + c with the same bits wherever a program computes it: what kernels and optimizers of your own should add by.
+using gpipe::detail::multiply_add;
 
 /// `x` clamped to [-limit, limit], with the sign of `x`. NaN becomes `limit` in magnitude, too.
 GPIPE_HOST_DEVICE inline float bounded(float x, float limit) {
@@ -88,6 +93,32 @@ GPIPE_HOST_DEVICE inline float tanh(float x) {
 }
 GPIPE_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
+/// The error function, to 2 units in the last place.
+///
+///     |x| <= 0.927:  x + x p(x^2),   else  1 - e^-q(|x|) with the sign of x, which from 4 on is 1
+GPIPE_HOST_DEVICE inline float erf(float x) {
+  const std::int32_t sign = detail::bits(x) & detail::sign_bit, magnitude = detail::bits(x) & ~detail::sign_bit;
+  const std::int32_t large = detail::above(magnitude, 0x3f6d8000);  // 0.927734375
+  const float t = bounded(detail::number(magnitude), 4.0F), square = t * t;
+  float q = detail::multiply_add(-1.72853470e-5F, t, 3.83197126e-4F);
+  q = detail::multiply_add(q, square, detail::multiply_add(-3.88396438e-3F, t, 2.42546219e-2F));
+  q = detail::multiply_add(q, t, -1.06777877e-1F);
+  q = detail::multiply_add(q, t, -6.34846687e-1F);
+  q = detail::multiply_add(q, t, -1.28717512e-1F);
+  const float outer = 1.0F - exp(detail::multiply_add(q, t, -t));
+  const float inner = detail::number(magnitude & ~large), z = inner * inner;
+  float p = -5.96761703e-4F;
+  p = detail::multiply_add(p, z, 4.99119423e-3F);
+  p = detail::multiply_add(p, z, -2.67681349e-2F);
+  p = detail::multiply_add(p, z, 1.12819925e-1F);
+  p = detail::multiply_add(p, z, -3.76125336e-1F);
+  p = detail::multiply_add(p, z, 1.28379166e-1F);
+  p = detail::multiply_add(p, inner, inner);
+  const std::int32_t nan = detail::above(magnitude, detail::infinity_bits) & detail::nan_bits;
+  return detail::number((detail::bits(outer) & large) | (detail::bits(p) & ~large) | sign | nan);
+}
+GPIPE_HOST_DEVICE inline double erf(double x) { return std::erf(x); }
+
 /// The logistic function 1 / (1 + e^-x), to 3 units in the last place (where the result is a normal number).
 template <class T>
 GPIPE_HOST_DEVICE inline T sigmoid(T x) {
@@ -112,5 +143,62 @@ GPIPE_HOST_DEVICE inline float sqrt(float x) {
 #endif
 }
 GPIPE_HOST_DEVICE inline double sqrt(double x) { return std::sqrt(x); }
+
+// The other functions that `dual` numbers have, of plain numbers: the standard library's. A function that is written
+// for both, as the value of a `pointwise`, then compiles for both.
+
+template <std::floating_point T>
+GPIPE_HOST_DEVICE inline T log(T x) {
+  return std::log(x);
+}
+template <std::floating_point T>
+GPIPE_HOST_DEVICE inline T sin(T x) {
+  return std::sin(x);
+}
+template <std::floating_point T>
+GPIPE_HOST_DEVICE inline T cos(T x) {
+  return std::cos(x);
+}
+template <std::floating_point T>
+GPIPE_HOST_DEVICE constexpr T abs(T x) {
+  return x < 0 ? -x : x > 0 ? x : x * x;  // 0, or NaN
+}
+
+namespace detail {
+
+/// The type of two plain numbers, of which one at least is not whole: max(x, 0), pow(x, 3).
+template <class A, class B>
+struct number_pair {};
+template <class A, class B>
+requires(std::floating_point<A>&& std::is_arithmetic_v<B>) struct number_pair<A, B> {
+  using type = std::conditional_t<std::floating_point<B>, std::common_type_t<A, B>, A>;
+};
+template <std::integral A, std::floating_point B>
+struct number_pair<A, B> {
+  using type = B;
+};
+template <class A, class B>
+using number_of = typename number_pair<A, B>::type;
+
+}  // namespace detail
+
+/// The larger and the smaller of two numbers. NaN stays NaN.
+template <class A, class B>
+GPIPE_HOST_DEVICE constexpr detail::number_of<A, B>(max)(A x, B y) {
+  using T = detail::number_of<A, B>;
+  const T a = static_cast<T>(x), b = static_cast<T>(y);
+  return a > b || a != a ? a : b;
+}
+template <class A, class B>
+GPIPE_HOST_DEVICE constexpr detail::number_of<A, B>(min)(A x, B y) {
+  using T = detail::number_of<A, B>;
+  const T a = static_cast<T>(x), b = static_cast<T>(y);
+  return a < b || a != a ? a : b;
+}
+template <class A, class B>
+GPIPE_HOST_DEVICE inline detail::number_of<A, B> pow(A x, B y) {
+  using T = detail::number_of<A, B>;
+  return std::pow(static_cast<T>(x), static_cast<T>(y));
+}
 
 }  // namespace gpipe::math
