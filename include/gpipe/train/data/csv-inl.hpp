@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <gpipe/core/text/quoted.hpp>
+#include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/record/file/read_file.hpp>
 #include <gpipe/train/data/csv.hpp>
 #include <gpipe/train/data/dataset.hpp>
@@ -27,27 +29,35 @@ class csv_reader {
 
  private:
   struct column {
-    const csv_field* field;
+    const csv_field* field;  // null: skipped
     std::vector<float>* numbers;
     std::vector<std::int32_t>* labels;
+    std::size_t at;  // among the columns of the field
   };
 
   [[noreturn]] void fail(const std::string& wrong, const std::string& remedy) const {
     throw error(wrong, remedy, {.file = path_, .line = line_});
   }
+  [[noreturn]] void refuse(std::size_t number, std::string_view word, const char* what) const;
   bool read_line(std::string& text);
+  bool read_record(std::string& text);
+  void split(std::string_view text);
+  void find_columns();
   void read_row(const std::string& text);
-  const char* read_number(const char* at, const char* end, const char* stop, std::size_t number);
+  void read_value(std::size_t number, std::string_view word);
   std::string expected() const;
 
   const std::string& path_;
   const std::vector<csv_field>& fields_;
   const csv_options how_;
-  long line_ = -1;
+  bool by_name_ = false;
+  long line_ = -1, next_line_ = 1;
   std::optional<file_stream> file_;
   std::vector<std::vector<float>> numbers_;
   std::vector<std::vector<std::int32_t>> labels_;
   std::vector<column> columns_;
+  std::vector<std::string> cells_;  // of a line, without their quotes
+  std::size_t cell_count_ = 0;
 };
 
 GPIPE_COLD GPIPE_INLINE csv_reader::csv_reader(const std::string& path, const std::vector<csv_field>& fields,
@@ -58,12 +68,21 @@ GPIPE_COLD GPIPE_INLINE csv_reader::csv_reader(const std::string& path, const st
     const csv_field& field = fields[f];
     if (field.columns < 1) fail(concat({"columns is ", field.columns}), "choose at least 1");
     if (field.classes < 0) fail(concat({"classes is ", field.classes}), "choose at least 1, or 0 for numbers");
-    if (field.classes > 0 && field.columns != 1)
-      fail(concat({"columns is ", field.columns, " for the labels ", detail::quoted(field.name)}), "choose 1");
-    for (int c = 0; c < field.columns; ++c) columns_.push_back({&field, &numbers_[f], &labels_[f]});
+    const auto named = static_cast<int>(field.from.size());
+    if (field.classes > 0 && (named > 0 ? named : field.columns) != 1)
+      fail(concat({"columns is ", named > 0 ? named : field.columns, " for the labels ", detail::quoted(field.name)}),
+           "choose 1");
+    by_name_ = by_name_ || named > 0;
+    for (int c = 0; c < field.columns; ++c)
+      columns_.push_back({field.name.empty() ? nullptr : &field, &numbers_[f], &labels_[f], 0});
     any = any || !field.name.empty();
   }
   if (!any) fail("no field has a name", "name at least one");
+  for (const csv_field& field : fields)
+    if (by_name_ && field.from.empty())
+      fail(concat({"the field ", detail::quoted(field.name), " has no .from, but another field has"}),
+           "give every field the names of its columns, or none");
+  if (by_name_ && !how.header) fail("a field has .from, and .header is false", "give .header = true");
   file_.emplace(path);
 }
 
@@ -72,96 +91,217 @@ GPIPE_COLD GPIPE_INLINE std::string csv_reader::expected() const {
   std::string text;
   for (std::size_t f = 0; f < fields_.size(); ++f) {
     const csv_field& field = fields_[f];
+    const std::size_t columns = field.from.empty() ? static_cast<std::size_t>(field.columns) : field.from.size();
     if (f > 0) text += f + 1 == fields_.size() ? " and " : ", ";
-    if (field.name.empty()) text += std::to_string(field.columns) + " skipped";
+    if (field.name.empty()) text += std::to_string(columns) + " skipped";
     else if (field.classes > 0) text += "a label";
-    else text += field.columns == 1 ? "a number" : std::to_string(field.columns) + " numbers";
+    else text += columns == 1 ? "a number" : std::to_string(columns) + " numbers";
   }
   return text + ", separated by " + (how_.separator == ',' ? "commas" : detail::quoted(std::string(1, how_.separator)));
 }
 
-/// Reads a line, or its first characters if it is too long.
+GPIPE_COLD GPIPE_INLINE void csv_reader::refuse(std::size_t number, std::string_view word, const char* what) const {
+  std::string remedy = "give " + expected();
+  if (line_ == 1 && !how_.header) remedy = "if line 1 is a header, give .header = true; else " + remedy;
+  fail(concat({"column ", number + 1, ": ", detail::quoted(word), what}), remedy);
+}
+
+/// Adds a line to the text, or its first characters if it is too long.
 GPIPE_COLD GPIPE_INLINE bool csv_reader::read_line(std::string& text) {
-  text.clear();
+  const std::size_t before = text.size();
   for (int c = file_->next(); c != file_stream::end; c = file_->next()) {
     if (c == '\n') return true;
     text += static_cast<char>(c);
     if (text.size() > longest_csv_line) return true;
   }
-  return !text.empty();
+  return text.size() > before;
 }
 
-/// Reads the column `number` from [at, end), up to its separator or the end of the line at `stop`.
-GPIPE_COLD GPIPE_INLINE const char* csv_reader::read_number(const char* at, const char* end, const char* stop,
-                                                            std::size_t number) {
+/// Reads a line, and those that follow while a quote is open. An inner line's end is a space in the text.
+GPIPE_COLD GPIPE_INLINE bool csv_reader::read_record(std::string& text) {
+  text.clear();
+  line_ = next_line_;
+  bool is_quoted = false;
+  for (std::size_t at = 0;;) {
+    const bool found = read_line(text);
+    if (!found && !is_quoted) return false;
+    if (!found) fail("a quote is not closed", "close it, or double a quote that is part of a text");
+    ++next_line_;
+    if (text.size() > longest_csv_line)
+      fail(concat({"has more than ", longest_csv_line, " characters"}), "give lines of " + expected());
+    if (line_ == 1 && at == 0 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that editors write
+    if (!text.empty() && text.back() == '\r') text.pop_back();
+    // A quote opens at the start of a value, and only there.
+    for (; at < text.size(); ++at) {
+      if (text[at] != '"') continue;
+      const std::size_t before = text.find_last_not_of(' ', at - 1);
+      if (is_quoted) is_quoted = false;
+      else is_quoted = at == 0 || before == text.npos || text[before] == how_.separator || text[at - 1] == '"';
+    }
+    if (!is_quoted) return true;
+    text += ' ';
+    at = text.size();
+  }
+}
+
+/// Splits a line at its separators into `cells_`.
+GPIPE_COLD GPIPE_INLINE void csv_reader::split(std::string_view text) {
+  cell_count_ = 0;
+  std::size_t at = 0;
+  for (bool more = true; more;) {
+    if (cells_.size() == cell_count_) cells_.emplace_back();
+    std::string& cell = cells_[cell_count_++];
+    cell.clear();
+    while (at < text.size() && text[at] == ' ') ++at;
+    if (at < text.size() && text[at] == '"') {
+      for (++at; at < text.size(); ++at) {
+        if (text[at] == '"' && (++at == text.size() || text[at] != '"')) break;
+        cell += text[at];
+      }
+    }
+    const std::size_t stop = (std::min)(text.find(how_.separator, at), text.size());
+    cell += text.substr(at, stop - at);
+    cell.resize(cell.find_last_not_of(' ') + 1);
+    more = stop < text.size();
+    at = stop + 1;
+  }
+}
+
+/// The columns of the file by the names in its header, which is in `cells_`.
+GPIPE_COLD GPIPE_INLINE void csv_reader::find_columns() {
+  const std::vector<std::string> names(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(cell_count_));
+  columns_.assign(names.size(), {nullptr, nullptr, nullptr, 0});
+  for (std::size_t f = 0; f < fields_.size(); ++f)
+    for (std::size_t k = 0; k < fields_[f].from.size(); ++k) {
+      const std::string& wanted = fields_[f].from[k];
+      const auto found = std::find(names.begin(), names.end(), wanted);
+      if (found == names.end()) {
+        const std::string meant = meant_by(wanted, names);
+        std::string all;
+        for (const std::string& name : names) all += (all.empty() ? "" : ", ") + detail::quoted(name);
+        fail(concat({"the header has no column ", detail::quoted(wanted)}),
+             meant.empty() ? "choose among " + all : "did you mean " + detail::quoted(meant) + "?");
+      }
+      if (std::find(found + 1, names.end(), wanted) != names.end())
+        fail(concat({"the header has two columns ", detail::quoted(wanted)}), "rename one of them");
+      column& into = columns_[static_cast<std::size_t>(found - names.begin())];
+      if (into.field != nullptr)
+        fail(concat({"the column ", detail::quoted(wanted), " is named twice"}), "name it in one field");
+      into = {&fields_[f], &numbers_[f], &labels_[f], k};
+    }
+}
+
+GPIPE_COLD inline bool is_missing(std::string_view word) {
+  if (word.size() > 5) return false;
+  std::string letters(word);
+  for (char& c : letters) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const std::string_view one : {"", "nan", "-nan", "+nan", "na", "n/a", "null", "none"})
+    if (letters == one) return true;
+  return false;
+}
+
+GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::string_view word) {
   const column& into = columns_[number];
-  const bool last = number + 1 == columns_.size(), is_label = into.field->classes > 0;
-  const std::string_view word(at, static_cast<std::size_t>(stop - at));
-  const auto wrong = [&](const char* what) {
-    return concat({"column ", number + 1, ": ", detail::quoted(word), what});
-  };
-  if (last && stop != end) fail(concat({"has more than ", columns_.size(), " columns"}), "give " + expected());
-  if (into.field->name.empty()) return stop;
+  const bool is_label = into.field->classes > 0;
+  const char *at = word.data(), *const stop = at + word.size();
   float value = 0;
   std::int32_t label = 0;
-  const auto [next, failure] = is_label ? std::from_chars(at, stop, label) : std::from_chars(at, stop, value);
-  if (failure == std::errc::result_out_of_range) {
-    // A number that does not fit a float may be too near to 0: then it is 0.
-    if (is_label) fail(wrong(" does not fit a label"), "give smaller numbers");
-    double wide = 0;
-    const bool is_wide = std::from_chars(at, next, wide).ec == std::errc{};
-    const std::string_view digits(at, static_cast<std::size_t>(next - at));
-    if (is_wide ? !(std::fabs(wide) < 1) : digits.find("e-") == digits.npos && digits.find("E-") == digits.npos)
-      fail(wrong(" does not fit a float"), "give smaller numbers");
-    value = static_cast<float>(wide);
-  } else if (failure != std::errc{}) {
-    fail(wrong(is_label ? " is not a label" : " is not a number"), "give " + expected());
+  if (is_missing(word)) {
+    if (how_.missing == missing_values::refuse || is_label)
+      fail(concat({"column ", number + 1, ": ", detail::quoted(word), is_label ? " is not a label" : " is not a number",
+                   ": it is missing"}),
+           is_label ? "give a label, or .missing = missing_values::drop_row, which leaves such rows out"
+                    : "give a number, or .missing = missing_values::drop_row, which leaves such rows out, or "
+                      "missing_values::fill, which puts .fill in its place");
+    value = how_.fill;
+  } else {
+    if (word.size() > 1 && *at == '+' && (at[1] == '.' || (at[1] >= '0' && at[1] <= '9'))) ++at;
+    const auto [next, failure] = is_label ? std::from_chars(at, stop, label) : std::from_chars(at, stop, value);
+    const char* const kind = is_label ? " is not a label" : " is not a number";
+    if (failure == std::errc::result_out_of_range) {
+      // A number that does not fit a float may be too near to 0: then it is 0.
+      if (is_label)
+        fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a label"}),
+             "give smaller numbers");
+      double wide = 0;
+      const bool is_wide = std::from_chars(at, next, wide).ec == std::errc{};
+      const std::string_view digits(at, static_cast<std::size_t>(next - at));
+      if (is_wide ? !(std::fabs(wide) < 1) : digits.find("e-") == digits.npos && digits.find("E-") == digits.npos)
+        fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a float"}),
+             "give smaller numbers");
+      value = static_cast<float>(wide);
+    } else if (failure != std::errc{}) {
+      refuse(number, word, kind);
+    }
+    if (next != stop) {
+      if (!is_label && *next == ',' && how_.separator != ',')
+        fail(concat({"column ", number + 1, ": ", detail::quoted(word), kind}),
+             "write numbers with a point: a decimal comma is not read");
+      refuse(number, word, kind);
+    }
   }
-  if (std::any_of(next, stop, [](char c) { return c != ' '; }))
-    fail(wrong(is_label ? " is not a label" : " is not a number"), "give " + expected());
   if (is_label && (label < 0 || label >= into.field->classes))
     fail(concat({"label ", label, " is out of range"}), concat({"choose labels in 0 ... ", into.field->classes - 1}));
   if (is_label) into.labels->push_back(label);
+  else if (by_name_)
+    into.numbers->end()[static_cast<std::ptrdiff_t>(into.at) - static_cast<std::ptrdiff_t>(into.field->from.size())] =
+        value;
   else into.numbers->push_back(value);
-  return stop;
 }
 
 GPIPE_COLD GPIPE_INLINE void csv_reader::read_row(const std::string& text) {
-  const char *at = text.data(), *const end = at + text.size();
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const auto missing = [&] { fail(concat({"has ", c, " columns, not ", columns_.size()}), "give " + expected()); };
-    if (c > 0) {
-      if (at == end) missing();
-      ++at;  // the separator
-    }
-    while (at != end && *at == ' ') ++at;
-    if (at == end && !columns_[c].field->name.empty()) missing();
-    at = read_number(at, end, std::find(at, end, how_.separator), c);
-  }
+  split(text);
+  const std::size_t count = text.empty() ? 0 : cell_count_;
+  if (count > columns_.size()) fail(concat({"has more than ", columns_.size(), " columns"}), "give " + expected());
+  if (count < columns_.size())
+    fail(concat({"has ", count, " columns, not ", columns_.size()}),
+         count == 1 && text.find_first_of(";\t") != text.npos
+             ? "give the .separator of the file; expected are " + expected()
+             : "give " + expected());
+  if (how_.missing == missing_values::drop_row)
+    for (std::size_t c = 0; c < count; ++c)
+      if (columns_[c].field != nullptr && is_missing(cells_[c])) return;
+  if (by_name_)
+    for (std::size_t f = 0; f < fields_.size(); ++f)
+      if (fields_[f].classes == 0) numbers_[f].resize(numbers_[f].size() + fields_[f].from.size());
+  for (std::size_t c = 0; c < count; ++c)
+    if (columns_[c].field != nullptr) read_value(c, cells_[c]);
 }
 
 GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
   std::string text;
   std::size_t rows = 0;
-  for (line_ = 1; read_line(text); ++line_) {
-    if (text.size() > longest_csv_line)
-      fail(concat({"has more than ", longest_csv_line, " characters"}), "give lines of " + expected());
+  long blank = 0;  // the first of the blank lines behind the last row
+  while (read_record(text)) {
+    if (text.find('\0') != std::string::npos) fail("is binary", "give lines of text: " + expected());
+    if (text.find_first_not_of(' ') == std::string::npos) {
+      if (blank == 0) blank = line_;
+      continue;
+    }
+    if (blank > 0) {
+      line_ = blank;
+      fail(concat({"has 0 columns, not ", columns_.size()}), "give " + expected());
+    }
     if (rows == max_csv_rows)
       fail(concat({"is a row after the first ", max_csv_rows}), "give a file that ends, with fewer rows");
-    if (line_ == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte-order mark that editors write
-    if (!text.empty() && text.back() == '\r') text.pop_back();
-    if (text.empty() && file_->peek() == file_stream::end) break;
-    if (text.find('\0') != std::string::npos) fail("is binary", "give lines of text: " + expected());
-    if (how_.header && line_ == 1) continue;
+    if (how_.header && line_ == 1) {
+      split(text);
+      if (by_name_) find_columns();
+      continue;
+    }
     read_row(text);
     ++rows;
   }
   line_ = -1;
+  const bool left_out = rows > 0 &&
+                        std::all_of(numbers_.begin(), numbers_.end(), [](const auto& n) { return n.empty(); }) &&
+                        std::all_of(labels_.begin(), labels_.end(), [](const auto& l) { return l.empty(); });
   if (rows == 0) fail("is empty", "give lines of " + expected());
+  if (left_out) fail("has a missing value in every row", "choose missing_values::fill, or other columns");
   dataset data;
   for (std::size_t f = 0; f < fields_.size(); ++f) {
     const csv_field& field = fields_[f];
-    const auto width = static_cast<std::size_t>(field.columns);
+    const std::size_t width = by_name_ ? field.from.size() : static_cast<std::size_t>(field.columns);
     if (field.name.empty()) continue;
     if (field.classes > 0 && field.unread) data.with_unread(field.name, 1, labels_[f]);
     else if (field.classes > 0) data.with(field.name, 1, labels_[f]);

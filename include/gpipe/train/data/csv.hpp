@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -9,25 +10,40 @@
 
 namespace gpipe {
 
-/// Columns of a file that make a field: numbers (float), or one column of labels (int32). A number may be `nan` or
-/// `inf`: the training handles these.
+/// Columns of a file that make a field: numbers (float), or one column of labels (int32). A number may be `inf`.
 struct csv_field {
   std::string name{};  ///< empty: the columns are skipped, whatever they hold
   int columns = 1;
   int classes = 0;      ///< above 0: one column of labels in 0 ... classes - 1
   bool unread = false;  ///< the model need not read it
+  /// The names of the columns in the header, in the order of the field. Then `columns` is their number, and a column of
+  /// the file that no field names is skipped.
+  std::vector<std::string> from{};
+};
+
+/// What happens to a value that is missing: an empty one, or `nan`, `na`, `n/a`, `null` or `none` in any letters.
+enum class missing_values : std::uint8_t {
+  refuse,    ///< an error
+  drop_row,  ///< the row is left out
+  fill       ///< a number is `csv_options::fill`; a label that is missing is an error
 };
 
 struct csv_options {
   char separator = ',';
-  bool header = false;  ///< the first line has names, and is skipped
+  bool header = false;  ///< the first line has names
+  missing_values missing = missing_values::refuse;
+  float fill = 0;
 };
 
-/// Reads a file of separated numbers: rows of the fields, from left to right. Anything else is an error with its line
-/// and column. Data without an end, such as a pipe, are refused before they fill the memory.
+/// Reads a file of separated numbers: rows of the fields, from left to right, or by the names of the header. A value
+/// may stand in quotes, which RFC 4180 describes: in them a separator and the end of a line are text, and "" is a
+/// quote. Lines at the end may be blank. Anything else is an error with its line and column. Data without an end, such
+/// as a pipe, are refused before they fill the memory.
 ///
 ///     read_csv("digits.csv", {{"inputs", 64}, {.name = "labels", .classes = 10}})
 ///     read_csv("houses.csv", {{"", 1}, {"inputs", 8}, {"targets", 2}}, {.separator = ';', .header = true})
+///     read_csv("people.csv", {{.name = "inputs", .from = {"age", "income"}}, {.name = "targets", .from = {"price"}}},
+///              {.header = true, .missing = missing_values::drop_row})
 dataset read_csv(const std::string& path, const std::vector<csv_field>& fields, const csv_options& how = {});
 
 /// Rows of `width` numbers, and a label in 0 ... `classes` - 1: the fields "inputs" and "labels".
