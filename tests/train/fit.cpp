@@ -261,6 +261,34 @@ TEST_CASE("the best values are taken back at the end, if the last are others") {
                        error);
 }
 
+TEST_CASE("the rate is reduced where the held-out loss does not fall, down to the floor") {
+  struct with_rates : noting {
+    std::vector<double> rates{};  // 0: that of the schedule
+    using noting::step;
+    double rate() const { return 0.5; }
+    step_result step(const batch& b, double rate) {
+      rates.push_back(rate);
+      return step(b);
+    }
+  };
+  with_rates training;
+  //            epoch 8     7     6    5    4    3    2    1
+  training.held_out = {1, .93, .92, .91, .9, .95, .9, .9};
+  std::vector<double> seen;
+  const fit_result end =
+      fit(training, five, five, {.epochs = 8, .batch = 5, .plateau = {.patience = 2, .factor = 0.1, .floor = 0.005}},
+          [&](const fit_progress& now) { seen.push_back(now.rate); });
+  // Epochs 2 and 3 are not below 1 (0.9 is the first), nor are 4 and 5, 6 and 7.
+  CHECK(seen ==
+        std::vector<double>{0.5, 0.5, 0.5, 0.5 * 0.1, 0.5 * 0.1, 0.5 * (0.1 * 0.1), 0.5 * (0.1 * 0.1), 0.5 * 0.005});
+  CHECK(training.rates == std::vector<double>(seen.begin() + 3, seen.end()));
+  CHECK(end.rate_factor == 0.005);
+  training.held_out = {0.5};
+  CHECK(fit(training, five, five, {.epochs = 1, .batch = 5, .plateau = {.begin = end.rate_factor}}).rate_factor ==
+        0.005);
+  CHECK(training.rates.back() == 0.5 * 0.005);
+}
+
 TEST_CASE("invalid fit options are rejected") {
   noting training;
   const auto nothing = [](const fit_progress&) {};

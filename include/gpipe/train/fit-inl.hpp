@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/train/fit.hpp>
 
 namespace gpipe {
@@ -23,6 +24,19 @@ GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_sou
   if (how.patience != 0 && held_out == nullptr)
     throw_error({"patience is ", how.patience, " without a held-out dataset"},
                 {"give fit a held-out dataset, or choose patience 0"});
+  const plateau_options& flat = how.plateau;
+  if (flat.patience < 0) throw_error({"plateau.patience is ", flat.patience}, {"choose a number of epochs, or 0"});
+  if (!(flat.factor > 0 && flat.factor < 1))
+    throw_error({"plateau.factor is ", significant(flat.factor, 6)}, {"choose a number between 0 and 1"});
+  if (!(flat.floor >= 0 && flat.floor <= 1))
+    throw_error({"plateau.floor is ", significant(flat.floor, 6)}, {"choose a number in 0 ... 1"});
+  if (!(flat.begin > 0 && flat.begin <= 1))
+    throw_error({"plateau.begin is ", significant(flat.begin, 6)}, {"choose a number above 0, and at most 1"});
+  if (flat.patience != 0 && held_out == nullptr)
+    throw_error({"plateau.patience is ", flat.patience, " without a held-out dataset"},
+                {"give fit a held-out dataset, or choose patience 0"});
+  if ((flat.patience != 0 || flat.begin < 1) && training.step_at == nullptr)
+    throw_error({"plateau is set, but this trainer takes no rate"}, {"use gpipe::trainer"});
   if (how.restore_best && held_out == nullptr)
     throw_error({"restore_best is true without a held-out dataset"},
                 {"give fit a held-out dataset, or leave restore_best out"});
@@ -108,6 +122,8 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
   const int first_epoch = end.epochs;  // epochs before it are no epochs without a lower loss
   std::vector<std::byte> best;
   bool best_is_last = true;
+  int flat_epochs = 0;  // in a row, since the rate was last reduced
+  end.rate_factor = how.plateau.begin;
   const auto next_epoch = [&] { return data_position{at.epoch + 1, 0, how.batch, data.samples()}; };
   for (; at.epoch < epochs && !end.stopped; at = next_epoch()) {
     const int epoch = static_cast<int>(at.epoch) + 1;
@@ -122,13 +138,15 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
         training.accumulate(training.training, next);
         continue;
       }
-      now.rate = training.rate(training.training);
+      now.rate = training.rate(training.training) * end.rate_factor;
       if (!(now.rate > 0) && end.steps_without_rate++ == 0)
         std::fprintf(stderr,
                      "gpipe: fit: the learning rate is 0 in step %ld of epoch %d, so parameters stay as they are; "
                      "check the steps of the schedule\n",
                      now.step + 1, epoch);
-      sums.add(training.step(training.training, next), now);
+      sums.add(end.rate_factor < 1 ? training.step_at(training.training, next, now.rate)
+                                   : training.step(training.training, next),
+               now);
       ++now.step;
       end.next = now.next = at.batch == parts ? next_epoch() : at;
       best_is_last = false;
@@ -144,6 +162,11 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
           end.best_epoch = epoch;
           best_is_last = true;
           if (how.restore_best) training.keep(training.training, best);
+        }
+        flat_epochs = end.best_epoch == epoch ? 0 : flat_epochs + 1;
+        if (held_out != nullptr && how.plateau.patience > 0 && flat_epochs >= how.plateau.patience) {
+          end.rate_factor = (std::max)(end.rate_factor * how.plateau.factor, how.plateau.floor);
+          flat_epochs = 0;
         }
         end.stopped =
             held_out != nullptr && how.patience > 0 && epoch - (std::max)(end.best_epoch, first_epoch) >= how.patience;

@@ -13,6 +13,15 @@
 
 namespace gpipe {
 
+/// A lower learning rate where the held-out loss does not fall any more: PyTorch's ReduceLROnPlateau with its threshold
+/// 0, and with a `patience` that is smaller by 1 there.
+struct plateau_options {
+  int patience = 0;     ///< epochs in a row without a lower held-out loss after which the rate is reduced; 0: never
+  double factor = 0.1;  ///< of the rate, each time: above 0 and below 1
+  double floor = 0;     ///< the smallest product of factors
+  double begin = 1;     ///< the product before the first epoch: `fit_result::rate_factor` of a training that goes on
+};
+
 /// How `fit` goes over the data.
 struct fit_options {
   int epochs = 1;
@@ -25,6 +34,7 @@ struct fit_options {
   /// At the end, take back the parameters and the state with the lowest held-out loss. They are copied into memory when
   /// that loss falls. Moments and steps stay as they are.
   bool restore_best = false;
+  plateau_options plateau{};  ///< multiplies the rate of the schedule
   /// Where to begin, such as the `fit_progress::next` of a training that was stopped: the batches before it are left
   /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in batches of
   /// another size is converted if it is between two batches here; else it is refused, as one in an epoch of other data.
@@ -46,6 +56,7 @@ struct fit_result {
   int best_epoch = 0;    ///< the epoch with the lowest held-out loss, counted from 1; 0: there was no held-out dataset
   double held_out = std::numeric_limits<double>::infinity();  ///< the held-out loss of the best epoch
   long steps_without_rate = 0;  ///< steps with the learning rate 0; the first one writes a line to stderr
+  double rate_factor = 1;       ///< by `fit_options::plateau`
   data_position next{};         ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
 };
 
@@ -63,6 +74,7 @@ struct fit_calls {
   double (*rate)(void* training);
   void (*accumulate)(void* training, const batch&);
   step_result (*step)(void* training, const batch&);
+  step_result (*step_at)(void* training, const batch&, double rate);  // null if the trainer has no such step
   step_result (*evaluate)(void* training, const data_source&);
   void (*keep)(void* training, std::vector<std::byte>& into);  // parameters and state; null if it cannot
   void (*restore)(void* training, const std::vector<std::byte>& from);
@@ -80,6 +92,11 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
     static_cast<void>(static_cast<Trainer*>(of)->accumulate(data));
   };
   calls.step = [](void* of, const batch& data) { return static_cast<Trainer*>(of)->step(data); };
+  calls.step_at = nullptr;
+  if constexpr (requires(const batch& data) { training.step(data, 1.0); })
+    calls.step_at = [](void* of, const batch& data, double rate) {
+      return static_cast<Trainer*>(of)->step(data, rate);
+    };
   calls.evaluate = [](void* of, const data_source& data) { return static_cast<Trainer*>(of)->evaluate(data); };
   calls.keep = nullptr;
   calls.restore = nullptr;

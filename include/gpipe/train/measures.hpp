@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/runtime/step/tensor_rows.hpp>
+
+namespace gpipe {
+
+/// How often each class was taken for which: `count(label, predicted)`. The predicted class is that of the first of the
+/// largest logits.
+///
+///     const confusion_matrix found(training.predict(data), data.field<std::int32_t>("labels"));
+///     std::cout << found.f1(3) << ' ' << found.macro_f1() << '\n';
+class confusion_matrix {
+ public:
+  /// Counts the rows of `predict`, each with its label; a sample of tensor<T, 128, C> has 128 rows. Throws `error` if
+  /// the numbers do not fit each other, or if a label is no class.
+  template <detail::element T = float>
+  confusion_matrix(const tensor_rows& logits, std::span<const std::int32_t> labels)
+      : confusion_matrix(logits.all<T>(), labels) {}
+  template <class T>
+  GPIPE_COLD confusion_matrix(std::span<const T> logits, std::span<const std::int32_t> labels) {
+    if (labels.empty() || logits.empty() || logits.size() % labels.size() != 0)
+      detail::throw_error({"there are ", logits.size(), " logits and ", labels.size(), " labels"},
+                          {"give a label for each row of logits"});
+    const std::size_t classes = logits.size() / labels.size();
+    classes_ = static_cast<int>(classes);
+    counts_.assign(classes * classes, 0);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const std::int32_t label = labels[i];
+      if (label < 0 || label >= classes_)
+        detail::throw_error({"label ", i, " is ", label}, {"choose labels in 0 ... ", classes_ - 1});
+      const auto row = logits.subspan(i * classes, classes);
+      std::size_t best = 0;
+      for (std::size_t c = 1; c < classes; ++c)
+        if (static_cast<compute_type<T>>(row[c]) > static_cast<compute_type<T>>(row[best])) best = c;
+      ++counts_[detail::index(label) * classes + best];
+    }
+  }
+
+  int classes() const { return classes_; }
+  std::int64_t count(int label, int predicted) const {
+    return counts_[detail::index(label) * detail::index(classes_) + detail::index(predicted)];
+  }
+  /// The number of rows with this label, and the number for which this class was predicted.
+  std::int64_t labelled(int c) const { return sum(c, true); }
+  std::int64_t predicted(int c) const { return sum(c, false); }
+
+  double accuracy() const {
+    std::int64_t right = 0, all = 0;
+    for (int c = 0; c < classes_; ++c) right += count(c, c), all += labelled(c);
+    return share(right, all);
+  }
+  /// The share of right ones among those predicted as the class, the share found among those of the class, and the
+  /// harmonic mean of both. A share of nothing is 0.
+  double precision(int c) const { return share(count(c, c), predicted(c)); }
+  double recall(int c) const { return share(count(c, c), labelled(c)); }
+  double f1(int c) const { return share(2 * count(c, c), predicted(c) + labelled(c)); }
+  /// The mean of `f1` over the classes that are a label or a prediction: scikit-learn's f1_score(average="macro").
+  double macro_f1() const {
+    double total = 0;
+    int found = 0;
+    for (int c = 0; c < classes_; ++c)
+      if (predicted(c) + labelled(c) > 0) total += f1(c), ++found;
+    return found > 0 ? total / found : 0;
+  }
+
+ private:
+  static double share(std::int64_t part, std::int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  }
+  std::int64_t sum(int c, bool of_label) const {
+    std::int64_t total = 0;
+    for (int other = 0; other < classes_; ++other) total += of_label ? count(c, other) : count(other, c);
+    return total;
+  }
+
+  int classes_ = 0;
+  std::vector<std::int64_t> counts_;  // [label][predicted]
+};
+
+/// The root of the mean squared distance between predictions and targets, of which there must be the same number:
+///
+///     root_mean_squared_error(training.predict(data).all(), data.field<float>("targets"))
+template <class Predictions, class Targets>
+GPIPE_COLD double root_mean_squared_error(const Predictions& predictions, const Targets& targets) {
+  const std::size_t count = std::size(predictions);
+  if (count == 0 || count != std::size(targets))
+    detail::throw_error({"there are ", count, " predictions and ", std::size(targets), " targets"},
+                        {"give a target for each prediction"});
+  double total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double off = static_cast<double>(predictions[i]) - static_cast<double>(targets[i]);
+    total += off * off;
+  }
+  return std::sqrt(total / static_cast<double>(count));
+}
+
+/// The weight of each row by the class of its label, as the field "weights" of a cross-entropy. The mean loss is then
+/// that of PyTorch's CrossEntropyLoss(weight): each row counts by the weight of its class, in the sum of weights, too.
+///
+///     data.with("weights", 1, weights_of_classes(labels, {1, 5, 2}));
+GPIPE_COLD inline std::vector<float> weights_of_classes(std::span<const std::int32_t> labels,
+                                                        std::span<const float> of_class) {
+  std::vector<float> weights;
+  weights.reserve(labels.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || detail::index(labels[i]) >= of_class.size())
+      detail::throw_error({"label ", i, " is ", labels[i], ", and ", of_class.size(), " classes have a weight"},
+                          {"give a weight for each class, and labels from 0 on"});
+    weights.push_back(of_class[detail::index(labels[i])]);
+  }
+  return weights;
+}
+GPIPE_COLD inline std::vector<float> weights_of_classes(std::span<const std::int32_t> labels,
+                                                        const std::vector<float>& of_class) {
+  return weights_of_classes(labels, std::span<const float>(of_class));
+}
+/// Weights by which all classes count the same: rows / (classes rows of the class), scikit-learn's "balanced". A class
+/// without a row has weight 0.
+GPIPE_COLD inline std::vector<float> balanced_class_weights(std::span<const std::int32_t> labels, int classes) {
+  if (classes < 1) detail::throw_error({"classes is ", classes}, {"choose at least 1"});
+  std::vector<float> weights(detail::index(classes));
+  std::vector<std::int64_t> rows(detail::index(classes));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= classes)
+      detail::throw_error({"label ", i, " is ", labels[i]}, {"choose labels in 0 ... ", classes - 1});
+    ++rows[detail::index(labels[i])];
+  }
+  for (std::size_t c = 0; c < rows.size(); ++c)
+    if (rows[c] > 0)
+      weights[c] =
+          static_cast<float>(static_cast<double>(labels.size()) / (double{1} * classes * static_cast<double>(rows[c])));
+  return weights;
+}
+
+}  // namespace gpipe
