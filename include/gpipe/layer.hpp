@@ -5,6 +5,7 @@
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/leaky_relu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/activation/sigmoid.hpp>
 #include <gpipe/layer/activation/silu.hpp>
 #include <gpipe/layer/attention/attention.hpp>
 #include <gpipe/layer/attention/causal_attention.hpp>
@@ -21,6 +22,7 @@
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/binary_cross_entropy.hpp>
+#include <gpipe/layer/loss/mean_absolute_error.hpp>
 #include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>

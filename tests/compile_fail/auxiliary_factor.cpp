@@ -1,4 +1,4 @@
-// expect: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0
+// expect: auxiliary<Name, Factor, Loss> needs a Factor above 0
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,4 +1,4 @@
-// expect: auxiliary<Name, PerMille, Loss> needs a loss
+// expect: auxiliary<Name, Factor, Loss> needs a loss
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -184,6 +184,9 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<gated<mish>, 3, 22>();
   holds_in_bf16<gated<silu>, 3, 22>();
   holds_in_bf16<gelu, 40>();
+  holds_in_bf16<exact_gelu, 40>();
+  holds_in_bf16<sigmoid_activation, 40>();
+  holds_in_bf16<tanh_activation, 40>();
   holds_in_bf16<layer_norm, 3, 17>();
   holds_in_bf16<learned_positions<5>, 3, 17>();
   holds_in_bf16<linear<34>, 2, 300>();
@@ -196,6 +199,9 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<smooth, 3, 17>();
   holds_in_bf16<every_setting, 3, 17>();
   holds_in_bf16<mean_squared_error, 40>();
+  holds_in_bf16<mean_absolute_error, 40>();
+  holds_in_bf16<huber_loss<0.5>, 40>();
+  holds_in_bf16<smooth_l1_loss<>, 40>();
   holds_in_bf16<binary_cross_entropy, 3, 17>();
   rounds<conv2d<5, 3, conv_options{.padding = 1}>, map<bf16>, map<double>>();
   rounds<conv_transpose2d<5, 2, conv_options{.stride = 2, .bias = false}>, map<bf16>, map<double>>();
@@ -252,6 +258,25 @@ TEST_CASE("dropout") {
   holds<dropout<75>, tensor<double, 16>>();
 }
 
+TEST_CASE("dropout of a probability") {
+  holds<dropout<0.1>, tensor<double, 3, 11>>();
+  holds<dropout<0.375>, tensor<double, 3, 11>>();
+}
+
+TEST_CASE("exact_gelu") {
+  holds<exact_gelu, tensor<double, 9>>();
+  holds<exact_gelu, tensor<double, 2, 3, 5>>();
+  holds<feed_forward<37, exact_gelu>, tensor<double, 3, 5>>();
+  holds<gated<exact_gelu>, tensor<double, 3, 34>>();
+}
+
+TEST_CASE("sigmoid and tanh") {
+  holds<sigmoid_activation, tensor<double, 3, 7>>();
+  holds<tanh_activation, tensor<double, 3, 7>>();
+  holds<gated<sigmoid_activation>, tensor<double, 3, 6>>();
+  holds<feed_forward<7, tanh_activation>, tensor<double, 9>>();
+}
+
 TEST_CASE("gelu") {
   holds<gelu, tensor<double, 9>>();
   holds<gelu, tensor<double, 2, 3, 5>>();
@@ -260,6 +285,7 @@ TEST_CASE("gelu") {
 TEST_CASE("layer_norm") {
   holds<layer_norm, tensor<double, 9>>();
   holds<layer_norm, tensor<double, 3, 17>>();
+  holds<layer_norm_with<layer_statistics{.epsilon = 0.25}>, tensor<double, 3, 17>>();
 }
 
 TEST_CASE("linear") {
@@ -301,6 +327,14 @@ TEST_CASE("positions") {
   holds<learned_positions<9>, tensor<double, 2, 3>>();
   holds<sinusoidal_positions, tensor<double, 70, 3>>();
   holds<sinusoidal_positions, tensor<double, 1, 8>>();
+}
+
+TEST_CASE("losses of a distance") {
+  holds<mean_absolute_error, tensor<double, 3, 7>>();
+  holds<huber_loss<>, tensor<double, 3, 7>>();
+  holds<huber_loss<0.3>, tensor<double, 9>>();
+  holds<smooth_l1_loss<>, tensor<double, 3, 7>>();
+  holds<smooth_l1_loss<0.3>, tensor<double, 9>>();
 }
 
 TEST_CASE("silu") { holds<silu, tensor<double, 3, 7>>(); }

@@ -110,6 +110,11 @@ struct mish : pointwise<mish> {
 
 TEST_CASE("row bits: functions of elements") {
   holds_in_every_type<gelu, 37>();
+  holds_in_every_type<exact_gelu, 37>();
+  holds<sigmoid_activation, tensor<float, 37>>();
+  holds<tanh_activation, tensor<bf16, 37>>();
+  holds<leaky_relu<0.2>, tensor<float, 37>>();
+  holds<dropout<0.375>, tensor<float, 3, 11>>();
   holds<mish, tensor<float, 37>>();
   holds<silu, tensor<float, 3, 7>>();
   holds<relu, tensor<float, 37>>();

@@ -9,6 +9,7 @@
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/description.hpp>
+#include <gpipe/layer/contract/share.hpp>
 
 namespace gpipe {
 
@@ -168,21 +169,21 @@ struct named {
   using items = detail::list<Items...>;
 };
 
-/// A further loss: reads the tensors on the edge, which go on to the next item unchanged. `PerMille` thousandths of its
-/// mean are added to the total that is trained, and a result reports it under its name. The last item of a model is
-/// its main loss. All losses of a model must have the same sum of weights in a step, because all gradients are divided
-/// by one sum:
+/// A further loss: reads the tensors on the edge, which go on to the next item unchanged. Its mean times
+/// `Factor`, a number such as 0.4 or a whole number of thousandths such as 400, is added to the total that is trained,
+/// and a result reports the mean under its name. The last item of a model is its main loss. All losses of a model must
+/// have the same sum of weights in a step, because all gradients are divided by one sum:
 ///
-///     total = mean of the main loss + sum over auxiliary losses of PerMille / 1000 times their mean
+///     total = mean of the main loss + sum over auxiliary losses of Factor times their mean
 ///
-///     model<input<float, 64>, linear<10>, auxiliary<"early", 400, softmax_cross_entropy>, gelu, linear<10>,
+///     model<input<float, 64>, linear<10>, auxiliary<"early", 0.4, softmax_cross_entropy>, gelu, linear<10>,
 ///           softmax_cross_entropy>
-template <detail::text Name, int PerMille, class Loss>
+template <detail::text Name, detail::share<1000> Factor, class Loss>
 struct auxiliary {
-  static_assert(PerMille > 0,
-                "gpipe: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0");
+  static_assert(double{Factor} > 0,
+                "gpipe: auxiliary<Name, Factor, Loss> needs a Factor above 0, such as 0.4, or 400 thousandths");
   static constexpr const char* loss_named = Name.letters;
-  static constexpr int per_mille = PerMille;
+  static constexpr double factor = Factor;
   using loss = Loss;
 };
 

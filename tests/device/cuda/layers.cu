@@ -164,10 +164,19 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<split<30, 3>, tensor<T, 5, 33>>(few);
   agrees<relu, tensor<T, 33>>(few);
   agrees<gelu, tensor<T, 33>>(few);
+  agrees<exact_gelu, tensor<T, 33>>(few);
+  agrees<sigmoid_activation, tensor<T, 33>>(few);
+  agrees<tanh_activation, tensor<T, 33>>(few);
+  agrees<dropout<0.375>, tensor<T, 33>>(few);
+  agrees<leaky_relu<0.01>, tensor<T, 33>>(few);
+  agrees<gated<leaky_relu<0.2>>, tensor<T, 5, 34>>(few);
+  agrees<feed_forward<24, leaky_relu<0.2>>, tensor<T, 3, 10>>(5 * few);
+  agrees<feed_forward<24, exact_gelu>, tensor<T, 3, 10>>(5 * few);
   agrees<softplus, tensor<T, 33>>(few);
   agrees<mish, tensor<T, 33>>(few);
   agrees<dropout<30>, tensor<T, 33>>(few);
   agrees<layer_norm, tensor<T, 3, 70>>(few);
+  agrees<layer_norm_with<layer_statistics{.epsilon = 0.25}>, tensor<T, 3, 70>>(few);
   agrees<batch_norm<>, tensor<T, 40>>(10 * few);
   agrees<batch_norm<>, tensor<T, 3, 5, 7>>(10 * few);
   agrees<linear<24>, tensor<T, 3, 40>>(few);
@@ -226,7 +235,9 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in on
               std::type_identity<silu>(), std::type_identity<mish>(), std::type_identity<dropout<30>>(),
               std::type_identity<layer_norm>(), std::type_identity<rms_norm>(), std::type_identity<linear<1>>(),
               std::type_identity<linear<257>>(), std::type_identity<mean_squared_error>(),
-              std::type_identity<binary_cross_entropy>(), std::type_identity<softmax_cross_entropy>());
+              std::type_identity<mean_absolute_error>(), std::type_identity<huber_loss<0.3>>(),
+              std::type_identity<smooth_l1_loss<0.3>>(), std::type_identity<binary_cross_entropy>(),
+              std::type_identity<softmax_cross_entropy>());
   agrees_in_few_rows<batch_norm<>, one>(10 * few);
   agrees_in_few_rows<batch_norm<>, wide>(10 * few);
   agrees_in_few_rows<add, bundle<one, one>>(few);

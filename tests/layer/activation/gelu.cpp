@@ -50,6 +50,43 @@ TEST_CASE_TEMPLATE("far from 0 gelu is x or 0, and never NaN", T, float, double)
   CHECK(std::isnan(gelu::both(std::numeric_limits<T>::quiet_NaN()).value));
 }
 
+TEST_CASE("exact_gelu has the values of PyTorch's gelu(x), its default") {
+  CHECK(exact_gelu::both(1.0).value == doctest::Approx(0.8413447460685429).epsilon(1e-15));
+  CHECK(exact_gelu::both(-1.0).value == doctest::Approx(-0.15865525393145707).epsilon(1e-15));
+  CHECK(exact_gelu::both(3.0).derivative == doctest::Approx(1.011945647204184).epsilon(1e-15));
+  CHECK(exact_gelu::both(0.0).value == 0);
+  CHECK(exact_gelu::both(0.0).derivative == 0.5);
+}
+
+TEST_CASE_TEMPLATE("value and derivative of exact_gelu agree with the error function", T, float, double) {
+  const double tolerance = sizeof(T) == 4 ? 3e-7 : 1e-15;
+  for (double x = -12; x < 12; x += 0.0371) {
+    const double at = static_cast<double>(static_cast<T>(x)), share = 0.5 * std::erfc(-at / std::sqrt(2.0));
+    const auto [value, derivative] = exact_gelu::both(static_cast<T>(x));
+    CHECK(std::fabs(static_cast<double>(value) - at * share) <= tolerance * (1 + std::fabs(at)));
+    const double density = std::exp(-at * at / 2) / std::sqrt(2 * 3.14159265358979323846);
+    CHECK(std::fabs(static_cast<double>(derivative) - (share + at * density)) <= 4 * tolerance);
+  }
+}
+
+TEST_CASE_TEMPLATE("far from 0 exact_gelu is x or 0, and never NaN", T, float, double) {
+  for (const T x : {T(40), T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
+    CHECK(exact_gelu::both(x).value == x);
+    CHECK(exact_gelu::both(x).derivative == 1);
+    CHECK(exact_gelu::both(-x).value == 0);
+    CHECK(exact_gelu::both(-x).derivative == 0);
+  }
+  CHECK(std::isnan(exact_gelu::both(std::numeric_limits<T>::quiet_NaN()).value));
+}
+
+TEST_CASE("gelu and exact_gelu differ by less than 5e-4, and by more than 4e-4 somewhere") {
+  double largest = 0;
+  for (double x = -6; x < 6; x += 1e-3)
+    largest = std::fmax(largest, std::fabs(gelu::both(x).value - exact_gelu::both(x).value));
+  CHECK(largest < 5e-4);
+  CHECK(largest > 4e-4);
+}
+
 TEST_CASE("the kernels store the derivative and use it") {
   host::layer_fixture<gelu, tensor<float, 5, 7>> t(3, 4);
   t.randomize(2);

@@ -14,7 +14,7 @@ namespace {
 
 struct early {
   static constexpr const char* loss_named = "early";
-  static constexpr int per_mille = 400;
+  static constexpr double factor = 0.4;
 };
 using loss = auxiliary_loss<early, softmax_cross_entropy>;
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include <gpipe/testing/layer_fixture.hpp>
 
@@ -79,4 +80,26 @@ TEST_CASE("the mask depends on layer, step and position in the mini-batch, not o
   CHECK_FALSE(same_output(a, layer));
   CHECK_FALSE(same_output(a, step));
   CHECK(std::memcmp(a.out[0].data() + 2 * 64 * sizeof(float), moved.out[0].data(), 2 * 64 * sizeof(float)) == 0);
+}
+
+TEST_CASE_TEMPLATE("a probability and its percent are the same layer, to the bit and to the name", T, float, double) {
+  host::layer_fixture<dropout<30>, tensor<T, 37>> percent(3, 3);
+  host::layer_fixture<dropout<0.3>, tensor<T, 37>> probability(3, 3);
+  run_on_ones(percent);
+  run_on_ones(probability);
+  for (std::size_t i = 0; i < 3 * 37; ++i) CHECK(percent.out[0].get(i) == probability.out[0].get(i));
+  CHECK(detail::bound<dropout<0.3>, tensor<T, 37>>::name == "dropout<30>");
+  CHECK(detail::bound<dropout<0.125>, tensor<T, 37>>::name == "dropout<0.125>");
+  static_assert(std::is_same_v<dropout<0.3>, dropout<30>>);
+}
+
+TEST_CASE("a probability between two percents drops its share") {
+  host::layer_fixture<dropout<0.125>, tensor<float, 4096>> t(8, 8);
+  run_on_ones(t);
+  int dropped = 0;
+  for (std::size_t i = 0; i < t.out[0].count(); ++i) {
+    dropped += t.out[0].get(i) == 0 ? 1 : 0;
+    if (t.out[0].get(i) != 0) CHECK(t.out[0].get(i) == static_cast<double>(1 / 0.875F));
+  }
+  CHECK(std::fabs(dropped / static_cast<double>(t.out[0].count()) - 0.125) < 0.01);
 }

@@ -74,7 +74,8 @@ struct gated {
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>) &&
            detail::last_extent<tensor<T, Extents...>> % 2 == 0) struct on<tensor<T, Extents...>>
-      : of_kind<on<tensor<T, Extents...>>, kind_for<T>> {
+      : of_kind<on<tensor<T, Extents...>>,
+                typename gated<typename detail::function_of<Function>::type>::template kind_for<T>> {
     using input = tensor<T, Extents...>;
     using output = detail::with_last<input, detail::last_extent<input> / 2>;
     static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;

@@ -46,7 +46,7 @@ class has_value {
 ///     };
 ///
 /// The derivative is computed by the rules of `math::dual`, which T then is; so the function calls those of
-/// `gpipe::math`: exp, log, tanh, sigmoid, sqrt, sin, cos, pow, abs, max, min. If you have a formula for the
+/// `gpipe::math`: exp, log, tanh, erf, sigmoid, sqrt, sin, cos, pow, abs, max, min. If you have a formula for the
 /// derivative, add it, and T is then a float or a double:
 ///
 ///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
@@ -113,6 +113,17 @@ struct value_and_derivative {
 };
 
 namespace detail {
+
+/// The function in the types of kernels: a layer with a floating-point argument names one without.
+template <class Function>
+struct function_of {
+  using type = Function;
+};
+template <class Function>
+requires requires { typename Function::as_function; }
+struct function_of<Function> {
+  using type = typename Function::as_function;
+};
 
 /// A function's value and its derivative, for a layer that applies a function among other things: `gated<silu>`.
 template <class Function, class T>

@@ -16,7 +16,7 @@ struct function_among {
 };
 template <class Function>
 struct function_among<Function> {
-  using type = Function;
+  using type = typename function_of<Function>::type;
 };
 
 }  // namespace detail
@@ -29,7 +29,8 @@ struct function_among<Function> {
 ///     input and output tensor<T, ..., width>, linear1_weight {Hidden, width}, linear1_bias {Hidden},
 ///     linear2_weight {width, Hidden}, linear2_bias {width}
 ///
-/// f is GELU, or the activation in `feed_forward<8192, relu>`. Two buffers of the hidden width serve for four tensors:
+/// f is `gelu`, the approximation by tanh, or the activation in `feed_forward<8192, relu>`; PyTorch's default, and
+/// BERT's, is `feed_forward<8192, exact_gelu>`. Two buffers of the hidden width serve for four tensors:
 ///
 ///     "hidden"     forward: h    backward: z, computed again
 ///     "function"   forward: z    backward: dz, then dh

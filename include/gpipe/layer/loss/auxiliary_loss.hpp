@@ -15,6 +15,15 @@ inline constexpr bool has_parameters = requires {
   sizeof(On::parameters);
 };
 
+template <class T>
+struct scale_by {
+  T* gradient;
+  compute_type<T> factor;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    gradient[i] = static_cast<compute_type<T>>(gradient[i]) * factor;
+  }
+};
+
 /// A loss in the middle of a model, with a name and a factor: its gradient is that of the loss times the factor.
 /// `Item` has both; the partials are without the factor.
 template <class Item, class Loss>
@@ -26,23 +35,14 @@ struct auxiliary_loss {
   requires(requires { sizeof(typename Loss::template on<In>); }) struct on<In> : Loss::template on<In> {
     using loss = typename Loss::template on<In>;
     static constexpr std::string_view loss_name = Item::loss_named;
-    static constexpr double loss_factor = Item::per_mille / 1000.0;
+    static constexpr double loss_factor = Item::factor;
 
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       loss::backward_input(c, a);
-      if constexpr (Item::per_mille != 1000) scale(c, a, std::make_integer_sequence<int, parts<In>>{});
+      if constexpr (Item::factor != 1) scale(c, a, std::make_integer_sequence<int, parts<In>>{});
     }
     static void backward();  // hides that of the loss, whose gradient has no factor
-
-    template <class T>
-    struct scale_by {
-      T* gradient;
-      compute_type<T> factor;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        gradient[i] = static_cast<compute_type<T>>(gradient[i]) * factor;
-      }
-    };
 
    private:
     template <class C, class A, int... I>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -17,13 +18,15 @@ template <class T, int Width>
 struct layer_norm_kernels {
   using value_type = T;
   using number = compute_type<T>;
-  using numbers = row_sizes;
+  struct numbers : row_sizes {
+    double epsilon;
+  };
   static constexpr keep keeps{.input = true};
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    c.rows(a.sizes().count(a.samples()),
-           normalize{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), statistics(a)});
+    c.rows(a.sizes().count(a.samples()), normalize{a.in(), a.template parameter<0>(), a.template parameter<1>(),
+                                                   a.out(), statistics(a), a.sizes().epsilon});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
@@ -52,6 +55,7 @@ struct layer_norm_kernels {
     const number *weight, *bias;
     T* out;
     of_rows found;
+    double epsilon;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
@@ -61,7 +65,7 @@ struct layer_norm_kernels {
       const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]); }) / number(N);
       const number variance =
           team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / number(N);
-      const number inverse = number(1) / std::sqrt(variance + number(1e-5));
+      const number inverse = number(1) / std::sqrt(variance + number(epsilon));
       team.each(N, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w[i] + b[i]; });
       found.mean[row] = mean;
       found.inverse[row] = inverse;
@@ -106,14 +110,22 @@ struct layer_norm_kernels {
 
 }  // namespace detail
 
+/// The setting of a layer normalization: `layer_norm_with<layer_statistics{.epsilon = 1e-6}>`.
+struct layer_statistics {
+  double_bits epsilon = 1e-5;
+};
+
 /// Layer normalization over the last extent, N (Ba, Kiros, Hinton, 2016):
 ///
-///     h = (x - mean) r,  r = 1 / sqrt(variance + 1e-5),  y = weight h + bias
+///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
 ///     dx = r (g - mean of g - h mean of g h),  g = dy weight
 ///
 /// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch. For bf16
 /// it computes in float; mean and r are float.
-struct layer_norm {
+template <layer_statistics Setting = layer_statistics{}>
+struct layer_norm_with {
+  static_assert(Setting.epsilon > 0, "gpipe: layer_statistics{.epsilon} must be above 0");
+
   template <class In>
   struct on;
 
@@ -121,7 +133,7 @@ struct layer_norm {
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
       : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T, detail::last_extent<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
-    static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
+    static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
     static constexpr int N = sizes.width, rows = sizes.rows;
 
     static constexpr parameter parameters[] = {{"weight", {N}, initializer::ones()}, {"bias", {N}}};
@@ -134,5 +146,8 @@ struct layer_norm {
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
   };
 };
+
+/// With an epsilon of 1e-5, PyTorch's LayerNorm.
+struct layer_norm : layer_norm_with<> {};
 
 }  // namespace gpipe

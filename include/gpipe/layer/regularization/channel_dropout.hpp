@@ -8,6 +8,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/share.hpp>
 
 namespace gpipe {
 
@@ -19,7 +20,7 @@ struct channel_dropout_kernels {
   using number = compute_type<T>;
   struct numbers {
     pixel_strips strips;
-    int percent;
+    double dropped, scale;  ///< the probability; 1 / (1 - probability)
   };
 
   template <class Context, class A>
@@ -33,8 +34,10 @@ struct channel_dropout_kernels {
 
   template <class Context, class A>
   static void pass(const Context& c, const A& a, const T* from, T* into) {
-    const auto& [strips, percent] = a.sizes();
-    if (percent > 0 && a.training()) c.rows(strips.rows(a.samples()), drop{a.random(), from, into, strips, percent});
+    const auto& [strips, dropped, scale] = a.sizes();
+    if (dropped > 0 && a.training())
+      c.rows(strips.rows(a.samples()), drop{a.random(), from, into, strips,
+                                            static_cast<std::uint32_t>(dropped * 0x1p32), static_cast<number>(scale)});
     else c.copy(a.samples() * strips.pixels * strips.channels, from, into);
   }
 
@@ -43,20 +46,21 @@ struct channel_dropout_kernels {
     const T* from;
     T* into;
     pixel_strips strips;
-    int percent;
+    std::uint32_t threshold;
+    number kept;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto at = strips[row];
       const T* x = from + at.at;
       T* y = into + at.at;
       const random_key k = key;
-      const auto threshold = static_cast<std::uint32_t>((std::uint64_t(percent) << 32) / 100);
-      const number kept = number(100) / number(100 - percent);
+      const std::uint32_t below = threshold;
+      const number factor = kept;
       number scale[std::size_t{pixel_strips::max_lanes}];
       team.each(at.width, [=, &scale](std::ptrdiff_t lane) {
         const auto channel = static_cast<std::uint32_t>(at.first + lane);
         const random_words words = draw(k, static_cast<std::uint32_t>(at.sample), channel / 4);
-        scale[lane] = words.word[channel % 4] < threshold ? number(0) : kept;
+        scale[lane] = words.word[channel % 4] < below ? number(0) : factor;
       });
       for (std::ptrdiff_t pixel = 0; pixel < strips.pixels; ++pixel, x += strips.channels, y += strips.channels)
         team.each(at.width, [=, &scale](std::ptrdiff_t lane) { y[lane] = x[lane] * scale[lane]; });
@@ -66,12 +70,18 @@ struct channel_dropout_kernels {
 
 }  // namespace detail
 
-/// Training sets whole channels of a sample to 0, each with a probability of `Percent` / 100, and scales the others by
-/// 1 / (1 - probability); evaluation copies the input. PyTorch's Dropout2d. Draws are a function of (seed, step,
-/// sample, layer, channel), so backward and a recompute draw the same numbers again, and nothing is kept.
-template <int Percent>
+/// Training sets whole channels of a sample to 0, each with a probability, and scales the others by
+/// 1 / (1 - probability); evaluation copies the input. PyTorch's Dropout2d(0.1) is `channel_dropout<0.1>`, or in
+/// percent `channel_dropout<10>`. Draws are a function of (seed, step, sample, layer, channel), so backward and a
+/// recompute draw the same numbers again, and nothing is kept.
+template <detail::share<100> Share>
 struct channel_dropout {
-  static_assert(0 <= Percent && Percent < 100, "gpipe: channel_dropout<Percent>: Percent must be in 0 ... 99");
+  static constexpr double dropped = Share;
+  static_assert(0 <= dropped && dropped < 1,
+                "gpipe: channel_dropout<P>: P must be a probability of at least 0 and less than 1, such as 0.1, or a "
+                "whole number of "
+                "percent in 0 ... 99");
+  static constexpr detail::short_name shown_name = detail::name_with("channel_dropout", Share);
 
   template <class In>
   struct on;
@@ -81,7 +91,8 @@ struct channel_dropout {
     using output = In;
     using T = typename In::value_type;
     static constexpr auto elements = static_cast<std::int64_t>(In::size);
-    static constexpr typename on::numbers sizes{{In::channels, static_cast<std::ptrdiff_t>(In::pixels)}, Percent};
+    static constexpr typename on::numbers sizes{
+        {In::channels, static_cast<std::ptrdiff_t>(In::pixels)}, dropped, Share.inverse_of_rest()};
     static constexpr work cost{
         .forward = elements, .backward_input = elements, .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
   };

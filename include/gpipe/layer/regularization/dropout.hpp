@@ -5,6 +5,7 @@
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/contract/elements.hpp>
+#include <gpipe/layer/contract/share.hpp>
 
 namespace gpipe {
 
@@ -15,7 +16,7 @@ struct dropout_kernels {
   using value_type = T;
   using number = compute_type<T>;
   struct numbers : element_count {
-    int percent;
+    double dropped, scale;  ///< the probability; 1 / (1 - probability)
   };
 
   template <class C, class A>
@@ -29,9 +30,8 @@ struct dropout_kernels {
 
   template <class C, class A>
   static void pass(const C& c, const A& a, const T* from, T* into) {
-    const int percent = a.sizes().percent;
-    if (percent > 0 && a.training())
-      c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements, kept_share(percent)});
+    const numbers& of = a.sizes();
+    if (of.dropped > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, of.elements, kept_share(of)});
     else c.copy(a.sizes().of(a.samples()), from, into);
   }
 
@@ -39,9 +39,8 @@ struct dropout_kernels {
   struct kept_share {
     std::uint32_t threshold;
     number scale;
-    explicit kept_share(int percent)
-        : threshold(static_cast<std::uint32_t>((std::uint64_t(percent) << 32) / 100)),
-          scale(number(100) / number(100 - percent)) {}
+    explicit kept_share(const numbers& of)
+        : threshold(static_cast<std::uint32_t>(of.dropped * 0x1p32)), scale(static_cast<number>(of.scale)) {}
     GPIPE_HOST_DEVICE number kept(std::uint32_t word, number x) const {
       const number scaled = x * scale;
       return word < threshold ? number(0) : scaled;
@@ -80,19 +79,24 @@ struct dropout_kernels {
 
 }  // namespace detail
 
-/// Training sets each element to 0 with a probability of `Percent` / 100, and scales the others by
-/// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, layer, element), so
-/// backward and a recompute draw the same numbers again, and nothing is kept.
-template <int Percent>
+/// Training sets each element to 0 with a probability, and scales the others by 1 / (1 - probability); evaluation
+/// copies the input. Draws are a function of (seed, step, sample, layer, element), so backward and a recompute draw the
+/// same numbers again, and nothing is kept. PyTorch's Dropout(0.1) is `dropout<0.1>`, or in percent `dropout<10>`.
+template <detail::share<100> Share>
 struct dropout {
-  static_assert(0 <= Percent && Percent < 100, "gpipe: dropout<Percent>: Percent must be in 0 ... 99");
+  static constexpr double dropped = Share;
+  static_assert(
+      0 <= dropped && dropped < 1,
+      "gpipe: dropout<P>: P must be a probability of at least 0 and less than 1, such as 0.1, or a whole number of "
+      "percent in 0 ... 99");
+  static constexpr detail::short_name shown_name = detail::name_with("dropout", Share);
 
   template <class In>
   struct on;
 
   template <detail::floating_tensor In>
   struct on<In> : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
-    static constexpr typename on::numbers sizes{{on::elements}, Percent};
+    static constexpr typename on::numbers sizes{{on::elements}, dropped, Share.inverse_of_rest()};
   };
 };
 
