@@ -1,4 +1,4 @@
-// expect: a layer has no .on<Input>. for the output of the layer before it: change the shape or type of one of the two
+// expect: a layer has no .on<Input>. for the output of the layer before it: the layer takes floating point, and its input is of integers
 // expect: layer_accepts_input<gpipe::broken::position<2>, gpipe::linear<4>, gpipe::tensor<int, 3>, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

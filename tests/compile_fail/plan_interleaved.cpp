@@ -1,5 +1,5 @@
 // expect: the schedule does not admit these stages and micro-batches
-// expect: schedule_admits<8, 9, false>
+// expect: schedule_admits<8, 9, gpipe::broken::admitted_stages<6, 10>, gpipe::broken::admitted_micro_batches<8, 10>, false>
 #include <gpipe/plan/timetable/promises.hpp>
 
 using namespace gpipe;

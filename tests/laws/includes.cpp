@@ -85,7 +85,7 @@ constexpr known_header table[] = {
      "std::make_integer_sequence std::declval std::index_sequence std::as_const", false},
     {"vector", "std::vector"},
     {"gpipe/core/clock.hpp", "now_ns"},
-    {"gpipe/core/included.hpp", "included"},
+    {"gpipe/core/included.hpp", "included", false},
     {"gpipe/core/text/exact.hpp", "exact_text"},
     {"gpipe/core/text/quoted.hpp", "quoted"},
     {"gpipe/core/zeroed_array.hpp", "zeroed_array"},

@@ -290,17 +290,36 @@ template <class Items>
 struct typed_items<void, Items> {  // the model has no input
   using type = mistaken<>;
 };
-template <class Model>
-using typed_model = typename typed_items<typename Model::entering, typename Model::items>::type;
 
+/// A model's declarations; an empty model in the place of a type that is none, so that its error is the only one.
+template <class Model>
+struct declared_by {
+  using entering = void;
+  using items = list<>;
+};
+template <modelled Model>
+struct declared_by<Model> {
+  using entering = typename Model::entering;
+  using items = typename Model::items;
+};
+template <class Model>
+using items_of = typename declared_by<Model>::items;
+template <class Model>
+using typed_model = typename typed_items<typename declared_by<Model>::entering, items_of<Model>>::type;
+
+template <class Model>
+constexpr bool report_mistake() {
+  if constexpr (!modelled<Model>) return asserted<broken::type_is_a_model<Model, false>>::value;
+  else return mistake<items_of<Model>, typename typed_model<Model>::after>::reported;
+}
 /// Whether the model has a mistake, for which an error is printed.
 template <class Model>
-inline constexpr bool mistaken_model = mistake<typename Model::items, typename typed_model<Model>::after>::reported;
+inline constexpr bool mistaken_model = report_mistake<Model>();
 
 template <class Model>
 constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
-  using given = typename Model::entering;
+  using given = typename declared_by<Model>::entering;
   using entering_edge = std::conditional_t<std::is_void_v<given>, bundle<>, given>;
   constexpr int entering = parts<entering_edge>;
   expansion<n.types, n.layers, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
@@ -385,7 +404,7 @@ constexpr auto name_of_unread(std::index_sequence<I...>) {
 template <class Model>
 constexpr network named_view() {
   network net = expanded<Model>.view();
-  net.paths = path_tree<typename Model::items>.data();
+  net.paths = path_tree<items_of<Model>>.data();
   return net;
 }
 

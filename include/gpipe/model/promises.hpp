@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include <gpipe/core/included.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/model/flow.hpp>
@@ -30,6 +32,10 @@ template <int>
 struct outputs {};
 template <int>
 struct losses {};
+template <char...>
+struct stash_named {};
+template <class... Stash>
+struct stashes {};
 template <class Tensor>
 struct here {};
 template <class Tensor>
@@ -39,17 +45,68 @@ struct elements_of_input {};
 template <std::size_t>
 struct elements_of_output {};
 
+/// A base class with an error is dropped by the compilers: what remains of such a model is a type without members.
+template <class Type, bool Holds>
+struct type_is_a_model {
+  static_assert((holds<Holds, Type>),
+                "gpipe: a type is not a model: write `struct net : gpipe::model<gpipe::input<float, 64>, ...> {}`. If "
+                "that is what you wrote, the error above it is in the arguments of a layer: a layer whose arguments "
+                "all have defaults needs <>, as in batch_norm<>; linear<N> has its outputs alone, for the compiler "
+                "deduces the inputs; options are types, and numbers are numbers");
+};
 template <class Position, class Item, bool Holds>
 struct item_is_a_layer {
   static_assert((holds<Holds, Position, Item>),
                 "gpipe: an item of the model is not a layer: it lacks `template <class In> struct on`");
 };
+
+/// The kind of input that a layer would accept in the place of one that it does not.
+enum class advice { none, numbers, tokens, image, tensor, single, several, nothing };
+
+}  // namespace gpipe::broken
+
+namespace gpipe::detail {
+
+/// Which similar input the layer accepts. Only a mistake asks.
+template <class Layer, class Input>
+constexpr broken::advice advice_for();
+
+}  // namespace gpipe::detail
+
+namespace gpipe::broken {
+
 template <class Position, class Layer, class Input, bool Holds>
 struct layer_accepts_input {
-  static_assert((holds<Holds, Position, Layer, Input>),
+  static constexpr advice found = detail::advice_for<Layer, Input>();
+  static_assert((holds < Holds || found != advice::none, Position, Layer, Input >),
                 "gpipe: a layer has no `on<Input>` for the output of the layer before it: change the shape or type "
                 "of one of the two. Convolutions and poolings take feature maps: input_image<T, C, H, W> and "
                 "as_feature_map<C, H, W> give one, flatten makes it a tensor");
+  static_assert((holds < Holds || found != advice::numbers, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes floating "
+                "point, and its input is of integers. Make it float, as the model's input by input<float, ...>, or put "
+                "embedding<Tokens, Width> before the layer");
+  static_assert((holds < Holds || found != advice::tokens, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes integers, "
+                "such as tokens, and its input is of floating point. Declare the model's input as std::int32_t, and "
+                "put the layer first");
+  static_assert((holds < Holds || found != advice::image, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes a feature "
+                "map, and its input is a tensor. Begin the model with input_image<float, C, H, W>, or put "
+                "as_feature_map<C, H, W> before the layer");
+  static_assert((holds < Holds || found != advice::tensor, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes a tensor, "
+                "and its input is a feature map. Put flatten or global_average_pool before the layer");
+  static_assert((holds < Holds || found != advice::single, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes one tensor, "
+                "and there are several. Put add, multiply or concat<> before the layer, which make them one");
+  static_assert((holds < Holds || found != advice::several, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: the layer takes several "
+                "tensors, and there is one. Put pop<\"name\">, with stash<\"name\"> at the other tensor, before the "
+                "layer");
+  static_assert((holds < Holds || found != advice::nothing, Position, Layer, Input >),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: there is no tensor, because "
+                "that layer is a loss. Put the loss last, or write auxiliary<\"name\", 0.4, loss>");
 };
 template <class Position, class Layer, class Input, bool Holds>
 struct layer_names_output {
@@ -88,9 +145,10 @@ struct residual_returns_its_input {
       "gpipe: a residual's items must return a tensor of their input's type, so that both can be added; these "
       "turn Input into Output");
 };
-template <class Position, class Stash, bool Holds>
+template <class Position, class Stash, class Stashes, bool Holds>
 struct pop_has_a_stash {
-  static_assert((holds<Holds, Position, Stash>), "gpipe: a pop has no stash of its name before it in its scope");
+  static_assert((holds<Holds, Position, Stash, Stashes>),
+                "gpipe: a pop has no stash of its name before it in its scope, where there are these Stashes");
 };
 template <class Position, class Stash, bool Holds>
 struct stash_is_read {
@@ -113,7 +171,7 @@ struct further_input_has_a_name {
 template <class Position, class Loss, class Input, bool Holds>
 struct auxiliary_is_a_loss {
   static_assert((holds<Holds, Position, Loss, Input>),
-                "gpipe: auxiliary<Name, PerMille, Loss> needs a loss: a layer with the partial \"loss\", without an "
+                "gpipe: auxiliary<Name, Factor, Loss> needs a loss: a layer with the partial \"loss\", without an "
                 "output and without parameters, such as softmax_cross_entropy");
 };
 template <class Position, bool Holds>
@@ -180,15 +238,6 @@ namespace gpipe::detail {
 /// A text as a type that all compilers print.
 template <char...>
 struct letters {};
-
-// The assertion fails inside a function: after a failed class, clang prints further errors.
-template <class Promise>
-constexpr auto assert_that() {
-  static_cast<void>(sizeof(Promise));
-  return std::true_type{};  // the type does not depend on the promise, so that the caller produces no further error
-}
-template <class Promise>
-using asserted = decltype(assert_that<Promise>());
 
 // The position of a layer, in words. Only a mistake computes it.
 
@@ -350,6 +399,12 @@ struct mistake<Items, unknown<void>> {
   static constexpr bool reported = true;
 };
 
+template <class Model>
+concept modelled = requires {
+  typename Model::entering;
+  typename Model::items;
+};
+
 template <template <class> class>
 struct has_on {};
 template <class Item>
@@ -360,6 +415,57 @@ template <class Layer, class Input>
 concept accepting = requires {
   sizeof(typename Layer::template on<Input>);
 };
+
+/// Whether a layer accepts another input, or refuses no more than its extents.
+template <class Layer, class Input>
+constexpr bool would_accept() {
+  if constexpr (refusing<Layer, Input>) return true;
+  else return accepting<Layer, Input>;
+}
+template <class Input>
+struct similar {};
+template <class T, int... N>
+struct similar<tensor<T, N...>> {
+  using numbers = tensor<float, N...>;
+  using tokens = tensor<std::int32_t, N...>;
+  using pair = bundle<tensor<T, N...>, tensor<T, N...>>;
+};
+template <class T, int C, int H, int W>
+struct similar<feature_map<T, C, H, W>> {
+  using numbers = feature_map<float, C, H, W>;
+  using pair = bundle<feature_map<T, C, H, W>, feature_map<T, C, H, W>>;
+};
+template <class Input>
+struct image_of {
+  using type = feature_map<float, 16, 64, 64>;
+};
+template <class T, int C, int H, int W>
+struct image_of<tensor<T, C, H, W>> {
+  using type = feature_map<T, C, H, W>;
+};
+
+template <class Layer, class Input>
+constexpr broken::advice advice_for() {
+  using broken::advice;
+  if constexpr (std::is_same_v<Input, bundle<>>) {
+    return advice::nothing;
+  } else if constexpr (!is_tensor<Input>) {
+    return would_accept<Layer, part<Input, 0>>() ? advice::single : advice::none;
+  } else {
+    using value_type = typename Input::value_type;
+    if constexpr (!is_floating(dtype_of<value_type>)) {
+      return would_accept<Layer, typename similar<Input>::numbers>() ? advice::numbers : advice::none;
+    } else {
+      if constexpr (requires { typename similar<Input>::tokens; })
+        if constexpr (would_accept<Layer, typename similar<Input>::tokens>()) return advice::tokens;
+      if constexpr (would_accept<Layer, typename similar<Input>::pair>()) return advice::several;
+      else if constexpr (is_feature_map<Input>)
+        return would_accept<Layer, tensor<value_type, static_cast<int>(Input::size)>>() ? advice::tensor : advice::none;
+      else return would_accept<Layer, typename image_of<Input>::type>() ? advice::image : advice::none;
+    }
+  }
+}
+
 template <class Layer, class Input>
 concept naming_output = edge<typename Layer::template on<Input>::output>;
 

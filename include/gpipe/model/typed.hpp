@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <gpipe/layer/loss/auxiliary_loss.hpp>
 #include <gpipe/layer/shape/add.hpp>
@@ -136,12 +139,36 @@ struct typed_pop {
   }
 };
 
+// The stashes that a pop can name, as letters, which all compilers print.
+template <class Stash, std::size_t... I>
+constexpr auto shown_stash(std::index_sequence<I...>) {
+  return broken::stash_named<Stash::stashed_as[I]...>{};
+}
+template <class... Found>
+constexpr auto names_of(list<Found...>) {
+  return broken::stashes<Found...>{};
+}
+template <class... Found, class First, class... Rest>
+constexpr auto names_of(list<Found...>, First, Rest... rest) {
+  return names_of(list<Found...>{}, rest...);
+}
+template <class... Found, class Stash, class Stashed, bool Read, class... Rest>
+constexpr auto names_of(list<Found...>, skip<Stash, Stashed, Read>, Rest... rest) {
+  if constexpr (std::is_same_v<Stash, residual_stash>) {
+    return names_of(list<Found...>{}, rest...);
+  } else {
+    using shown = decltype(shown_stash<Stash>(std::make_index_sequence<std::string_view(Stash::stashed_as).size()>{}));
+    return names_of(list<shown, Found...>{}, rest...);
+  }
+}
+
 template <int Position, class Stash, class Edge, class... Skips>
 constexpr auto checked_pop() {
   if constexpr (find_skip<Stash, 0, list<>, Skips...>::found) {
     return typed_pop<Stash, Edge, Skips...>{};
   } else {
-    return mistaken<broken::pop_has_a_stash<broken::position<Position>, Stash, false>>{};
+    using visible = decltype(names_of(list<>{}, Skips{}...));
+    return mistaken<broken::pop_has_a_stash<broken::position<Position>, Stash, visible, false>>{};
   }
 }
 

@@ -52,6 +52,10 @@ struct plan_source {
   std::span<const int> cut{};
 };
 
+/// A value that no program gets: it only lets an erroneous one be compiled to its end.
+template <class T>
+T never();
+
 }  // namespace detail
 
 /// Which weights a forward pass uses: those of the last step, or their moving average.
@@ -167,10 +171,10 @@ class basic_trainer {
   /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
   std::string group_summary() const;
 
-  /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count, the seed and what is frozen. It is the folder
-  /// `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what PyTorch's
-  /// `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file, with the names
-  /// and layouts of `save_options::names`; this call always waits.
+  /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count, the seed and what is frozen. It is
+  /// the folder `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what
+  /// PyTorch's `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file, with
+  /// the names and layouts of `save_options::names`; this call always waits.
   ///
   /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on. Include
   /// <gpipe/checkpoint.hpp> to call this, `wait_for_save` or `load`.
@@ -188,9 +192,9 @@ class basic_trainer {
   /// for every number of stages, schedule and transport: it sets the seed, too, and what `freeze` keeps. Values are
   /// converted to the model's type.
   ///
-  /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to its
-  /// end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it loads,
-  /// unless the training has its first values.
+  /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to
+  /// its end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it
+  /// loads, unless the training has its first values.
   template <class On = Device>
   load_result load(const std::string& path, const load_options& how = {}) {
     return checkpoints<On>([&]<class Calls>(Calls) { return Calls::load(*this, path, how); });

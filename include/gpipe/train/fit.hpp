@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -59,6 +60,15 @@ struct fit_result {
   double rate_factor = 1;       ///< by `fit_options::plateau`
   data_position next{};         ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
 };
+
+namespace broken {
+
+template <class Second, bool Holds>
+struct fit_begins_with_the_trainer {
+  static_assert(Holds, "gpipe: fit takes the trainer first: fit(training, data), or fit(training, data, held_out)");
+};
+
+}  // namespace broken
 
 namespace detail {
 
@@ -133,6 +143,13 @@ template <class Trainer, class After = detail::no_callback>
 fit_result fit(Trainer& training, const data_source& data, const data_source& held_out, const fit_options& how = {},
                After&& after = {}) {
   return detail::fit(detail::fit_calls_of(training, after), data, &held_out, how);
+}
+
+// The data do not stand first: this is here for the error.
+template <class Second>
+requires(!std::derived_from<Second, data_source>) fit_result fit(const data_source&, Second&, const fit_options& = {}) {
+  static_assert(sizeof(broken::fit_begins_with_the_trainer<Second, std::derived_from<Second, data_source>>) > 0);
+  return {};
 }
 
 }  // namespace gpipe

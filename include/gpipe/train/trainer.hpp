@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
@@ -25,9 +27,45 @@ struct model_ends_in_a_loss {
                 "softmax_cross_entropy");
 };
 
+template <class Optimizer, bool Holds>
+struct trainer_has_an_optimizer {
+  static_assert(Holds,
+                "gpipe: a trainer's second argument is not an optimizer, such as adamw: write trainer<net, adamw> "
+                "training{plan_options{.stages = 4}, adamw{.learning_rate = 1e-3}}");
+};
+template <bool Holds, class... Given>
+struct trainer_has_a_plan {
+  static_assert(
+      Holds,
+      "gpipe: a trainer is made of a plan and an optimizer, trainer{plan<net, stages<4>>{}, adamw{}}, or of a "
+      "model, options and an optimizer, trainer{net{}, plan_options{.stages = 4}, adamw{}}, in this order; "
+      "training_options may follow");
+};
+
 }  // namespace broken
 
 namespace detail {
+
+/// In the place of the model, if the arguments of a trainer are others.
+template <class... Given>
+struct misgiven {};
+template <class Model, class Optimizer>
+struct mistaken_trainer {
+  using promise = broken::trainer_has_an_optimizer<Optimizer, false>;
+};
+template <class... Given, class Optimizer>
+struct mistaken_trainer<misgiven<Given...>, Optimizer> {
+  using promise = broken::trainer_has_a_plan<false, Given...>;
+};
+template <class Optimizer>
+concept updating = requires {
+  Optimizer::moments;
+};
+template <class Plan>
+concept planned = requires {
+  Plan::options;
+  typename Plan::model;
+};
 
 template <class Model>
 constexpr plan_maker planned_at_run_time() {
@@ -59,7 +97,7 @@ GPIPE_COLD step_plan planned_by_compiler(const network& net, const plan_options&
 /// precision at run time, too. Only one thread at a time may call it.
 ///
 /// Only what depends on the model or the optimizer stands here; `basic_trainer` declares the rest.
-template <class Model, class Optimizer, class Device = host_device>
+template <class Model, class Optimizer = void, class Device = host_device>
 class trainer : public basic_trainer<Device> {
   using context = typename Device::context;
   using model = typename detail::unwrapped<Model>::model;
@@ -99,6 +137,21 @@ class trainer : public basic_trainer<Device> {
                               optimizer.learning_rate, how) {}
 };
 
+/// A trainer without an optimizer, or of other arguments: its error.
+template <class Model, class Optimizer, class Device>
+requires(!detail::updating<Optimizer>) class trainer<Model, Optimizer, Device> : public basic_trainer<Device> {
+  using context = typename Device::context;
+
+ public:
+  template <class... Given>
+  explicit trainer(const Given&...)
+      : basic_trainer<Device>(detail::never<const network&>(), nullptr, detail::never<const detail::plan_source&>(),
+                              detail::never<const detail::optimizer_update<context>&>(), 0,
+                              detail::never<const training_options&>()) {
+    static_cast<void>(detail::asserted<typename detail::mistaken_trainer<Model, Optimizer>::promise>{});
+  }
+};
+
 template <class Model, class Optimizer>
 trainer(Model, plan_options, Optimizer) -> trainer<Model, Optimizer>;
 template <class Model, class Optimizer>
@@ -107,5 +160,11 @@ template <class Plan, class Optimizer>
 trainer(Plan, Optimizer) -> trainer<typename Plan::model, Optimizer>;
 template <class Plan, class Optimizer>
 trainer(Plan, Optimizer, training_options) -> trainer<typename Plan::model, Optimizer>;
+template <class First, class Second>
+requires(!detail::planned<First>) trainer(First, Second)
+->trainer<detail::misgiven<First, Second>>;
+template <class First, class Second, class Third>
+requires(!detail::planned<First> && !std::same_as<Second, plan_options>) trainer(First, Second, Third)
+->trainer<detail::misgiven<First, Second, Third>>;
 
 }  // namespace gpipe

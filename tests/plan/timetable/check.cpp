@@ -95,7 +95,7 @@ TEST_CASE("invalid numbers and links are rejected and named") {
   CHECK_THROWS_WITH_AS(check_timetable(schedule_kind::zb_v, 3, 3, chain<3>.links, 2),
                        doctest::Contains("ZB-V does not admit 3 stages"), error);
   CHECK_THROWS_WITH_AS(check_timetable(schedule_kind::zb_v, 3, 3, chain<3>.links, 2),
-                       doctest::Contains("choose 2 stages, or another"), error);
+                       doctest::Contains("choose 2 or 4 stages, or another"), error);
   CHECK_THROWS_WITH_AS(check_timetable(interleaved{0}, 4, 3, chain<4>.links, 3),
                        doctest::Contains("choose another schedule"), error);
   CHECK_THROWS_AS(check_timetable(fill_drain{}, 2, 2, backwards, 1), error);

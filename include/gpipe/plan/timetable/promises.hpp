@@ -1,18 +1,29 @@
 #pragma once
 
+#include <gpipe/core/included.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/check_runs.hpp>
 
+#include <type_traits>
 #include <utility>
 
 namespace gpipe {
 
 namespace broken {
 
-template <int Stages, int MicroBatches, bool Holds>
+/// The nearest numbers of stages with the micro-batches as they are, and the other way round.
+template <int... Stages>
+struct admitted_stages {};
+template <int... MicroBatches>
+struct admitted_micro_batches {};
+template <int Stages, int MicroBatches, class OtherStages, class OtherMicroBatches, bool Holds>
 struct schedule_admits {
-  static_assert(Holds, "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches)");
+  static_assert(
+      Holds,
+      "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches), but the "
+      "nearest others that are named: zb_v and dual_pipe_v admit an even number of stages; chunks must divide "
+      "the stages, and the rounds of an interleaved schedule the micro-batches");
 };
 template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch, detail::fault What, bool Holds>
 struct schedule_is_sound {
@@ -32,6 +43,35 @@ struct check_chunks {
 template <scheduler Schedule>
 constexpr bool admits(const Schedule& schedule, int stages, int micro_batches) {
   return schedule.admits(stages, micro_batches);
+}
+
+/// The nearest numbers that a schedule admits: `off` below and above; 0: none.
+struct nearest_numbers {
+  int below = 0, above = 0;
+};
+template <class Admits>
+constexpr nearest_numbers nearest_to(int given, Admits&& admits) {
+  nearest_numbers found;
+  for (int off = 1; off <= 64; ++off) {
+    if (found.below == 0 && given - off >= 1 && admits(given - off)) found.below = given - off;
+    if (found.above == 0 && given + off >= 1 && admits(given + off)) found.above = given + off;
+  }
+  return found;
+}
+template <template <int...> class As, int Below, int Above>
+constexpr auto named_numbers() {
+  if constexpr (Below > 0 && Above > 0) return As<Below, Above>{};
+  else if constexpr (Below > 0 || Above > 0) return As<Below + Above>{};
+  else return As<>{};
+}
+template <class Table>
+constexpr auto refused_numbers() {
+  constexpr int S = Table::stages, M = Table::micro_batches;
+  constexpr nearest_numbers stages = nearest_to(S, [](int other) { return admits(Table::schedule, other, M); }),
+                            parts = nearest_to(M, [](int other) { return admits(Table::schedule, S, other); });
+  using other_stages = decltype(named_numbers<broken::admitted_stages, stages.below, stages.above>());
+  using other_parts = decltype(named_numbers<broken::admitted_micro_batches, parts.below, parts.above>());
+  return std::type_identity<broken::schedule_admits<S, M, other_stages, other_parts, false>>{};
 }
 
 template <scheduler Schedule>
@@ -86,8 +126,9 @@ constexpr check_result checked_table() {
 template <class Table>
 constexpr bool require_sound() {
   constexpr bool admitted = detail::admits(Table::schedule, Table::stages, Table::micro_batches);
-  static_assert(sizeof(broken::schedule_admits<Table::stages, Table::micro_batches, admitted>) > 0);
-  if constexpr (admitted) {
+  if constexpr (!admitted) {
+    static_cast<void>(detail::asserted<typename decltype(detail::refused_numbers<Table>())::type>{});
+  } else {
     constexpr check_result found = checked_table<Table>();
     static_assert(sizeof(broken::schedule_is_sound<found.worker, found.position, found.at.kind, found.at.stage,
                                                    found.at.micro_batch, found.what, found.ok()>) > 0);

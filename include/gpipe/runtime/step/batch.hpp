@@ -1,7 +1,9 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
@@ -10,6 +12,18 @@
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <class Given, bool Holds>
+struct argument_is_a_batch {
+  static_assert(Holds,
+                "gpipe: a call takes a batch, and was given something else. Numbers become one by "
+                "batch{samples}.with(\"inputs\", values).with(\"labels\", labels); a dataset is gone through by "
+                "`for (const batch& part : data.batches(32)) training.step(part);`, or by fit(training, data)");
+};
+
+}  // namespace broken
 
 /// A mini-batch: named fields of the data, one row for each sample. A batch owns nothing: the arrays must live until
 /// the step returns.
@@ -27,6 +41,11 @@ class batch {
   };
 
   explicit batch(int samples) : samples_(samples) {}
+  // No other object becomes a batch: this is here for the error.
+  template <class Given>
+  requires(std::is_class_v<Given> && !std::derived_from<Given, batch>) batch(const Given&) : samples_(0) {
+    static_assert(sizeof(broken::argument_is_a_batch<Given, std::derived_from<Given, batch>>) > 0);
+  }
 
   /// `rows` is a vector, a span, an array, ... of elements.
   template <class Rows>

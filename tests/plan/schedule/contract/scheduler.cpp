@@ -52,8 +52,8 @@ TEST_CASE("the remedy contains the nearest numbers that are admitted") {
   const auto rejected = [](const auto& schedule, int S, int M, const char* remedy) {
     CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(schedule, S, M), doctest::Contains(remedy), gpipe::error);
   };
-  rejected(gpipe::interleaved{3}, 9, 7, "; choose 12 stages, or 6 micro-batches, or another schedule");
-  rejected(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
+  rejected(gpipe::interleaved{3}, 9, 7, "; choose 3 or 12 stages, or 6 or 8 micro-batches, or another schedule");
+  rejected(gpipe::interleaved{}, 3, 8, "; choose 2 or 4 stages, or another schedule");
   rejected(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
   rejected(first_of{-1}, 1, 2, "; choose another schedule");
 }

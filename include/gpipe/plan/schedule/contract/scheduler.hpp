@@ -40,17 +40,18 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 
 namespace detail {
 
-/// Throws, with the nearest number of stages, and the nearest number of micro-batches, that the schedule admits.
+/// Throws, with the nearest numbers of stages, and of micro-batches, below and above, that the schedule admits.
 template <scheduler Schedule>
 [[noreturn]] GPIPE_COLD void throw_not_admitted(const Schedule& schedule, int stages, int micro_batches) {
   std::string remedy = "choose ";
   const auto offer = [&](int given, const char* what, auto admits) {
-    for (int off = 1; off <= 64; ++off)
-      for (const int other : {given - off, given + off})
-        if (other >= 1 && admits(other)) {
-          remedy += several(other, what) + ", or ";
-          return;
-        }
+    int below = 0, above = 0;
+    for (int off = 1; off <= 64; ++off) {
+      if (below == 0 && given - off >= 1 && admits(given - off)) below = given - off;
+      if (above == 0 && given + off >= 1 && admits(given + off)) above = given + off;
+    }
+    if (below > 0 && above > 0) remedy += std::to_string(below) + " or " + several(above, what) + ", or ";
+    else if (below > 0 || above > 0) remedy += several(below + above, what) + ", or ";
   };
   offer(stages, "stage", [&](int other) { return schedule.admits(other, micro_batches); });
   offer(micro_batches, "micro-batch", [&](int other) { return schedule.admits(stages, other); });
