@@ -4,6 +4,7 @@
 #   - the C++ compiles: all blocks of a document, in order, form a namespace of one file. The guide's chapters share one
 #     namespace, in the order of the contents page. Code that a block needs and a reader does not stands before the
 #     block in a comment of the document that begins with "<!-- cpp";
+#   - a call of a trainer or of the host in a sentence names a function that exists;
 #   - the commands run, or stand below with the reason why not; a table behind a comment
 #     "<!-- printed by: COMMAND -->" has the figures that the command prints;
 #   - a block behind a comment "<!-- file: PATH -->" equals that file, byte by byte. It is a whole program, so it is not
@@ -120,6 +121,32 @@ function(check_links document text)
     if(NOT found)
       complain("${document} names ${name}, which does not exist")
     endif()
+  endforeach()
+endfunction()
+
+# Calls that stand inside a sentence, which no compiler sees: a trainer's, and the host's.
+file(READ ${ROOT}/include/gpipe/train/basic_trainer.hpp callable_trainer)
+file(GLOB_RECURSE host_headers ${ROOT}/include/gpipe/device/host/*.hpp ${ROOT}/include/gpipe/testing/*.hpp)
+set(callable_host "")
+foreach(header IN LISTS host_headers)
+  file(READ ${header} code)
+  string(APPEND callable_host "${code}")
+endforeach()
+function(check_calls document text)
+  foreach(owner IN ITEMS trainer host)
+    set(before "training\\.")
+    if(owner STREQUAL "host")
+      set(before "host::")
+    endif()
+    string(REGEX MATCHALL "${before}[a-z_]+\\(" calls "${text}")
+    list(REMOVE_DUPLICATES calls)
+    foreach(call IN LISTS calls)
+      string(REGEX REPLACE "^${before}" " " call "${call}")
+      string(FIND "${callable_${owner}}" "${call}" at)
+      if(at LESS 0)
+        complain("${document} calls${call}), which a ${owner} does not have")
+      endif()
+    endforeach()
   endforeach()
 endfunction()
 
@@ -321,6 +348,9 @@ set(number 0)
 foreach(document IN LISTS documents)
   file(READ ${ROOT}/${document} text)
   check_links(${document} "${text}")
+  if(NOT document STREQUAL "CHANGELOG.md")  # which names calls of earlier versions
+    check_calls(${document} "${text}")
+  endif()
   check_commands(${document} "${text}")
   check_figures(${document} "${text}")
   check_fences(${document} "${text}")

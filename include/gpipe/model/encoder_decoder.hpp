@@ -14,20 +14,25 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// Attention of `encoder_decoder`. The field "lengths" counts the words of each source; the rest is padding.
 template <int Heads, int HeadWidth>
 inline constexpr attention_options to_source{.heads = Heads, .head_width = HeadWidth, .padded = true};
 template <int Heads, int HeadWidth>
 inline constexpr attention_options to_earlier{.heads = Heads, .head_width = HeadWidth, .causal = true};
 
+}  // namespace detail
+
 template <int Heads, int HeadWidth, int Hidden>
-struct encoder_layer : sequence<residual<layer_norm, attention<to_source<Heads, HeadWidth>>>,
+struct encoder_layer : sequence<residual<layer_norm, attention<detail::to_source<Heads, HeadWidth>>>,
                                 residual<layer_norm, feed_forward<Hidden, relu>>> {};
 
 template <int Heads, int HeadWidth, int Hidden>
-struct decoder_layer : sequence<residual<layer_norm, attention<to_earlier<Heads, HeadWidth>>>,
-                                residual<layer_norm, pop<"memory">, cross_attention<to_source<Heads, HeadWidth>>>,
-                                residual<layer_norm, feed_forward<Hidden, relu>>> {};
+struct decoder_layer
+    : sequence<residual<layer_norm, attention<detail::to_earlier<Heads, HeadWidth>>>,
+               residual<layer_norm, pop<"memory">, cross_attention<detail::to_source<Heads, HeadWidth>>>,
+               residual<layer_norm, feed_forward<Hidden, relu>>> {};
 
 /// The Transformer for translation of Huang et al., "GPipe", 2019, section 5: T(L, H, A) is `encoder_decoder<L, H, A>`.
 /// Layers have their norm first, as in Lingvo. Source and target have one table of words, and the last layer another.
