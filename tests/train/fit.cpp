@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -136,6 +137,20 @@ TEST_CASE("a training stops if the held-out loss has not fallen for `patience` e
   CHECK(impatient.best_epoch == 2);
   CHECK(impatient.held_out == 2);
   CHECK(patient.epochs == 6);
+}
+
+TEST_CASE("patience counts the epochs of this call alone, also where none of them is the best so far") {
+  const auto epochs_from = [](std::uint64_t first, std::vector<double> losses, int patience) {
+    noting training;
+    training.held_out.assign(losses.rbegin(), losses.rend());
+    return fit(training, five, five, {.epochs = 9, .batch = 5, .patience = patience, .first = {first, 0}}).epochs;
+  };
+  const double none = std::numeric_limits<double>::quiet_NaN();  // no epoch is the best
+  CHECK(epochs_from(0, {none, none, none, none}, 2) == 2);
+  CHECK(epochs_from(5, {none, none, none, none}, 2) == 7);
+  CHECK(epochs_from(5, {none, none, none, none}, 3) == 8);
+  CHECK(epochs_from(5, {2, 3, 3, 3}, 2) == 8);
+  CHECK(epochs_from(5, {2, 1, 3, 3}, 2) == 9);
 }
 
 TEST_CASE("a training that was stopped goes on at its position") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "support/optimizer_steps.hpp"
@@ -57,6 +58,19 @@ TEST_CASE("twenty steps have the numbers of an independent implementation") {
   laws::agrees_with({0.54973795047661167, 0.3993584668205542, -0.12369488642408967, -0.31712423468835682,
                      -0.35676635752365499, -0.16100163741321444},
                     adafactor{.learning_rate = 0.02, .relative_step = false, .scale_parameter = false}, {2, 3});
+}
+
+TEST_CASE("a parameter of small numbers moves by epsilon_parameter, and a large one by its size") {
+  // All gradients are equal, so u is 1 in each element, and the step of t = 1 is 1e-2.
+  for (const auto& [size, moved] : {std::pair{0., 1e-2}, {.25, 1e-2}, {1., 1e-2}, {2., 2e-2}, {8., 8e-2}})
+    for (const tensor_extents& extents : {tensor_extents{2, 2}, tensor_extents{4}}) {
+      CAPTURE(size);
+      double p[4] = {size, -size, size, -size}, g[4] = {3, 3, 3, 3}, row[2]{}, column[2]{}, square[4]{}, sums[8]{};
+      adafactor{.epsilon_parameter = 1}.update(
+          host::context{}, tensor_operands<double>{extents, p, g, {}, {row, column, square}, sums}, {1, 1, 1});
+      CHECK(p[0] == doctest::Approx(size - moved).epsilon(1e-12));
+      CHECK(p[1] == doctest::Approx(-size - moved).epsilon(1e-12));
+    }
 }
 
 TEST_CASE("gradients of zero move nothing") {

@@ -37,6 +37,26 @@ TEST_CASE_TEMPLATE("loss and gradient are those of PyTorch's BCEWithLogitsLoss",
   CHECK(t.overrun().empty());
 }
 
+TEST_CASE("an answer is yes above 0, and a label above 1/2") {
+  host::layer_fixture<binary_cross_entropy, tensor<float, 1>> t(1, 1);
+  t.fields[1].set(0, 1);
+  const auto right = [&](double x, double label) {
+    t.in[0].set(0, x), t.fields[0].set(0, label);
+    t.forward();
+    return t.partials[0].get(2) == 1;
+  };
+  for (const double label : {0., .25, .5}) {
+    CHECK_FALSE(right(.1, label));
+    CHECK(right(0, label));
+    CHECK(right(-.1, label));
+  }
+  for (const double label : {.5001, .75, 1.}) {
+    CHECK(right(.1, label));
+    CHECK_FALSE(right(0, label));
+    CHECK_FALSE(right(-.1, label));
+  }
+}
+
 TEST_CASE_TEMPLATE("large logits neither overflow nor lose a small loss", T, float, double) {
   host::layer_fixture<binary_cross_entropy, tensor<T, 1>> t(1, 1);
   t.fields[1].set(0, 1);

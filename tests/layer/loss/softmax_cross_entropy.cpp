@@ -178,6 +178,26 @@ TEST_CASE_TEMPLATE("a clipped input has no gradient, and evaluation does not cli
   CHECK(t.loss() == open.loss());
 }
 
+TEST_CASE_TEMPLATE("an input exactly at the clip bound has the gradient of one inside, as in PyTorch", T, float, double,
+                   bf16) {
+  using loss = softmax_cross_entropy_with<cross_entropy{.clip = 1.5}>;
+  for (const double label : {0., 1., 3.}) {
+    worked<loss, T> bound, inside;  // 1.5 and -1.5, or 1.25 and -1.25 in the place of the label
+    for (auto* t : {&bound, &inside}) {
+      t->call().samples = 1;
+      t->fields[0].set(0, label);
+      t->in[0].set(1, -1.5), t->in[0].set(3, 1.5);
+      if (t == &inside) t->in[0].set(1, -1.25), t->in[0].set(3, 1.25);
+      t->run();
+      double sum = 0;
+      for (std::size_t j = 0; j < 5; ++j) sum += t->in_gradient[0].get(j);
+      CHECK(std::fabs(sum) < (sizeof(T) == 2 ? 1e-2 : 1e-6));  // nothing is clipped
+      for (const std::size_t j : {1, 3}) CHECK((t->in_gradient[0].get(j) < 0) == (static_cast<double>(j) == label));
+    }
+    CHECK(bound.in_gradient[0].get(3) > inside.in_gradient[0].get(3));
+  }
+}
+
 TEST_CASE("nor has a clipped input of the label") {
   for (const double label : {1.0, 3.0}) {  // -1.5 and 2
     worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .clip = 1.2}>, float> t;

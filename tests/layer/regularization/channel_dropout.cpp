@@ -35,6 +35,36 @@ TEST_CASE("a channel of a sample is dropped as a whole or scaled, and its gradie
   CHECK(dropped < 0.44 * 1400);
 }
 
+TEST_CASE("each channel has a draw of its own: the words of the key, 4 channels a draw") {
+  fixture t(20, 20);
+  t.randomize(1);
+  t.forward();
+  for (std::uint32_t sample = 0; sample < 20; ++sample)
+    for (std::uint32_t c = 0; c < 70; ++c) {
+      const bool dropped = draw(t.call().random, sample, c / 4).word[c % 4] < 0.4 * 0x1p32;
+      CHECK((t.out[0].get(std::size_t{sample} * 420 + c) == 0) == dropped);
+    }
+}
+
+TEST_CASE("no two channels are dropped together in all samples, and no two samples in all channels") {
+  fixture t(40, 40);
+  t.randomize(1);
+  t.forward();
+  const auto dropped = [&](std::size_t sample, std::size_t c) { return t.out[0].get(sample * 420 + c) == 0; };
+  for (std::size_t a = 0; a < 70; ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      int together = 0;
+      for (std::size_t sample = 0; sample < 40; ++sample) together += dropped(sample, a) == dropped(sample, b);
+      CHECK(together < 38);
+    }
+  for (std::size_t a = 0; a < 40; ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      int together = 0;
+      for (std::size_t c = 0; c < 70; ++c) together += dropped(a, c) == dropped(b, c);
+      CHECK(together < 60);
+    }
+}
+
 TEST_CASE("a sample's channels depend on its position in the mini-batch and on the step, not on the micro-batch") {
   fixture whole(4, 4), late(2, 4);
   whole.randomize(1);

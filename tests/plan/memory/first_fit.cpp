@@ -27,6 +27,25 @@ static_assert(goes_no_deeper_than_allowed());
 
 }  // namespace
 
+TEST_CASE("of three gaps the smallest that is large enough is taken, wherever it lies") {
+  // The gaps, from the upper end, with buffers of 1 between them; a buffer of 15.
+  const auto taken = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+    first_fit_from_top h;
+    const std::int64_t gaps[] = {a, b, c};
+    for (int i = 0; i < 3; ++i) h.place(2 * i, gaps[i]), h.place(2 * i + 1, 1);
+    for (int i = 0; i < 3; ++i) h.drop(2 * i);
+    const std::int64_t begin = h.place(6, 15) - 15;
+    return begin == 0 ? 0 : begin == a + 1 ? 1 : begin == a + b + 2 ? 2 : 3;
+  };
+  CHECK(taken(20, 30, 40) == 0);
+  CHECK(taken(30, 20, 40) == 1);
+  CHECK(taken(40, 30, 20) == 2);
+  CHECK(taken(10, 20, 14) == 1);  // the others are too small
+  CHECK(taken(15, 16, 17) == 0);
+  CHECK(taken(20, 20, 20) == 0);  // of equal gaps the uppermost
+  CHECK(taken(10, 14, 12) == 3);  // below all
+}
+
 TEST_CASE("a dropped buffer frees its bytes, and the maximum depth is recorded") {
   first_fit_from_top h;
   CHECK(h.place(0, 64) == 64);

@@ -97,6 +97,11 @@ TEST_CASE("a load takes the longest prefix that a name of the file has, and a sa
   CHECK(prefix_of({{"wte", {}}, {"transformer.h", {}}}, names) == "transformer.");
   CHECK(prefix_of({{"model.transformer.h", {}}}, names) == "model.transformer.");
   CHECK(prefix_of({{"wte", {}}}, names) == "");
+  // The file's names have both, and the longest wins wherever it stands in the list and in the file.
+  for (const std::vector<std::string>& prefixes : {std::vector<std::string>{"", "a.", "a.b."}, {"a.b.", "a.", ""}})
+    for (const std::vector<found_array>& file :
+         {std::vector<found_array>{{"a.w", {}}, {"a.b.w", {}}}, {{"a.b.w", {}}, {"a.w", {}}}})
+      CHECK(prefix_of(file, {.prefixes = prefixes}) == "a.b.");
   CHECK(prefix_of({{"transformer.h", {}}}, {}) == "");
   CHECK(saved_prefix(names) == "");
   CHECK(saved_prefix({.prefixes = {"p.", ""}}) == "p.");

@@ -65,6 +65,26 @@ TEST_CASE("a window's rows are of its blocks, and are read anywhere without thos
   }
 }
 
+TEST_CASE("each window has an order of its own") {
+  // Blocks of one row: the place of a row in its window is that of its block.
+  constexpr int mixed = 12, windows = 20;
+  row_order order(mixed * windows, {1, mixed});
+  const std::vector<int> all = epoch_of(order, mixed * windows, 5, true, 1);
+  std::vector<std::vector<int>> orders;
+  for (int w = 0; w < windows; ++w) {
+    std::vector<int> its;
+    const auto* first = all.data() + w * mixed;
+    int row = -1;
+    order.rows(w * mixed, {&row, 1});  // enters the window
+    for (int i = 0; i < mixed; ++i)
+      its.push_back(
+          static_cast<int>(std::find(order.window().begin(), order.window().end(), first[i]) - order.window().begin()));
+    orders.push_back(its);
+  }
+  std::sort(orders.begin(), orders.end());
+  CHECK(std::adjacent_find(orders.begin(), orders.end()) == orders.end());
+}
+
 TEST_CASE("a set of one window is shuffled as a whole") {
   row_order whole(50, {}), one(50, {10, 5}), two(50, {10, 4});
   CHECK(epoch_of(one, 50, 8, true, 2) == epoch_of(whole, 50, 8, true, 2));

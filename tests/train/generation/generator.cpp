@@ -166,6 +166,21 @@ TEST_CASE("a draw follows temperature, top_k and seed") {
   }
 }
 
+TEST_CASE("each position of a text has a draw of its own") {
+  const std::vector<float> equal(8, 1.5F);
+  detail::token_sampler choose({.temperature = 1, .seed = 3});
+  std::vector<int> counts(8), pairs(64);
+  std::size_t before = 0;
+  constexpr int draws = 6400;
+  for (int position = 0; position < draws; ++position) {
+    const auto token = static_cast<std::size_t>(choose(equal, position));
+    ++counts[token], ++pairs[8 * before + token];
+    before = token;
+  }
+  for (const int count : counts) CHECK(std::abs(count - draws / 8) < 5 * std::sqrt(draws / 8));
+  for (const int count : pairs) CHECK(std::abs(count - draws / 64) < 5 * std::sqrt(draws / 64));
+}
+
 TEST_CASE("generation ends behind the token that ends a text") {
   trained<learned> of(1);
   generator<learned> from(of.training);
@@ -226,6 +241,13 @@ TEST_CASE("a sequence that ends takes no place from those that live on") {
   // A sequence that ends among the first two counts; one that n others beat does not.
   const auto by_length = from.beam_search(start, {.tokens = 4, .beams = 2, .end = 4, .length_power = 1});
   CHECK(by_length[0].tokens == std::vector<std::int32_t>{1, 2, 2, 2});
+  // log .3 = -1.204 / 1 against log(.2 .97^3) = -1.701 / 4. They are equal at the power .249; a length of one more for
+  // both would be equal at .377.
+  for (const double power : {.24, .26, .35}) {
+    CAPTURE(power);
+    const auto ordered = from.beam_search(start, {.tokens = 4, .beams = 2, .end = 4, .length_power = power});
+    CHECK((ordered[0].tokens.size() == 1) == (power < .249));
+  }
 }
 
 TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least as likely a text", Net, learned,
