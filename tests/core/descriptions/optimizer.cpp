@@ -4,6 +4,11 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <utility>
+
+#include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/core/descriptions/lion.hpp>
+#include <gpipe/core/descriptions/rmsprop.hpp>
 
 #include "support/optimizer_steps.hpp"
 
@@ -90,6 +95,29 @@ TEST_CASE("the update of a float is computed in float") {
   float p = 1, g = 1, m = 0;
   sgd{.momentum = 0.1}.rule(update_operands<float>{&p, &g, {&m}}, {1, 0.1, 1})(0);
   CHECK(p == 1.0F - 0.1F);
+}
+
+TEST_CASE("in float a small share of a new value in an average is rounded once, from double") {
+  for (const double kept : {0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999}) {
+    CAPTURE(kept);
+    const auto share = static_cast<float>(1 - kept);
+    const auto moments_of = [&](const auto& optimizer) {
+      float p = 0, g = 1, m[2] = {};
+      optimizer.rule(update_operands<float>{&p, &g, {m, m + 1}}, {1, 0, 1})(0);
+      return std::pair{m[0], m[1]};
+    };
+    CHECK(moments_of(adam{.beta1 = kept, .beta2 = kept}) == std::pair{share, share});
+    CHECK(moments_of(adamw{.beta1 = kept, .beta2 = kept}) == std::pair{share, share});
+    CHECK(moments_of(rmsprop{.alpha = kept}).first == share);
+    CHECK(moments_of(rmsprop_tf{.alpha = kept}).first == share);
+    CHECK(moments_of(lion{.beta2 = kept}).first == share);
+    float p = 1, g = 0.5F, m = 0, square = 0;
+    double sums[8]{};
+    adafactor_with_momentum{.learning_rate = 0.25, .relative_step = false, .scale_parameter = false, .momentum = kept}
+        .update(host::context{}, tensor_operands<float>{{1}, &p, &g, {&m}, {nullptr, nullptr, &square}, sums},
+                {1, 0.25, 1});
+    CHECK(m == doctest::Approx(0.25 * (1 - kept)).epsilon(1e-6));  // the update is 0.25
+  }
 }
 
 TEST_CASE("twenty steps have torch.optim's numbers") {  // torch 2.15 in double

@@ -59,7 +59,7 @@ struct adafactor_of {
                            step,
                            epsilon_parameter,
                            clip,
-                           static_cast<T>(momentum),
+                           average_shares<T>(momentum),
                            static_cast<T>(1 - step * weight_decay),
                            scale_parameter};
     if (factored) {

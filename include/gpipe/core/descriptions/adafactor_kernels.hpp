@@ -13,7 +13,8 @@ struct tensor {
   std::ptrdiff_t rows, columns;
   double scale, epsilon, share;  ///< share: the weight of the new square in a second moment
   double step, epsilon_parameter, clip;
-  T momentum, shrink;
+  average_shares<T> moment_shares;
+  T shrink;
   bool scales;
 
   GPIPE_HOST_DEVICE double* of_columns() const { return of.sums + 3; }
@@ -30,7 +31,7 @@ struct tensor {
   GPIPE_HOST_DEVICE void move(std::ptrdiff_t i, T factor) const {
     T along = of.gradient[i] * factor;
     if (of.moment[0] != nullptr) {
-      along = of.moment[0][i] * momentum + along * (T(1) - momentum);
+      along = moment_shares.average(of.moment[0][i], along);
       of.moment[0][i] = along;
     }
     of.parameter[i] = of.parameter[i] * shrink - along;

@@ -27,12 +27,14 @@ struct lion {
   template <class T>
   struct rule_for {
     update_operands<T> of;
-    T rate, scale, beta1, beta2, shrink;
+    T rate, scale;
+    detail::average_shares<T> along_shares, moment_shares;
+    T shrink;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
       const T gradient = of.gradient[i] * scale, moment = of.moment[0][i];
-      const T along = detail::multiply_add(moment, beta1, gradient * (T(1) - beta1));
+      const T along = along_shares.average(moment, gradient);
       const T sign = static_cast<T>(along > T(0)) - static_cast<T>(along < T(0));
-      of.moment[0][i] = detail::multiply_add(moment, beta2, gradient * (T(1) - beta2));
+      of.moment[0][i] = moment_shares.average(moment, gradient);
       of.parameter[i] = detail::multiply_add(of.parameter[i], shrink, -rate * sign);
     }
   };
@@ -41,8 +43,8 @@ struct lion {
     return {of,
             static_cast<T>(now.rate),
             static_cast<T>(now.scale),
-            static_cast<T>(beta1),
-            static_cast<T>(beta2),
+            detail::average_shares<T>(beta1),
+            detail::average_shares<T>(beta2),
             static_cast<T>(1 - now.rate * weight_decay)};
   }
 };

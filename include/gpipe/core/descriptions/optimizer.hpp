@@ -144,14 +144,25 @@ struct sgd {
 
 namespace detail {
 
+/// The shares of the old and the new value in a moving average, each rounded once: in float 1 - 0.999F is 1.3e-5 from
+/// 0.001, and 1 - 0.99999F a thousandth from 0.00001.
+template <class T>
+struct average_shares {
+  T old, fresh;
+  explicit average_shares(double kept) : old(static_cast<T>(kept)), fresh(static_cast<T>(1 - kept)) {}
+  GPIPE_HOST_DEVICE T average(T before, T now) const { return multiply_add(before, old, now * fresh); }
+};
+
 template <class T>
 struct adam_rule {
   update_operands<T> of;
-  T rate, scale, beta1, beta2, root2, epsilon, decay, shrink;
+  T rate, scale;
+  average_shares<T> first_shares, second_shares;
+  T root2, epsilon, decay, shrink;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
-    const T first = multiply_add(of.moment[0][i], beta1, gradient * (T(1) - beta1));
-    const T second = multiply_add(of.moment[1][i], beta2, gradient * gradient * (T(1) - beta2));
+    const T first = first_shares.average(of.moment[0][i], gradient);
+    const T second = second_shares.average(of.moment[1][i], gradient * gradient);
     of.moment[0][i] = first;
     of.moment[1][i] = second;
     const T change = rate * first / multiply_add(math::sqrt(second), root2, epsilon);
@@ -185,8 +196,8 @@ struct adam {
     return {of,
             static_cast<T>(now.rate / (1 - std::pow(beta1, t))),
             static_cast<T>(now.scale),
-            static_cast<T>(beta1),
-            static_cast<T>(beta2),
+            detail::average_shares<T>(beta1),
+            detail::average_shares<T>(beta2),
             static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, t))),
             static_cast<T>(epsilon),
             static_cast<T>(weight_decay),

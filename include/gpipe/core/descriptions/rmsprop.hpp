@@ -11,10 +11,12 @@ namespace detail {
 template <class T>
 struct rmsprop_rule {
   update_operands<T> of;
-  T rate, scale, alpha, epsilon, momentum, decay;
+  T rate, scale;
+  average_shares<T> shares;
+  T epsilon, momentum, decay;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
-    const T mean_square = multiply_add(of.moment[0][i], alpha, gradient * gradient * (T(1) - alpha));
+    const T mean_square = shares.average(of.moment[0][i], gradient * gradient);
     const T step = multiply_add(of.moment[1][i], momentum, gradient / (math::sqrt(mean_square) + epsilon));
     of.moment[0][i] = mean_square;
     of.moment[1][i] = step;
@@ -24,10 +26,12 @@ struct rmsprop_rule {
 template <class T>
 struct rmsprop_tf_rule {
   update_operands<T> of;
-  T rate, scale, alpha, epsilon, momentum, decay;
+  T rate, scale;
+  average_shares<T> shares;
+  T epsilon, momentum, decay;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
-    const T mean_square = multiply_add(of.moment[0][i], alpha, gradient * gradient * (T(1) - alpha));
+    const T mean_square = shares.average(of.moment[0][i], gradient * gradient);
     const T step = multiply_add(of.moment[1][i], momentum, rate * gradient / math::sqrt(mean_square + epsilon));
     of.moment[0][i] = mean_square;
     of.moment[1][i] = step;
@@ -61,7 +65,7 @@ struct rmsprop {
     return {of,
             static_cast<T>(now.rate),
             static_cast<T>(now.scale),
-            static_cast<T>(alpha),
+            detail::average_shares<T>(alpha),
             static_cast<T>(epsilon),
             static_cast<T>(momentum),
             static_cast<T>(weight_decay)};
@@ -90,7 +94,7 @@ struct rmsprop_tf {
     return {of,
             static_cast<T>(now.rate),
             static_cast<T>(now.scale),
-            static_cast<T>(alpha),
+            detail::average_shares<T>(alpha),
             static_cast<T>(epsilon),
             static_cast<T>(momentum),
             static_cast<T>(weight_decay)};
