@@ -69,17 +69,36 @@ TEST_CASE("rows gives each row a team") {
   CHECK(sums.intact());
 }
 
-TEST_CASE("columns adds up rows in ascending order, onto the previous content") {
-  for (const int n : {1, 10, 31, 32, 33, 100}) {
-    matrix<float> values(cells(9, n)), into(cells(1, n), 1), want(cells(1, n), 1);
-    context.columns(9, n, entry{values, n}, static_cast<float*>(into));
-    for (int j = 0; j < n; ++j) {
-      float sum = 0;
-      for (int row = 0; row < 9; ++row) sum += values[cell(row, j, n)];
-      CHECK(into[cell(0, j, n)] == want[cell(0, j, n)] + sum);
+TEST_CASE("columns adds up blocks of 64 rows in ascending order, the blocks in double, onto the previous content") {
+  for (const int rows : {0, 1, 9, 63, 64, 65, 128, 200, 1000})
+    for (const int n : {1, 10, 31, 32, 33, 64, 100, 160}) {
+      CAPTURE(rows);
+      CAPTURE(n);
+      matrix<float> values(cells(rows + 1, n)), into(cells(1, n), 1), want(cells(1, n), 1);
+      context.columns(rows, n, entry{values, n}, static_cast<float*>(into));
+      int wrong = 0;
+      for (int j = 0; j < n; ++j) {
+        double total = 0;
+        for (int begin = 0; begin < rows; begin += 64) {
+          float sum = 0;
+          for (int row = begin; row < rows && row < begin + 64; ++row) sum += values[cell(row, j, n)];
+          total += double{sum};
+        }
+        wrong += into[cell(0, j, n)] != want[cell(0, j, n)] + static_cast<float>(total);
+      }
+      CHECK(wrong == 0);
+      CHECK(into.intact());
     }
-    CHECK(into.intact());
-  }
+}
+
+TEST_CASE("the sum of a column of many rows is as exact as that of a few") {
+  constexpr int rows = 100'000;
+  const std::vector<float> values(rows, 0.1F);
+  float sum = 0, in_order = 0;
+  context.columns(rows, 1, entry{values.data(), 1}, &sum);
+  for (const float x : values) in_order += x;
+  CHECK(std::fabs(double{sum} / (rows * double{0.1F}) - 1) < 1e-6);
+  CHECK(std::fabs(double{in_order} / (rows * double{0.1F}) - 1) > 1e-5);
 }
 
 TEST_CASE("sum is in double") {

@@ -7,6 +7,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/attention/attention.hpp>
+#include <gpipe/device/host/column_sums.hpp>
 #include <gpipe/device/host/convolution/convolution.hpp>
 #include <gpipe/device/host/gemm/gemm_bf16.hpp>
 #include <gpipe/device/host/gemm/gemm_portable.hpp>
@@ -41,21 +42,11 @@ struct basic_context {
     for (std::ptrdiff_t row = 0; row < count; ++row) f(row, team{});
   }
 
-  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j), added up in this order, for j in [0, n).
+  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks
+  /// (see column_sums).
   template <class F, class T>
   GPIPE_OUT_OF_LINE void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
-    constexpr std::ptrdiff_t width = 32;
-    for (std::ptrdiff_t first = 0; first < n; first += width) {
-      T total[width] = {};
-      if (first + width <= n) {
-        for (std::ptrdiff_t row = 0; row < rows; ++row)
-          for (std::ptrdiff_t j = 0; j < width; ++j) total[j] += f(row, first + j);
-      } else {
-        for (std::ptrdiff_t row = 0; row < rows; ++row)
-          for (std::ptrdiff_t j = 0; j < n - first; ++j) total[j] += f(row, first + j);
-      }
-      add((std::min)(width, n - first), total, into + first);
-    }
+    detail::column_sums<F, T>{f, rows}.add_to(n, into);
   }
 
   /// *into = f(0) + ... + f(n - 1), in double and in a fixed order.
