@@ -28,9 +28,10 @@ namespace {
 using net = tied_net<float>;
 constexpr int steps = 22;
 
-/// Another plan for each number: stages, schedule, recompute mode.
-plan_options plan_number(int i) {
-  plan_options plan{.micro_batches = 4, .micro_batch_size = 4};
+/// Another plan for each number: stages, schedule, recompute mode. The number of replicas is part of a step's sums, as
+/// that of micro-batches is, so it stays.
+plan_options plan_number(int i, int replicas = 1) {
+  plan_options plan{.micro_batches = 4, .micro_batch_size = 4, .replicas = replicas};
   for (;; ++i) {
     const schedule_choice& choice = schedules::choices[static_cast<std::size_t>(i) % std::size(schedules::choices)];
     const int S = i % 5 == 4 ? layers_of<net> : 1 + i % 4;
@@ -54,8 +55,9 @@ void step(Training& training, const samples<float>& data, int from, int to, std:
 }
 
 template <class Optimizer>
-void resumes_exactly(const char* name) {
+void resumes_exactly(const char* name, int replicas = 1) {
   CAPTURE(std::string(name));
+  CAPTURE(replicas);
   const samples<float> data(20, 12, 1);
   const temporary_folder folder;
   for (int groups = 0; groups < 2; ++groups) {
@@ -65,25 +67,26 @@ void resumes_exactly(const char* name) {
       how.groups = {{.parameters = {"0.*"}, .rate_factor = 0.25},
                     {.parameters = {"*.running_*", "10.bias"}, .frozen = true, .may_be_empty = true}};
     std::vector<std::uint64_t> expected;
-    trainer<net, Optimizer> whole(plan_number(0), Optimizer{}, how);
+    trainer<net, Optimizer> whole(plan_number(0, replicas), Optimizer{}, how);
     step(whole, data, 0, steps, expected);
-    for (int k = 1; k <= 20; k += sanitized ? 9 : 1) {
+    for (int k = 1; k <= 20; k += sanitized ? 9 : replicas > 1 ? 4 : 1) {
       CAPTURE(k);
       std::vector<std::uint64_t> bits;
       {
-        trainer<net, Optimizer> first(plan_number(k), Optimizer{}, how);
+        trainer<net, Optimizer> first(plan_number(k, replicas), Optimizer{}, how);
         step(first, data, 0, k, bits);
         first.save(folder.path(), {.keep = 1, .wait = k % 2 == 0});
         if (k % 3 == 0) step(first, data, k, k + 1, bits), bits.resize(bits.size() - 2);  // beside the writing
       }
       training_options other = how;
       other.seed = 77;  // that of the checkpoint is taken
-      trainer<net, Optimizer> second(plan_number(3 * k + 1), Optimizer{}, other);
+      trainer<net, Optimizer> second(plan_number(3 * k + 1, replicas), Optimizer{}, other);
       const load_result found = second.load(folder.path());
       CHECK(found.steps == static_cast<std::uint64_t>(k));
       CHECK(second.steps() == static_cast<std::uint64_t>(k));
       step(second, data, k, steps, bits);
       CHECK(bits == expected);
+      CHECK(replicas_agree(second));
       std::filesystem::remove_all(folder.path());
     }
   }
@@ -99,6 +102,8 @@ TEST_CASE("a training that is saved and loaded with another plan goes on with th
   resumes_exactly<rmsprop_tf>("rmsprop_tf");
   resumes_exactly<lion>("lion");
   resumes_exactly<adafactor>("adafactor");
+  for (const int replicas : {2, 3}) resumes_exactly<adam>("adam", replicas);
+  resumes_exactly<adafactor>("adafactor", 2);
 }
 
 TEST_CASE("the files do not depend on the plan") {

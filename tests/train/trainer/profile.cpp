@@ -89,3 +89,18 @@ TEST_CASE("after a failed measurement no layer is timed") {
   CHECK_THROWS_AS(t.layer_profile(), error);
   CHECK(t.profile_layers(all, 1).layers.size() == 4);
 }
+
+TEST_CASE("layers are not measured between an accumulated call and its step, whose gradients would be lost") {
+  training t(two), undisturbed(two);
+  for (training* it : {&t, &undisturbed}) it->accumulate(all), it->accumulate(all);
+  CHECK_THROWS_WITH_AS(t.profile_layers(all, 1),
+                       doctest::Contains("the gradients of 2 accumulated calls wait for a step; take the step, or call "
+                                         "discard_accumulated"),
+                       error);
+  for (training* it : {&t, &undisturbed}) it->step(all);
+  CHECK(t.parameter_hash() == undisturbed.parameter_hash());
+  CHECK(t.profile_layers(all, 1).layers.size() == 4);
+  t.accumulate(all);
+  t.discard_accumulated();
+  CHECK(t.profile_layers(all, 1).layers.size() == 4);
+}
