@@ -31,6 +31,14 @@ static_assert(uniform(0) == 0 && uniform(0x80000000) == 0.5F && uniform(ones) ==
 static_assert(equal(draw({.seed = 9, .step = 3, .layer_index = 5, .first_sample = 32}, 1, 7),
                     draw({.seed = 9, .step = 3, .layer_index = 5, .first_sample = 0}, 33, 7)));
 
+// The place of each argument, on which the bits of every training depend.
+static_assert(equal(draw({.seed = 0x8899aabbccddeeff,
+                          .step = 0x0011223344556677,
+                          .layer_index = 0xfedcba98,
+                          .first_sample = 0x10203040},
+                         0x01010101, 0xabcdef01),
+                    philox({{0xabcdef01, 0x11213141, 0x44556677, 0xfedcba98}}, 0xccddeeff, 0x8899aabb ^ 0x00112233)));
+
 TEST_CASE("every part of the key changes the numbers") {
   std::set<std::uint32_t> seen;
   const auto see = [&seen](const random_key& key, std::uint32_t sample, std::uint32_t quad) {
@@ -45,6 +53,9 @@ TEST_CASE("every part of the key changes the numbers") {
   see({.layer_index = 1}, 0, 0);
   see({}, 1, 0);
   see({}, 0, 1);
+  see({}, 0, 1 << 16);
+  see({}, 0, std::uint32_t{1} << 31);
+  see({}, std::uint32_t{1} << 31, 0);
 }
 
 TEST_CASE("uniform numbers have the mean and the variance of a uniform distribution") {

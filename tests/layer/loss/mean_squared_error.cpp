@@ -36,3 +36,13 @@ TEST_CASE_TEMPLATE("loss and gradient are those of PyTorch's MSELoss", T, float,
   CHECK(std::fabs(t.partials[0].get(0) / t.partials[0].get(1) - 1.46708333333333) < tolerance);
   CHECK(t.overrun().empty());
 }
+
+TEST_CASE("a recompute leaves the partials alone") {
+  host::layer_fixture<mean_squared_error, tensor<float, 3>> t(2, 2);
+  t.randomize(1);
+  t.forward();
+  t.partials[0].set(0, -1);
+  t.call().recompute = true;
+  t.forward();
+  CHECK(t.partials[0].get(0) == -1);
+}

@@ -210,6 +210,17 @@ TEST_CASE("nor has a clipped input of the label") {
   }
 }
 
+TEST_CASE("a row's weight is a factor of its loss and of its gradient, with every setting") {
+  worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .ignored = -100, .clip = 1.5}>, double> one,
+      weighted;
+  for (std::size_t row = 0; row < 3; ++row) weighted.fields[1].set(row, 2.5);
+  one.run(), weighted.run();
+  CHECK(weighted.loss() == doctest::Approx(2.5 * one.loss()).epsilon(1e-14));
+  CHECK(weighted.weight() == 7.5);
+  for (std::size_t i = 0; i < 15; ++i)
+    CHECK(weighted.in_gradient[0].get(i) == doctest::Approx(2.5 * one.in_gradient[0].get(i)).epsilon(1e-14));
+}
+
 TEST_CASE("Lingvo's smoothing is this one with C / (C - 1) of it") {
   worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1 * 5 / 4, .clip = 1.2}>, double> t;
   t.call().samples = 1;

@@ -27,7 +27,7 @@ static_assert(goes_no_deeper_than_allowed());
 
 }  // namespace
 
-TEST_CASE("of three gaps the smallest that is large enough is taken, wherever it lies") {
+TEST_CASE("the smallest gap that is large enough is taken, wherever it lies") {
   // The gaps, from the upper end, with buffers of 1 between them; a buffer of 15.
   const auto taken = [](std::int64_t a, std::int64_t b, std::int64_t c) {
     first_fit_from_top h;

@@ -2,9 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/slot_assignment.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 using namespace gpipe;
@@ -40,6 +44,64 @@ TEST_CASE("the list has every schedule, and each says whether backward comes in 
                        kind == schedule_kind::zb_v || kind == schedule_kind::dual_pipe_v;
     CHECK(schedule_choice(kind).splits == parts);
   }
+}
+
+namespace {
+
+/// The maximum number of micro-batches whose inputs each stage holds, by a count of the table's cells.
+template <class Schedule>
+std::vector<int> held_by_stages(const Schedule& schedule, int S, int M) {
+  std::vector<int> now(static_cast<std::size_t>(S)), max = now;
+  for (int t = 0; t < schedule.ticks(S, M); ++t)
+    for (const bool begins : {true, false})
+      for (int w = 0; w < schedule.workers(S); ++w) {
+        const cell c = schedule.at(S, M, w, t);
+        if (c.kind == action_kind::idle) continue;
+        const auto s = static_cast<std::size_t>(c.stage);
+        if (begins && c.kind == action_kind::forward) max[s] = std::max(max[s], ++now[s]);
+        else if (!begins && (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters ||
+                             (c.kind == action_kind::forward && !schedule.trains)))
+          --now[s];
+      }
+  CHECK(now == std::vector<int>(static_cast<std::size_t>(S)));
+  return max;
+}
+
+template <class Schedule>
+void is_as_it_says(const Schedule& schedule, int S, int M) {
+  if (!schedule.admits(S, M)) return;
+  CAPTURE(schedule.name());
+  CAPTURE(S);
+  CAPTURE(M);
+  std::vector<stage_link> links;
+  for (int s = 0; s + 1 < S; ++s) links.push_back({s, s + 1});
+  REQUIRE(check_timetable(schedule, S, M, links.data(), S - 1).ok());
+  const std::vector<int> held = held_by_stages(schedule, S, M);
+  for (int s = 0; s < S; ++s) REQUIRE(schedule.in_flight(S, M, s) == held[static_cast<std::size_t>(s)]);
+  if constexpr (requires { schedule.makespan(S, M, 1, 1); })
+    REQUIRE(schedule.makespan(S, M, 3, 5) == timetable(schedule, S, M).simulate(3, schedule.trains ? 5 : 0, 0));
+  gpipe::detail::tick_index<Schedule> table(schedule, S, M);
+  for (int to = 0; to < S; ++to)
+    for (int from = 0; from <= to; ++from)
+      for (const int late : {0, 1, 2}) {
+        if constexpr (requires { schedule.stash_slots(S, M, from, to, late); })
+          REQUIRE(schedule.stash_slots(S, M, from, to, late) ==
+                  gpipe::detail::stash_slots(table, from, to, nullptr, late));
+        if constexpr (requires { schedule.returned_slots(S, M, to, from, late); })
+          if (from < to)
+            REQUIRE(schedule.returned_slots(S, M, to, from, late) ==
+                    gpipe::detail::returned_slots(table, to, from, nullptr, late));
+      }
+}
+
+}  // namespace
+
+TEST_CASE("every small table keeps the promises of a schedule, and a schedule's numbers are those of a count") {
+  for (const schedule_kind kind : schedule_kinds)
+    for (const int chunks : {1, 2, 3})
+      for (int S = 1; S <= 6; ++S)
+        for (int M = 1; M <= 7; ++M)
+          with_schedule({kind, chunks}, [&](const auto& schedule) { is_as_it_says(schedule, S, M); });
 }
 
 TEST_CASE("the error of an unknown schedule contains its name") {

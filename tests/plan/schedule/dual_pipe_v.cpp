@@ -24,6 +24,11 @@ TEST_CASE("the table matches the drawing") {
       "   2I3  1I3  2W3  1W3\n");
 }
 
+TEST_CASE("fewer than 2 K micro-batches have the ticks of 2 K") {
+  for (int K = 1; K <= 6; ++K)
+    for (int M = 1; M < 2 * K; ++M) CHECK(dual_pipe_v::ticks(2 * K, M) == dual_pipe_v::ticks(2 * K, 2 * K));
+}
+
 TEST_CASE("a step takes 6 M + K - 1 equal parts") {
   for (int K = 1; K <= 8; ++K)
     for (int M = 2 * K; M <= 3 * K + 2; ++M) {

@@ -29,6 +29,13 @@ TEST_CASE("with enough micro-batches, a worker is never idle after its first cel
       }
 }
 
+TEST_CASE("fewer than 2 K - 1 micro-batches have the ticks of 2 K - 1") {
+  for (int K = 1; K <= 6; ++K) {
+    for (int M = 1; M < 2 * K; ++M) CHECK(zb_v::ticks(2 * K, M) == 6 * (2 * K - 1) + K - 1);
+    CHECK(zb_v::ticks(2 * K, 2 * K) == 6 * 2 * K + K - 1);
+  }
+}
+
 TEST_CASE("workers hold at most 2 K chunk inputs") {
   for (int K = 1; K <= 8; ++K)
     for (int M = 1; M <= 4 * K; ++M)
