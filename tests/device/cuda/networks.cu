@@ -1,0 +1,182 @@
+#include <gpipe/device/cuda/cuda.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gpipe.hpp>
+#include <gpipe/model/encoder_decoder.hpp>
+#include <gpipe/model/vision/resnet.hpp>
+
+#include "support/nets.hpp"
+
+// Networks of several kinds, of odd extents and of widths 1 and 257, train on GPUs as on the host: their losses,
+// gradients, parameters and states, and what they then predict. The last micro-batch has one sample.
+
+using namespace gpipe;
+
+namespace {
+
+/// A ResNet: images of 5 x 7 pixels in rows of numbers, blocks that keep and that change them, and layers that move no
+/// data.
+template <class T>
+struct residual_images
+    : model<input<T, 105>, as_feature_map<3, 5, 7>,
+            initialized<conv2d<9, 3, conv_options{.padding = 1, .bias = false}>, initializer::kaiming()>, batch_norm<>,
+            relu, max_pool<3, pool_options{.stride = 2, .padding = 1}>, basic_block<9>, basic_block<17, 2, true>,
+            conv2d<257, 1>, leaky_relu<>, flatten, reshape<4, 257>, layer_norm, flatten, linear<1>, bias, linear<257>,
+            gelu, linear<7>, softmax_cross_entropy> {};
+
+/// A U-Net: a skip around half the image, a transposed convolution, a loss in the middle, and a class for each pixel.
+template <class T>
+struct classified_pixels
+    : model<input_image<T, 1, 5, 7>, conv2d<5, 3, conv_options{.padding = 1}>, instance_norm<>, leaky_relu<>,
+            channel_dropout<20>, stash<"skip">, max_pool<2>, conv2d<3, 3, conv_options{.padding = 2, .dilation = 2}>,
+            batch_norm<>, silu, conv_transpose2d<5, 2, conv_options{.stride = 2}>, upsample<2>, pad_to<5, 7>,
+            pop<"skip">, gpipe::concat<>, average_pool<3, pool_options{.stride = 1, .padding = 1}>, as_pixels,
+            stash<"pixels">, linear<7>, auxiliary<"early", 400, softmax_cross_entropy>, pop<"pixels">, gpipe::concat<>,
+            rms_norm, gated_feed_forward<11>, linear<7>, softmax_cross_entropy> {};
+
+/// An encoder and a decoder of three heads of five numbers. A source has 17 words, one more than a tile of attention.
+template <class T>
+struct translation : encoder_decoder<1, 19, 3, 17, 5, 11, 15, 5, T> {};
+
+/// Words whose rows are also the weight of the last layer, and two layers that share their biases.
+template <class T>
+struct tied_words
+    : model<input<std::int32_t, 5>, tied<"words", embedding<7, 9, T>>, learned_positions<5>, tied<"square", linear<9>>,
+            residual<causal_attention<3>>, sinusoidal_positions, residual<rms_norm, feed_forward<257>>,
+            tied<"square", linear<9>, "bias">, dropout<10>, tied<"words", token_head<7, no_bias>>> {};
+
+/// A field of the data: `width` numbers in [-1, 1) a sample, or integers in 0 ... below - 1.
+struct field_of_data {
+  const char* name;
+  int width, below = 0;
+};
+using field_list = std::vector<field_of_data>;
+
+template <class T>
+class random_data {
+ public:
+  explicit random_data(const field_list& fields) : fields_(fields), numbers_(fields.size()), integers_(fields.size()) {
+    for (std::size_t f = 0; f < fields.size(); ++f)
+      for (std::size_t i = 0; i < static_cast<std::size_t>(samples * fields[f].width); ++i) {
+        const double x = laws::noise(static_cast<std::uint32_t>(f), i);
+        if (fields[f].below == 0) numbers_[f].push_back(static_cast<T>(x));
+        else integers_[f].push_back(static_cast<std::int32_t>((x + 1) / 2 * fields[f].below));
+      }
+  }
+  /// The first samples.
+  batch take(int count) const {
+    batch taken(count);
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      const auto size = static_cast<std::size_t>(count * fields_[f].width);
+      if (fields_[f].below == 0) taken.with(fields_[f].name, std::span(numbers_[f]).first(size));
+      else taken.with(fields_[f].name, std::span(integers_[f]).first(size));
+    }
+    return taken;
+  }
+
+ private:
+  static constexpr int samples = 6;
+  field_list fields_;
+  std::vector<std::vector<T>> numbers_;
+  std::vector<std::vector<std::int32_t>> integers_;
+};
+
+/// What a training leaves behind, with a name for each list of numbers.
+using named_numbers = std::vector<std::pair<std::string, std::vector<double>>>;
+
+/// Two steps of four and six samples, an evaluation and a prediction.
+template <class Net, class Device, class T>
+named_numbers trained(const plan_options& plan, const random_data<T>& data) {
+  trainer<Net, sgd, Device> training{plan, sgd{.learning_rate = 0.05, .momentum = 0.9}, {.seed = 3}};
+  named_numbers found;
+  const auto add = [&](const std::string& name, const auto& numbers) {
+    found.emplace_back(name, std::vector<double>(numbers.begin(), numbers.end()));
+  };
+  const auto add_result = [&](const std::string& name, const step_result& of) {
+    add(name, std::vector{of.loss, of.weight});
+    for (const auto& other : of.auxiliary_losses()) add(name + ", auxiliary loss", std::vector{other.loss});
+  };
+  for (const int samples : {4, 6}) {
+    add_result("step", training.step(data.take(samples)));
+    for (const auto& one : training.parameters()) {
+      if (one.trainable()) add("gradient of " + one.path, one.template gradient<T>());
+      add(one.path, one.template values<T>());
+    }
+  }
+  add_result("evaluation", training.evaluate(data.take(4)));
+  const tensor_rows rows = training.predict(data.take(4));
+  if (plan.precision == precision::bf16) {
+    const auto predicted = rows.template all<bf16>();
+    add("prediction", std::vector<float>(predicted.begin(), predicted.end()));
+  } else {
+    add("prediction", rows.template all<T>());
+  }
+  return found;
+}
+
+/// The length of a list's difference from the host's is at most `tolerance` of the host's length.
+void check_near(const named_numbers& found, const named_numbers& host, double tolerance) {
+  REQUIRE(found.size() == host.size());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    double off = 0, length = 0;
+    for (std::size_t j = 0; j < host[i].second.size(); ++j) {
+      const double x = found[i].second[j], y = host[i].second[j];
+      off += (x - y) * (x - y), length += y * y;
+    }
+    CAPTURE(host[i].first);
+    CHECK(std::sqrt(off) <= tolerance * (std::sqrt(length) + 1e-2));
+  }
+}
+
+template <class Net, class T>
+void trains_as_on_the_host(const field_list& fields, precision in = precision::float32) {
+  const double tolerance = in == precision::bf16 ? 5e-2 : std::is_same_v<T, double> ? 1e-11 : 1e-4;
+  const random_data<T> data(fields);
+  plan_options plan{.stages = 1, .micro_batches = 2, .micro_batch_size = 3, .precision = in};
+  const auto host = trained<Net, host_device>(plan, data);
+  const auto one = trained<Net, cuda_device>(plan, data);
+  check_near(one, host, tolerance);
+  plan.stages = 3, plan.schedule = schedule_kind::zb_h1, plan.recompute = recompute_mode::always;
+  CHECK(trained<Net, cuda_device>(plan, data) == one);
+}
+
+const field_list images{{"inputs", 105}, {"labels", 1, 7}}, pixels{{"inputs", 35}, {"labels", 35, 7}},
+    texts{{"inputs", 17, 11}, {"targets", 5, 11}, {"lengths", 1, 18}, {"labels", 5, 11}},  // of 3, 0, 6, 1, 10, 3 words
+    words{{"inputs", 5, 7}, {"labels", 5, 7}};
+
+}  // namespace
+
+// nvcc takes half a minute for each network of each type.
+TEST_CASE("networks train on a GPU as on the host") {
+  trains_as_on_the_host<residual_images<float>, float>(images);
+  trains_as_on_the_host<classified_pixels<float>, float>(pixels);
+#if !GPIPE_QUICK
+  trains_as_on_the_host<translation<float>, float>(texts);
+  trains_as_on_the_host<tied_words<float>, float>(words);
+#endif
+}
+
+#if !GPIPE_QUICK
+TEST_CASE("networks in double train on a GPU as on the host") {
+  trains_as_on_the_host<residual_images<double>, double>(images);
+  trains_as_on_the_host<classified_pixels<double>, double>(pixels);
+  trains_as_on_the_host<translation<double>, double>(texts);
+  trains_as_on_the_host<tied_words<double>, double>(words);
+}
+
+TEST_CASE("networks in bf16 train on a GPU as on the host") {
+  trains_as_on_the_host<both_precisions<residual_images<float>>, float>(images, precision::bf16);
+  trains_as_on_the_host<both_precisions<classified_pixels<float>>, float>(pixels, precision::bf16);
+  trains_as_on_the_host<both_precisions<translation<float>>, float>(texts, precision::bf16);
+  trains_as_on_the_host<both_precisions<tied_words<float>>, float>(words, precision::bf16);
+}
+#endif
