@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/layer/loss/auxiliary_loss.hpp>
+#include <gpipe/model/items.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/testing/layer_fixture.hpp>
 
@@ -39,6 +41,14 @@ struct mish : pointwise<mish> {  // its derivative comes from dual numbers
     return x * math::tanh(math::log(1 + math::exp(x)));
   }
 };
+
+// Losses with settings: some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
+using smooth = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>;
+using ignoring = softmax_cross_entropy_with<cross_entropy{.ignored = -100}>;
+using clipped = softmax_cross_entropy_with<cross_entropy{.clip = 1.2}>;
+using every_setting = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .ignored = 1000, .clip = 0.75}>;
+template <class Loss>
+using in_the_middle = gpipe::detail::auxiliary_loss<auxiliary<"early", 400, Loss>, Loss>;
 
 /// The buffers of a layer_fixture, copied to a GPU's memory.
 template <class Fixture>
@@ -101,6 +111,25 @@ double worst(const std::vector<host::guarded_buffer>& got, const std::vector<hos
 
 enum class field_values { drawn, zero };
 
+/// Forward as an evaluation runs it: without dropout or clipping, with the averages of a batch norm.
+template <class Layer, class Input>
+void agrees_in_evaluation(double tolerance, int samples) {
+  using layer_fixture = host::layer_fixture<Layer, Input>;
+  const auto row = gpipe::detail::entry_points<typename layer_fixture::bound, gpipe::cuda::context>::row();
+  CAPTURE(std::string(layer_fixture::bound::name));
+  layer_fixture want(samples, 16), got(samples, 16);
+  for (auto* fixture : {&want, &got}) fixture->randomize(6), fixture->call().training = false;
+  const gpipe::cuda::context there;
+  moved<layer_fixture> there_(there, got);
+  if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
+  if (row.refresh != nullptr) row.refresh(there, there_.call());
+  row.forward(there, there_.call());
+  there_.back();
+  want.refresh(), want.forward();
+  CHECK(worst(got.out, want.out) < tolerance);
+  if (want.declared().state.empty()) CHECK(worst(got.partials, want.partials) < tolerance);
+}
+
 /// Numbers differ by at most `tolerance`, relative to their size if it is above 1.
 template <class Layer, class Input>
 void agrees(double tolerance, const std::vector<int>& all_samples, field_values fields = field_values::drawn) {
@@ -132,6 +161,7 @@ void agrees(double tolerance, const std::vector<int>& all_samples, field_values 
     CHECK(worst(got.partials, want.partials) < tolerance);
     CHECK(worst(got.state, want.state) < tolerance);
   }
+  agrees_in_evaluation<Layer, Input>(tolerance, all_samples.front());
 }
 template <class Layer, class Input>
 void agrees(double tolerance) {
@@ -197,12 +227,32 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<sinusoidal_positions, tensor<T, 70, 10>>(few);
   agrees<embedding<2, 300, T, times_root_of_width>, tensor<std::int32_t, 2, 5>>(few + sum(32, 100));
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
+  agrees<ignoring, tensor<T, 3, 17>>(few);
+  agrees<every_setting, tensor<T, 3, 17>>(few);
+  agrees<mean_squared_error, tensor<T, 3, 17>>(few);
+  agrees<binary_cross_entropy, tensor<T, 3, 17>>(few);
+  agrees<in_the_middle<softmax_cross_entropy>, tensor<T, 33>>(few);
+  agrees<in_the_middle<mean_squared_error>, tensor<T, 33>>(few);
+  agrees<token_head<37>, tensor<T, 3, 10>>(few);
+  agrees<token_head<17, no_bias, every_setting>, tensor<T, 3, 4>>(few);
+  agrees<bias, tensor<T, 3, 70>>(few);
+  agrees<rms_norm_with<root_mean_square{.epsilon = 0.25}>, tensor<T, 3, 17>>(few);
+  agrees<batch_norm<1, 1000>, tensor<T, 3, 5>>(10 * few);
+  agrees<attention<attention_options{.heads = 2, .bias = false, .rotary = 100}>, tensor<T, 5, 8>>(2 * few);
+  agrees<attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .causal = true}>, tensor<T, 5, 7>>(
+      2 * few);
+  agrees<cross_attention<attention_options{.causal = true, .bias = false}>, bundle<tensor<T, 5, 4>, tensor<T, 3, 4>>>(
+      few);
 
   using map = feature_map<T, 6, 5, 7>;
   agrees<conv2d<9, 3, conv_options{.stride = 2, .padding = 1}>, map>(2 * few);
   agrees<conv2d<4, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, map>(2 * few);
   agrees<conv2d<6, 3, conv_options{.padding = 2, .groups = 6}>, map>(2 * few);
   agrees<conv_transpose2d<4, 3, conv_options{.stride = 2, .groups = 2}>, map>(2 * few);
+  agrees<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .bias = false, .output_padding = 1}>, map>(2 *
+                                                                                                                   few);
+  agrees<conv_transpose2d<2, height_width{3, 2}, conv_options{.stride = {3, 1}, .dilation = {1, 2}}>, map>(2 * few);
+  agrees<conv2d<2, 2, conv_options{.stride = {1, 3}, .padding = {2, 1}, .dilation = {3, 2}}>, map>(2 * few);
   using wide_map = feature_map<T, 40, 3, 5>;  // products in tiles, with pixels, channels and sums that end within one
   agrees<conv2d<70, 3, conv_options{.stride = 2, .padding = 1}>, wide_map>(5 * few);
   agrees<conv2d<38, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, wide_map>(5 * few);
@@ -211,6 +261,9 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<max_pool<3, pool_options{.stride = 1, .padding = 1}>, map>(few);
   agrees<average_pool<2, pool_options{.padding = 1, .count_padding = false}>, map>(few);
   agrees<average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>, map>(few);
+  agrees<average_pool<height_width{1, 3}, pool_options{.stride = {2, 1}}>, map>(few);
+  agrees<max_pool<height_width{3, 2}, pool_options{.stride = 1}>, map>(few);
+  agrees<max_pool<2, pool_options{.stride = 3}>, map>(few);
   agrees<global_average_pool, feature_map<T, 40, 2, 3>>(few);
   agrees<batch_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
   agrees<batch_norm<>, feature_map<T, 300, 2, 1>>(10 * few);
@@ -219,7 +272,10 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<leaky_relu<>, map>(few);
   agrees<upsample<2>, map>(few);
   agrees<pad<1, -1, 0, 2>, map>(few);
+  agrees<pad<2, -3, -2, 0>, map>(few);
+  agrees<upsample<height_width{1, 3}>, map>(few);
   agrees<concat<>, bundle<map, feature_map<T, 3, 5, 7>>>(few);
+  agrees<concat<0>, bundle<tensor<T, 3, 3>, tensor<T, 2, 3>>>(few);
 }
 
 TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in one row and without keys", T,
@@ -237,7 +293,8 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in on
               std::type_identity<linear<257>>(), std::type_identity<mean_squared_error>(),
               std::type_identity<mean_absolute_error>(), std::type_identity<huber_loss<0.3>>(),
               std::type_identity<smooth_l1_loss<0.3>>(), std::type_identity<binary_cross_entropy>(),
-              std::type_identity<softmax_cross_entropy>());
+              std::type_identity<softmax_cross_entropy>(), std::type_identity<smooth>(), std::type_identity<clipped>(),
+              std::type_identity<bias>(), std::type_identity<in_the_middle<softmax_cross_entropy>>());
   agrees_in_few_rows<batch_norm<>, one>(10 * few);
   agrees_in_few_rows<batch_norm<>, wide>(10 * few);
   agrees_in_few_rows<add, bundle<one, one>>(few);
@@ -264,7 +321,8 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in on
   agrees_in_few_rows<attention<attention_options{.heads = 1}>, tensor<T, 1, 1>>(2 * few);
   // 17 tokens are a tile and one more, and a head's width is odd.
   using causal = attention<attention_options{.heads = 3, .key_heads = 1, .causal = true, .padded = true}>;
-  agrees_in_few_rows<causal, tensor<T, 17, 51>>(5 * few);
+  // In bf16 the host's own gradients of the weights, of numbers up to 86, are off those in double by up to 0.24.
+  agrees_in_few_rows<causal, tensor<T, 17, 51>>((std::is_same_v<T, bf16> ? 10 : 5) * few);
   agrees_in_few_rows<causal, tensor<T, 17, 51>>(5 * few, field_values::zero);  // no query sees a key
   using cross = cross_attention<attention_options{.heads = 1, .padded = true}>;
   agrees_in_few_rows<cross, bundle<tensor<T, 1, 5>, tensor<T, 17, 3>>>(5 * few);
