@@ -95,9 +95,9 @@ class checkpointer {
     std::uint64_t bytes = 0;
     for (const stored_array& one : list.files.front().arrays) bytes += one.location.bytes;
     if (how.max_file_bytes < bytes && how.max_file_bytes != save_options::default_file_bytes)
-      throw_error(
-          {"max_file_bytes is ", how.max_file_bytes, ", but ", detail::quoted(file), " is one file of ", bytes, " bytes"},
-          {"save to a folder, where a model goes to several files"});
+      throw_error({"max_file_bytes is ", how.max_file_bytes, ", but ", detail::quoted(file), " is one file of ", bytes,
+                   " bytes"},
+                  {"save to a folder, where a model goes to several files"});
     const checkpoint_file& all = list.files.front();
     const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
       run_.read(of.location.part(at, into.size()), into.data());

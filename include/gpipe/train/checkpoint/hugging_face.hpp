@@ -22,8 +22,9 @@ namespace gpipe {
 ///     ln_f.weight .bias                                   the same
 ///     lm_head.weight                                      the same, never prefixed; it may be missing if it is tied
 ///
-/// If the file's folder has a config.json of a GPT-2, its settings must be the model's. A load takes names with and without "transformer."; a save writes `prefix`: "" as the published files of GPT-2, or
-/// "transformer." as GPT2LMHeadModel does. If a model has other names, change the rules that this returns.
+/// If the file's folder has a config.json of a GPT-2, its settings must be the model's. A load takes names with and
+/// without "transformer."; a save writes `prefix`: "" as the published files of GPT-2, or "transformer." as
+/// GPT2LMHeadModel does. If a model has other names, change the rules that this returns.
 name_map hugging_face_gpt2(const std::string& prefix = "");
 
 }  // namespace gpipe
