@@ -45,14 +45,18 @@ struct classified_pixels
 
 /// An encoder and a decoder of three heads of five numbers. A source has 17 words, one more than a tile of attention.
 template <class T>
-struct translation : encoder_decoder<1, 19, 3, 17, 5, 11, 15, 5, T> {};
+struct translation : encoder_decoder<1, 19, 3, 17, 5, 11, 15, 5, T> {
+  using rounded = translation<bf16>;
+};
 
 /// Words whose rows are also the weight of the last layer, and two layers that share their biases.
 template <class T>
 struct tied_words
     : model<input<std::int32_t, 5>, tied<"words", embedding<7, 9, T>>, learned_positions<5>, tied<"square", linear<9>>,
             residual<causal_attention<3>>, sinusoidal_positions, residual<rms_norm, feed_forward<257>>,
-            tied<"square", linear<9>, "bias">, dropout<10>, tied<"words", token_head<7, no_bias>>> {};
+            tied<"square", linear<9>, "bias">, dropout<10>, tied<"words", token_head<7, no_bias>>> {
+  using rounded = tied_words<bf16>;
+};
 
 /// A field of the data: `width` numbers in [-1, 1) a sample, or integers in 0 ... below - 1.
 struct field_of_data {
