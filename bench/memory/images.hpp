@@ -132,13 +132,13 @@ inline void print_models(const std::vector<measured_model>& models, int micro_ba
   for (const measured_model& m : models) {
     const example::stretched made(*m.of.net, m.of.parts, (m.depth - m.of.depth) / m.of.step);
     const network net = made.net();
-    const step_plan p = example::smallest_stages(net, of_one(m.stages, micro_batches, moments));
+    const step_plan p = example::smallest_devices(net, of_one(m.stages, micro_batches, moments));
     plan_options sharing = of_one(m.stages, micro_batches, moments);
     sharing.share_packed_weights = true;
-    const step_plan shared = example::smallest_stages(net, sharing);
+    const step_plan shared = example::smallest_devices(net, sharing);
     std::int64_t all = 0;
     for (const stage_plan& s : shared.stage_plans) all += s.memory.total();
-    const std::int64_t max = example::largest_stage_of(p), of_shared = example::largest_stage_of(shared),
+    const std::int64_t max = example::largest_device_of(p), of_shared = example::largest_device_of(shared),
                        compared = whole ? all : example::activations_of(p);
     rows.push_back({m.name, std::to_string(m.stages), detail::counted(net.parameters()),
                     detail::fixed(gib(compared), 2), m.torchgpipe > 0 ? detail::fixed(m.torchgpipe, 2) : "-",

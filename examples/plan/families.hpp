@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/model/transformer.hpp>
@@ -20,11 +21,15 @@ namespace example {
 
 using namespace gpipe;
 
-enum class family_kind { amoebanet, resnet, unet, transformer, gpt2, own };
+enum class family_kind { amoebanet, resnet, unet, transformer, gpt2, encoder_decoder, own };
 
-inline constexpr std::pair<const char*, family_kind> families[] = {
-    {"amoebanet", family_kind::amoebanet},     {"resnet", family_kind::resnet}, {"unet", family_kind::unet},
-    {"transformer", family_kind::transformer}, {"gpt2", family_kind::gpt2},     {"own", family_kind::own}};
+inline constexpr std::pair<const char*, family_kind> families[] = {{"amoebanet", family_kind::amoebanet},
+                                                                   {"resnet", family_kind::resnet},
+                                                                   {"unet", family_kind::unet},
+                                                                   {"transformer", family_kind::transformer},
+                                                                   {"gpt2", family_kind::gpt2},
+                                                                   {"encoder-decoder", family_kind::encoder_decoder},
+                                                                   {"own", family_kind::own}};
 
 struct family {
   std::string title, depth;  ///< what it is, and what its depth counts
@@ -76,6 +81,12 @@ inline family family_of(family_kind kind, const network& own) {
               "blocks",
               32,
               {member<gpt2<2, 768>>("d = 768", 2), member<gpt2<2, 1600>>("d = 1600", 2)}};
+    case family_kind::encoder_decoder:
+      return {"Transformer for translation, T(L, H, A), 128 words",
+              "L",
+              32,
+              {member<encoder_decoder<2, 8192, 16>>("H = 8192, A = 16", 2),
+               member<encoder_decoder<2, 16384, 32>>("H = 16384, A = 32", 2)}};
     case family_kind::own:
       break;
   }

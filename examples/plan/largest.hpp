@@ -35,10 +35,11 @@ constexpr std::int64_t activations(const stage_memory& m) {
          m.of(memory_kind::derived);
 }
 
-inline std::int64_t largest_stage_of(const step_plan& p) {
-  std::int64_t max = 0;
-  for (const stage_plan& s : p.stage_plans) max = std::max(max, s.memory.total());
-  return max;
+/// The bytes of the device that has most, with all its stages.
+inline std::int64_t largest_device_of(const step_plan& p) {
+  std::vector<std::int64_t> of(p.stage_plans.size());
+  for (int s = 0; s < p.stages(); ++s) of[static_cast<std::size_t>(p.worker_of(s))] += p.memory(s).total();
+  return *std::max_element(of.begin(), of.end());
 }
 inline std::int64_t activations_of(const step_plan& p) {
   std::int64_t sum = 0;
@@ -97,24 +98,26 @@ class packing {
   std::vector<memory_requirements> needs_;
 };
 
-/// A plan of which every stage obeys the limit, if packing finds one. A value that skips a stage may need more slots
-/// than packing counts, which knows no stage before: then it packs again, by that much less.
+/// A plan of which every device obeys the limit, if packing finds one: each of a device's stages gets an equal part. A
+/// value that skips a stage may need more slots than packing counts, which knows no stage before: then it packs again,
+/// by that much less.
 inline std::optional<step_plan> packed_plan(const network& net, const plan_options& o, std::int64_t limit) {
   if (o.stages > net.layer_count) return {};
   const packing packs(net, o);
-  for (std::int64_t of_stage = limit; of_stage > limit / 2;) {
+  const std::int64_t part = limit / stages_per_worker(o.schedule, o.chunks);
+  for (std::int64_t of_stage = part; of_stage > part / 2;) {
     const auto first = packs.boundaries(of_stage);
     if (!first) return {};
     step_plan made = plan_with_cut(net, o, *first);
-    const std::int64_t max = largest_stage_of(made);
+    const std::int64_t max = largest_device_of(made);
     if (max <= limit) return made;
     of_stage -= max - limit;
   }
   return {};
 }
 
-/// The plan whose largest stage is smallest, to a percent of it.
-inline step_plan smallest_stages(const network& net, const plan_options& o) {
+/// The plan whose largest device has fewest bytes, to a percent of them.
+inline step_plan smallest_devices(const network& net, const plan_options& o) {
   std::int64_t low = 0, high = 1 << 20;
   std::optional<step_plan> best;
   for (; !(best = packed_plan(net, o, high)); high *= 2) low = high;
@@ -135,7 +138,7 @@ struct largest_model {
   int more = -1;      ///< further repetitions; -1: not even the compiled model fits
   bool whole = true;  ///< no deeper one fits; else the search ended at `max_more`
   std::size_t parameters = 0;
-  std::int64_t largest_stage = 0, activations = 0;
+  std::int64_t largest_device = 0, activations = 0;
 };
 
 inline largest_model largest_of(const family_member& of, const plan_options& o, std::int64_t limit, int max_more) {
@@ -144,7 +147,7 @@ inline largest_model largest_of(const family_member& of, const plan_options& o, 
     const stretched made(*of.net, of.parts, more);
     const network net = made.net();
     const auto plan = packed_plan(net, o, limit);
-    if (plan) best = {more, more < max_more, net.parameters(), largest_stage_of(*plan), activations_of(*plan)};
+    if (plan) best = {more, more < max_more, net.parameters(), largest_device_of(*plan), activations_of(*plan)};
     return plan.has_value();
   };
   int low = 0;  // the first with a layer for each stage

@@ -3,8 +3,10 @@
 // The command line of plan.
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,9 +17,11 @@ namespace example {
 
 using namespace gpipe;
 
-template <class Value, std::size_t N>
-std::vector<std::pair<std::string, Value>> words(const std::pair<const char*, Value> (&list)[N]) {
-  return {std::begin(list), std::end(list)};
+/// A list of words and values, as the options take it.
+template <class List>
+auto words(const List& list) {
+  using value = std::remove_const_t<decltype(std::begin(list)->second)>;
+  return std::vector<std::pair<std::string, value>>(std::begin(list), std::end(list));
 }
 
 struct settings {

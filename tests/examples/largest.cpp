@@ -44,7 +44,7 @@ void packs_well(double max_ratio, std::initializer_list<int> all = {1, 2, 3, 5})
       CAPTURE(stages);
       CAPTURE(name_of(schedule));
       const plan_options o = options(stages, schedule);
-      const auto packed = static_cast<double>(largest_stage_of(smallest_stages(net, o)));
+      const auto packed = static_cast<double>(largest_device_of(smallest_devices(net, o)));
       const auto min = static_cast<double>(min_limit(net, o));
       CHECK(packed <= max_ratio * min);
       CHECK(packed >= 0.99 * min);  // the search may end before it finds the least
@@ -62,17 +62,20 @@ TEST_CASE("packing from the last stage on comes close to the smallest limit that
 TEST_CASE("the largest model fits, and one more repetition does not") {
   const network& net = network_of<amoebanet_d<12, 16, small>>;
   const family_member of{"", &net, repetitions_of(net), 12, 3};
-  for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
-    const plan_options o = options(4, schedule);
+  for (const schedule_kind schedule :
+       {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved, schedule_kind::zb_v}) {
+    CAPTURE(name_of(schedule));
+    const plan_options o = options(4 * stages_per_worker(schedule), schedule);
     const auto plan_of = [&](int more, std::int64_t limit) {
       const stretched made(net, of.parts, more);
       return packed_plan(made.net(), o, limit);
     };
-    const std::int64_t limit = 3 * largest_stage_of(smallest_stages(net, o));
+    const std::int64_t limit = 3 * largest_device_of(smallest_devices(net, o));
     const largest_model found = largest_of(of, o, limit, 100);
     REQUIRE(found.more > 3);
     CHECK(found.whole);
-    CHECK(found.largest_stage <= limit);
+    CHECK(found.largest_device <= limit);
+    CHECK(found.largest_device > limit / 2);
     CHECK(plan_of(found.more, limit).has_value());
     CHECK(!plan_of(found.more + 1, limit).has_value());
     CHECK(found.parameters == network_of<amoebanet_d<12, 16, small>>.parameters() +
@@ -82,10 +85,10 @@ TEST_CASE("the largest model fits, and one more repetition does not") {
   // With 1F1B and short stages values skip stages, and only the plan counts all of their slots.
   plan_options o = options(24, schedule_kind::one_f_one_b);
   o.micro_batches = 64;
-  const std::int64_t min = largest_stage_of(smallest_stages(net, o));
+  const std::int64_t min = largest_device_of(smallest_devices(net, o));
   for (int percent = 100; percent < 200; ++percent)
     if (const auto packed = packed_plan(net, o, min * percent / 100))
-      CHECK(largest_stage_of(*packed) <= min * percent / 100);
+      CHECK(largest_device_of(*packed) <= min * percent / 100);
   o = options(4, schedule_kind::fill_drain);
   CHECK(largest_of(of, o, 1000, 100).more == -1);         // not even the compiled one
   CHECK(!largest_of(of, o, 1'000'000'000'000, 7).whole);  // it ends at the most repetitions
