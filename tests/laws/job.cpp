@@ -13,6 +13,8 @@
 #include "support/wide.hpp"
 
 #include <gpipe/job.hpp>
+#include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/fit.hpp>
 
 // The contract of gpipe/transport/contract/process_group.hpp and the laws of trainings in a job, over processes that
 // are threads. The wire between them is late, delivers slots in any order, and loses messages on demand.
@@ -214,6 +216,53 @@ TEST_CASE("replicas in a job sum gradients during backward and have the bits of 
     });
     for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
     CHECK(fewest >= wide_training::min_sums);
+  }
+}
+
+TEST_CASE("the best values come back in a job, in which each process keeps its share of them") {
+  const samples<float> rows(21, 12, 1), others(9, 12, 1);
+  const dataset data = dataset{}.with("inputs", 12, rows.inputs).with("labels", 1, rows.labels),
+                held_out = dataset{}.with("inputs", 12, others.inputs).with("labels", 1, others.labels);
+  const fit_options how{.epochs = 12, .batch = 8, .patience = 3, .restore_best = true};
+  struct result {
+    std::uint64_t bits = 0, last = 0;
+    int best_epoch = 0;
+    std::size_t share = 0;
+  };
+  const auto run = [&](const plan_options& options, process_group* job) {
+    trainer<tied_net<float>, adam> training(options, adam{.learning_rate = 0.2}, {.seed = 3, .job = job});
+    result found;
+    found.best_epoch = fit(training, data, held_out, how, [&](const fit_progress& now) {
+                         if (now.step == now.steps) found.last = state_of(training);
+                       }).best_epoch;
+    found.bits = state_of(training);
+    std::vector<std::byte> values;
+    training.keep_own_values(values);
+    found.share = values.size();
+    if (job != nullptr) {
+      values.pop_back();
+      CHECK_THROWS_WITH_AS(training.restore_own_values(values), doctest::Contains("give what keep_own_values returned"),
+                           error);
+    }
+    return found;
+  };
+  for (const int replicas : {1, 2}) {
+    const plan_options options{.stages = 3, .micro_batches = 2, .micro_batch_size = 4, .replicas = replicas};
+    const result alone = run(options, nullptr);
+    REQUIRE(alone.best_epoch > 0);
+    REQUIRE(alone.best_epoch < how.epochs);
+    CHECK(alone.bits != alone.last);
+    threaded::job job(3 * replicas);
+    std::vector<result> found(static_cast<std::size_t>(job.ranks()));
+    job.run([&](process_group& here) { found[static_cast<std::size_t>(here.rank())] = run(options, &here); });
+    std::size_t shares = 0;
+    for (const result& of : found) {
+      CHECK(of.bits == alone.bits);
+      CHECK(of.best_epoch == alone.best_epoch);
+      CHECK(of.share < alone.share);
+      shares += of.share;
+    }
+    CHECK(shares == static_cast<std::size_t>(replicas) * alone.share);
   }
 }
 

@@ -302,6 +302,25 @@ class executor {
     parameters_.refresh();
   }
 
+  /// The parameters and the state that this process has, in the order of `each_value`, without other processes: a
+  /// model of many stages need not fit into one process.
+  GPIPE_COLD void read_own_values(std::vector<std::byte>& into) const {
+    usable();
+    into.resize(own_value_bytes());
+    std::byte* at = into.data();
+    each_own_value([&](const array_location& value) { parameters_.read_own(value, at), at += value.bytes; });
+  }
+  GPIPE_COLD void write_own_values(const std::byte* from) {
+    usable();
+    each_own_value([&](const array_location& value) { parameters_.write(value, from), from += value.bytes; });
+    parameters_.refresh();
+  }
+  GPIPE_COLD std::size_t own_value_bytes() const {
+    std::size_t bytes = 0;
+    each_own_value([&](const array_location& value) { bytes += value.bytes; });
+    return bytes;
+  }
+
   /// Whether this process has a layer's memory, in any replica.
   bool has_here(int layer) const { return parameters_.is_here(layer); }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
@@ -379,6 +398,12 @@ class executor {
   const detail::replica_list<Device>& replicas() const { return usable().replicas(); }
   const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
+  template <class Visit>
+  void each_own_value(Visit&& visit) const {
+    detail::each_value(net_, [&](const array_location& value) {
+      if (has_here(value.layer_index)) visit(value);
+    });
+  }
 
   std::byte* of_parameters(memory_kind kind, int layer, int i) const {
     const detail::named_array first = net_.owner(layer, 0);

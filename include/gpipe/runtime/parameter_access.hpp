@@ -34,6 +34,11 @@ class parameter_access {
       if (is_here(layer, r)) return r;
     return -1;
   }
+  /// Copies an array that is here, from the first replica that is; all have the same.
+  GPIPE_COLD void read_own(const array_location& from, void* into) const {
+    for (int r = 0; r < plan_.replicas(); ++r)
+      if (is_here(from.layer_index, r)) return read_here(from, into, r);
+  }
   /// Copies an array that is here.
   GPIPE_COLD void read_here(const array_location& from, void* into, int replica) const {
     const auto& context = stage_with(from.layer_index, replica).context();

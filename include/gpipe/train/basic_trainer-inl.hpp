@@ -271,6 +271,17 @@ GPIPE_COLD void basic_trainer<Device>::restore_values(std::span<const std::byte>
                         {"give what keep_values returned, of the same model"});
   executor_->write_values(from.data());
 }
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::keep_own_values(std::vector<std::byte>& into) const {
+  executor_->read_own_values(into);
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::restore_own_values(std::span<const std::byte> from) {
+  if (const std::size_t bytes = executor_->own_value_bytes(); from.size() != bytes)
+    detail::throw_error({"the values have ", from.size(), " bytes, but this process has ", bytes, " of the model"},
+                        {"give what keep_own_values returned, with the same plan"});
+  executor_->write_own_values(from.data());
+}
 
 template <class Device>
 GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) const {

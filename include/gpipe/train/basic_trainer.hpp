@@ -208,6 +208,10 @@ class basic_trainer {
   /// the same model. `into` is resized once and then used again.
   void keep_values(std::vector<std::byte>& into) const;
   void restore_values(std::span<const std::byte> from);
+  /// The same for what this process has of them: its share in a job, else all. Only a plan with the same stages in this
+  /// process takes it again. No process waits for another one.
+  void keep_own_values(std::vector<std::byte>& into) const;
+  void restore_own_values(std::span<const std::byte> from);
 
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;

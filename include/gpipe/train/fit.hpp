@@ -32,8 +32,8 @@ struct fit_options {
   std::uint64_t seed = 0;
   int accumulate = 1;  ///< mini-batches whose gradients are summed for one step
   int patience = 0;    ///< stop after this number of epochs without a lower held-out loss; 0: never
-  /// At the end, take back the parameters and the state with the lowest held-out loss. They are copied into memory when
-  /// that loss falls. Moments and steps stay as they are.
+  /// At the end, take back the parameters and the state with the lowest held-out loss. Each process copies those that
+  /// it has into memory when that loss falls. Moments and steps stay as they are.
   bool restore_best = false;
   plateau_options plateau{};  ///< multiplies the rate of the schedule
   /// Where to begin, such as the `fit_progress::next` of a training that was stopped: the batches before it are left
@@ -110,7 +110,12 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   calls.evaluate = [](void* of, const data_source& data) { return static_cast<Trainer*>(of)->evaluate(data); };
   calls.keep = nullptr;
   calls.restore = nullptr;
-  if constexpr (requires(std::vector<std::byte> & values) { training.keep_values(values); }) {
+  if constexpr (requires(std::vector<std::byte> & values) { training.keep_own_values(values); }) {
+    calls.keep = [](void* of, std::vector<std::byte>& into) { static_cast<Trainer*>(of)->keep_own_values(into); };
+    calls.restore = [](void* of, const std::vector<std::byte>& from) {
+      static_cast<Trainer*>(of)->restore_own_values(from);
+    };
+  } else if constexpr (requires(std::vector<std::byte> & values) { training.keep_values(values); }) {
     calls.keep = [](void* of, std::vector<std::byte>& into) { static_cast<Trainer*>(of)->keep_values(into); };
     calls.restore = [](void* of, const std::vector<std::byte>& from) {
       static_cast<Trainer*>(of)->restore_values(from);
