@@ -285,7 +285,7 @@ TEST_CASE("gelu") {
 TEST_CASE("layer_norm") {
   holds<layer_norm, tensor<double, 9>>();
   holds<layer_norm, tensor<double, 3, 17>>();
-  holds<layer_norm_with<layer_statistics{.epsilon = 0.25}>, tensor<double, 3, 17>>();
+  holds<layer_norm_with<mean_and_variance{.epsilon = 0.25}>, tensor<double, 3, 17>>();
 }
 
 TEST_CASE("linear") {

@@ -50,7 +50,7 @@ static_assert(keeps_size<0, reshape<2, 2>, four>() && keeps_size<0, laws::halve,
 static_assert(!keeps_size<0, shrinking_view, four>() && keeps_size<0, shrinking_view, tensor<float, 3>>());
 static_assert(!keeps_size<0, shrinking_view, tensor<double, 3>>());
 static_assert(keeps_size<0, no_view, four>());
-static_assert(asserted<broken::pop_has_a_stash<broken::position<0>, int, true>>::value);
+static_assert(asserted<broken::pop_has_a_stash<broken::position<0>, int, int, true>>::value);
 
 // A layer's position names what is around it: its path if an item has a name, the structs derived from a sequence, and
 // the stash that its list stores next, unless an `only` comes before. The model's own list says nothing.
@@ -73,8 +73,9 @@ static_assert(
          broken::position<10, broken::path<'a', '.', '1', '.', '1', '.', '2'>, broken::before_stash<'y'>, block>>);
 static_assert(same<position_of<items, 15>, broken::position<15, broken::before_stash<'z'>>>);
 static_assert(same<position_of<items, 17>, broken::position<17>>);
-using mistake_of_10 = broken::pop_has_a_stash<broken::position<10>, int, false>;
-static_assert(same<placed<mistake_of_10, items>::type, broken::pop_has_a_stash<position_of<items, 10>, int, false>>);
+using mistake_of_10 = broken::pop_has_a_stash<broken::position<10>, int, int, false>;
+static_assert(
+    same<placed<mistake_of_10, items>::type, broken::pop_has_a_stash<position_of<items, 10>, int, int, false>>);
 
 }  // namespace
 

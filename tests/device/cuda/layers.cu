@@ -206,7 +206,7 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<mish, tensor<T, 33>>(few);
   agrees<dropout<30>, tensor<T, 33>>(few);
   agrees<layer_norm, tensor<T, 3, 70>>(few);
-  agrees<layer_norm_with<layer_statistics{.epsilon = 0.25}>, tensor<T, 3, 70>>(few);
+  agrees<layer_norm_with<mean_and_variance{.epsilon = 0.25}>, tensor<T, 3, 70>>(few);
   agrees<batch_norm<>, tensor<T, 40>>(10 * few);
   agrees<batch_norm<>, tensor<T, 3, 5, 7>>(10 * few);
   agrees<linear<24>, tensor<T, 3, 40>>(few);

@@ -110,8 +110,8 @@ struct layer_norm_kernels {
 
 }  // namespace detail
 
-/// The setting of a layer normalization: `layer_norm_with<layer_statistics{.epsilon = 1e-6}>`.
-struct layer_statistics {
+/// The setting of a layer normalization: `layer_norm_with<mean_and_variance{.epsilon = 1e-6}>`.
+struct mean_and_variance {
   double_bits epsilon = 1e-5;
 };
 
@@ -122,9 +122,9 @@ struct layer_statistics {
 ///
 /// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch. For bf16
 /// it computes in float; mean and r are float.
-template <layer_statistics Setting = layer_statistics{}>
+template <mean_and_variance Setting = mean_and_variance{}>
 struct layer_norm_with {
-  static_assert(Setting.epsilon > 0, "gpipe: layer_statistics{.epsilon} must be above 0");
+  static_assert(Setting.epsilon > 0, "gpipe: mean_and_variance{.epsilon} must be above 0");
 
   template <class In>
   struct on;
