@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,18 @@ TEST_CASE("a parameter of small numbers moves by epsilon_parameter, and a large 
       CHECK(p[0] == doctest::Approx(size - moved).epsilon(1e-12));
       CHECK(p[1] == doctest::Approx(-size - moved).epsilon(1e-12));
     }
+}
+
+TEST_CASE("the relative step is 1e-2 up to step 10^4, then 1 / sqrt(t)") {
+  for (const auto& [t, moved] : {std::pair{std::int64_t{1}, 1e-2}, {9'999, 1e-2}, {10'000, 1e-2}, {40'000, 5e-3}}) {
+    CAPTURE(t);
+    double p[2] = {1, -1}, g[2] = {3, 3}, square[2] = {9, 9}, sums[8]{};
+    adafactor{}.update(host::context{},
+                       tensor_operands<double>{tensor_extents{2}, p, g, {}, {nullptr, nullptr, square}, sums},
+                       {t, 1, 1});
+    CHECK(p[0] == doctest::Approx(1 - moved).epsilon(1e-12));
+    CHECK(p[1] == doctest::Approx(-1 - moved).epsilon(1e-12));
+  }
 }
 
 TEST_CASE("gradients of zero move nothing") {

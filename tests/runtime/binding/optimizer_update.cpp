@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -145,6 +147,35 @@ TEST_CASE("a rate, a decay or an epsilon that the parameters' type does not hold
   CHECK(finite(rmsprop{}, dtype::float32, 0.1).empty());
   CHECK(finite(adafactor{}, dtype::float32, 0.1).empty());
   CHECK(finite(adafactor{}, dtype::float32, 0).empty());
+}
+
+TEST_CASE_TEMPLATE("a tensor rule has its arrays where the plan lays them out, and nothing behind them", T, float,
+                   double) {
+  constexpr std::size_t rows = 20, columns = 30, guard = 4096;
+  const shape extents{20, 30};
+  constexpr tensor_rule_memory memory = tensor_memory_of<adafactor>;
+  const std::size_t bytes = memory.bytes(extents, dtype_of<T>);
+  std::vector<T> p(rows * columns), g(rows * columns), row(rows), column(columns);
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = T(1) / T(i + 1), g[i] = T(i % 7) - T(3.5);
+  std::vector<T> expected = p;
+  std::vector<double> arrays((bytes + guard) / sizeof(double)), sums(adafactor::sums(extents));
+  const update_terms now{.step = 3, .rate = 0.1, .scale = 0.5};
+  adafactor{}.update(
+      host::context{},
+      tensor_operands<T>{extents, expected.data(), g.data(), {}, {row.data(), column.data()}, sums.data()}, now);
+
+  update_range all{p.size() * sizeof(T), bytes_of(p), bytes_of(g)};
+  all.extents = &extents;
+  all.arrays = bytes_of(arrays);
+  optimizer_update<host::context>(adafactor{})(host::context{}, dtype_of<T>, all, now);
+  CHECK(p == expected);
+  const auto is_at = [&](std::size_t at, const auto& values) {
+    return std::memcmp(bytes_of(arrays) + at, values.data(), values.size() * sizeof(values[0])) == 0;
+  };
+  CHECK(is_at(memory.before(extents, dtype_of<T>, 0), row));
+  CHECK(is_at(memory.before(extents, dtype_of<T>, 1), column));
+  CHECK(is_at(memory.before(extents, dtype_of<T>, 3), sums));
+  CHECK(is_at(bytes, std::vector<double>(guard / sizeof(double))));
 }
 
 TEST_CASE("the group whose update is not finite is named") {
