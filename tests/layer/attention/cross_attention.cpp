@@ -14,6 +14,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/testing/gradient_check.hpp>
 #include <gpipe/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
@@ -104,6 +105,15 @@ TEST_CASE_TEMPLATE("forward follows the formula", T, double, float, bf16) {
   follows_the_formula<attention_options{.bias = false, .padded = true}, T, 1, 3, 70, 9>();
   follows_the_formula<attention_options{.heads = 2, .causal = true}, T, 5, 8, 9, 8>();
   follows_the_formula<attention_options{.heads = 2, .causal = true}, T, 9, 8, 5, 8>();
+}
+
+TEST_CASE("the gradients of both inputs and of all parameters are the derivative of forward") {
+  const auto passes = [](const gradient_report& found) {
+    CAPTURE(found.where);
+    CHECK(found.passes());
+  };
+  passes(check_gradient<cross_attention<two_heads>, same_widths<double>>({.samples = 2}));
+  passes(check_gradient<cross_attention<padded>, other_widths<double>>({.samples = 2}));
 }
 
 TEST_CASE("without a gradient of one input, or of both, the parameters have the same gradients") {
