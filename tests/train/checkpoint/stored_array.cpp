@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <gpipe.hpp>
+#include <gpipe/model/gpt2.hpp>
 #include <gpipe/train/checkpoint/map_names.hpp>
 
 #include "support/temporary_folder.hpp"
