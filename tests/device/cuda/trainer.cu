@@ -25,10 +25,10 @@ namespace {
 
 struct small : model<input<float, 12>, linear<9>, layer_norm, gelu, linear<7>, softmax_cross_entropy> {};
 
-const laws::samples<float> data(12, 12, 1);
+const laws::samples<float> drawn(12, 12, 1);
 const plan_options two_stages{.stages = 2, .micro_batches = 2, .micro_batch_size = 3};
 
-class numbers {
+class number_list {
  public:
   template <class List>
   void add(const List& list) {
@@ -37,7 +37,7 @@ class numbers {
   void add(const step_result& of) { add(std::vector{of.loss, of.weight, of.correct, of.norm}); }
 
   /// Each number is the host's, to `tolerance` of it or of 1.
-  void check_near(const numbers& host, double tolerance) const {
+  void check_near(const number_list& host, double tolerance) const {
     REQUIRE(all_.size() == host.all_.size());
     for (std::size_t i = 0; i < all_.size(); ++i) {
       CAPTURE(i);
@@ -51,18 +51,18 @@ class numbers {
 
 /// Three steps, with a group of a smaller rate and an average of the weights.
 template <class Device, class Optimizer>
-numbers optimized(const Optimizer& by) {
+number_list optimized(const Optimizer& by) {
   training_options how{.seed = 3, .max_grad_norm = 0.5};
   how.groups = {{.parameters = {"*bias"}, .rate_factor = 0.25}};
   how.average_weights = 0.75;
   trainer<small, Optimizer, Device> training(two_stages, by, how);
-  numbers found;
-  for (int step = 0; step < 3; ++step) found.add(training.step(data.take(0, 6)));
+  number_list found;
+  for (int step = 0; step < 3; ++step) found.add(training.step(drawn.take(0, 6)));
   for (const auto& one : training.parameters()) {
     found.add(one.values()), found.add(one.average());
     for (int m = 0; m < Optimizer::moments; ++m) found.add(one.moment(m));
   }
-  found.add(training.evaluate(data.take(6, 6), weights::averaged));
+  found.add(training.evaluate(drawn.take(6, 6), weights::averaged));
   return found;
 }
 
@@ -73,41 +73,41 @@ void is_as_on_the_host(const Optimizer& by) {
 
 /// Calls other than a plain step.
 template <class Device>
-numbers called(const std::string& folder) {
+number_list called(const std::string& folder) {
   training_options how{.seed = 3};
   how.digest_calls = 2, how.canary = true, how.layer_times = true, how.trace_events = 1000;
   trainer<small, adam, Device> training(two_stages, adam{.learning_rate = 0.01}, how);
-  numbers found;
+  number_list found;
   const auto add_parameters = [&] {
     for (const auto& one : training.parameters()) found.add(one.values());
   };
   training.watch(1);
   training.freeze(0);
-  training.accumulate(data.take(0, 5));
-  found.add(training.step(data.take(5, 6)));
+  training.accumulate(drawn.take(0, 5));
+  found.add(training.step(drawn.take(5, 6)));
   found.add(training.activation(1).all()), found.add(training.activation_gradient(1).all());
   add_parameters();
   training.unfreeze(0), training.unwatch(1);
   auto bias = training.parameter(0, "bias");
   for (float& x : bias) x += 1;
   training.array(0, "bias").set(bias);
-  found.add(training.step(data.take(0, 6)));
-  training.accumulate(data.take(0, 6)), training.discard_accumulated();
+  found.add(training.step(drawn.take(0, 6)));
+  training.accumulate(drawn.take(0, 6)), training.discard_accumulated();
   std::vector<std::byte> kept;
   training.keep_values(kept);
-  found.add(training.step(data.take(3, 6)));
+  found.add(training.step(drawn.take(3, 6)));
   training.restore_values(kept);
   add_parameters();
-  found.add(training.predict(data.take(0, 4)).all());
+  found.add(training.predict(drawn.take(0, 4)).all());
   training.save(folder);
   const auto hash = training.parameter_hash();
-  found.add(training.step(data.take(6, 6)));
+  found.add(training.step(drawn.take(6, 6)));
   const auto after = training.parameter_hash();
   training.load(folder);
   CHECK(training.parameter_hash() == hash);
-  found.add(training.step(data.take(6, 6)));
+  found.add(training.step(drawn.take(6, 6)));
   CHECK(training.parameter_hash() == after);
-  CHECK(training.profile_layers(data.take(0, 6), 2).layers.size() == 5);
+  CHECK(training.profile_layers(drawn.take(0, 6), 2).layers.size() == 5);
   return found;
 }
 
@@ -121,7 +121,7 @@ std::string refused() {
   const auto before = training.parameter_hash();
   std::string message;
   try {
-    training.step(data.take(0, 6));
+    training.step(drawn.take(0, 6));
   } catch (const error& failure) {
     message = failure.what();
   }
@@ -143,7 +143,7 @@ TEST_CASE("each optimizer's steps are the host's, with groups and with an averag
 #endif
 }
 
-TEST_CASE("the trainer's calls give the host's numbers") {
+TEST_CASE("the trainer's calls give the host's number_list") {
   const temporary_folder on_host, on_gpus;
   called<cuda_device>(on_gpus.path()).check_near(called<host_device>(on_host.path()), 1e-4);
 }
@@ -151,13 +151,13 @@ TEST_CASE("the trainer's calls give the host's numbers") {
 TEST_CASE("a training on GPUs goes on on the host, and back") {
   const temporary_folder folder;
   trainer<small, adam, cuda_device> there(two_stages, adam{});
-  there.step(data.take(0, 6));
+  there.step(drawn.take(0, 6));
   there.save(folder.path());
   trainer<small, adam> here({.stages = 1, .micro_batches = 1, .micro_batch_size = 6}, adam{});
   here.load(folder.path());
   CHECK(here.parameter_hash() == there.parameter_hash());
   CHECK(here.steps() == 1);
-  here.step(data.take(0, 6));
+  here.step(drawn.take(0, 6));
   here.save(folder.path());
   there.load(folder.path());
   CHECK(there.parameter_hash() == here.parameter_hash());
