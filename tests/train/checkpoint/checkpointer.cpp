@@ -393,3 +393,30 @@ TEST_CASE_FIXTURE(fixture, "the summary of a training ends with its groups") {
   const safetensors_file saved(folder.path() + "/step-00000000/optimizer.safetensors");
   CHECK(saved.metadata().at("gpipe.groups") == "0.*: rate_factor 0.1; *bias, *_norm: rate_factor 1, weight_decay 0");
 }
+
+TEST_CASE("arrays of several blocks are loaded as they were saved, and as their transpose") {
+  struct wide : model<input<float, 300>, linear<301>, relu, linear<4>, softmax_cross_entropy> {};
+  const temporary_folder folder;
+  trainer<wide, sgd> first({.micro_batch_size = 1}, {}, {.seed = 5});
+  const std::vector<float> weight = first.array("0.weight").values();
+  const name_map turned{.rules = {{.file = {"*.kernel"}, .model = "*.weight", .transposed = true}}};
+  for (const name_map& names : {name_map{}, turned}) {
+    const std::string file = folder.beside(names == turned ? "turned.safetensors" : "plain.safetensors");
+    first.save(file, {.names = names});
+    trainer<wide, sgd> second({.stages = 2, .micro_batch_size = 1}, {}, {.seed = 6});
+    CHECK(second.array("0.weight").values() != weight);
+    second.load(file, {.names = names});
+    CHECK(second.array("0.weight").values() == weight);
+    CHECK(second.parameter_hash() == first.parameter_hash());
+  }
+  const safetensors_file file(folder.beside("turned.safetensors"));
+  const safetensors_entry* const entry = file.find("0.kernel");
+  REQUIRE(entry != nullptr);
+  REQUIRE(entry->shape == std::vector<std::uint64_t>{300, 301});
+  std::vector<float> kernel(300 * 301);
+  file.read(*entry, 0, std::span(kernel));
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < 301; ++i)
+    for (std::size_t j = 0; j < 300; ++j) wrong += kernel[j * 301 + i] != weight[i * 300 + j];
+  CHECK(wrong == 0);
+}
