@@ -71,6 +71,46 @@ struct counted {
 };
 struct counting : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<40>, counted,
                         repeat<2, block>, layer_norm, linear<vocabulary>, softmax_cross_entropy> {};
+/// y_t = x_t + the sums of the values and of the squares up to t, / 8. It keeps two arrays of earlier tokens.
+struct summing {
+  template <class In>
+  struct on;
+  template <class T, int Tokens, int Width>
+  struct on<tensor<T, Tokens, Width>> {
+    using layer = summing;
+    using input = tensor<T, Tokens, Width>;
+    using output = input;
+    static constexpr buffer extras[] = {{"values", input::size, dtype::float32},
+                                        {"squares", input::size, dtype::float32}};
+    static constexpr int kept_extras = 2;
+    static constexpr bool mixes_tokens = true;
+    static constexpr keep keeps{};
+    static constexpr work cost{.forward = 4 * Tokens * Width, .backward_input = Tokens * Width};
+    static void sum(const auto& a, int sample, int position, const T* x, T* y) {
+      const std::ptrdiff_t all = std::ptrdiff_t{Tokens} * Width, first = sample * all;
+      T *values = a.template extra<0>() + first, *squares = a.template extra<1>() + first;
+      for (int i = 0; i < Width; ++i) {
+        values[position * Width + i] = x[i], squares[position * Width + i] = x[i] * x[i];
+        T sum = 0;
+        for (int t = 0; t <= position; ++t) sum += values[t * Width + i] + squares[t * Width + i];
+        y[i] = x[i] + sum / 8;
+      }
+    }
+    static void forward(const auto&, const auto& a) {
+      for (int n = 0; n < a.samples(); ++n)
+        for (int t = 0; t < Tokens; ++t)
+          sum(a, n, t, a.in() + (n * Tokens + t) * Width, a.out() + (n * Tokens + t) * Width);
+    }
+    static void decode(const auto&, const auto& a, int position) {
+      for (int n = 0; n < a.samples(); ++n) sum(a, n, position, a.in() + n * Width, a.out() + n * Width);
+    }
+    static void backward_input(const auto& c, const auto& a) {  // not trained
+      if (a.in_gradient() != nullptr) c.copy(a.samples() * Tokens * Width, a.out_gradient(), a.in_gradient());
+    }
+  };
+};
+struct summed : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, summing, layer_norm,
+                      linear<vocabulary>, softmax_cross_entropy> {};
 using learned = language<learned_positions<40>, causal_attention<2>>;
 using turned = language<sinusoidal_positions, grouped>;
 
@@ -181,6 +221,18 @@ TEST_CASE("each position of a text has a draw of its own") {
   for (const int count : pairs) CHECK(std::abs(count - draws / 64) < 5 * std::sqrt(draws / 64));
 }
 
+TEST_CASE("the first of equally likely tokens are among the top_k") {
+  const std::vector<float> logits{1, 2, 2, 2, 2, 3};
+  detail::token_sampler choose({.temperature = 1, .top_k = 3, .seed = 3});
+  std::vector<int> counts(logits.size());
+  for (int position = 0; position < 1000; ++position) ++counts[static_cast<std::size_t>(choose(logits, position))];
+  CHECK(counts[0] == 0);
+  CHECK(counts[1] > 100);
+  CHECK(counts[2] > 100);
+  CHECK(counts[3] + counts[4] == 0);
+  CHECK(counts[5] > 400);
+}
+
 TEST_CASE("generation ends behind the token that ends a text") {
   trained<learned> of(1);
   generator<learned> from(of.training);
@@ -217,11 +269,8 @@ TEST_CASE("beam search finds what an exhaustive search finds") {
 /// A table of probabilities: the next token depends on the last one alone.
 struct bigrams : model<input<std::int32_t, 8>, embedding<6, 6>, linear<6, no_bias>, softmax_cross_entropy> {};
 
-TEST_CASE("a sequence that ends takes no place from those that live on") {
-  // Behind 5 come 0, the end (4) and 1, in this order; behind 1 comes 2 for ever, nearly certain.
-  const double next[6][6] = {{.25, .25, .25, .2499, 1e-5, 1e-5}, {.005, .005, .97, .01, .005, .005},
-                             {.005, .005, .97, .01, .005, .005}, {.2, .2, .2, .2, .1, .1},
-                             {.2, .2, .2, .2, .1, .1},           {.5, .2, 1e-5, 1e-5, .3, 1e-5}};
+/// `next[i][j]`: the probability of j behind i.
+generator<bigrams> generator_of(const double (&next)[6][6]) {
   std::vector<float> one(36, 0.F), logits(36);
   for (std::size_t i = 0; i < 6; ++i) {
     one[7 * i] = 1;
@@ -230,7 +279,48 @@ TEST_CASE("a sequence that ends takes no place from those that live on") {
   trainer<bigrams, sgd> training(plan_options{.micro_batch_size = 1});
   training.set_parameter("0.weight", one);
   training.set_parameter("1.weight", logits);
-  const generator<bigrams> from(training);
+  return generator<bigrams>(training);
+}
+
+TEST_CASE("a beam search goes on while its best sequence may still come before one that has ended") {
+  // Behind 5 come 1, the end (4) and 2; behind 1 comes 3 for ever, behind 2 the end. Then two have ended, .3 and .12,
+  // and two live on, .36 and .06.
+  const generator<bigrams> from = generator_of({{.2, .2, .2, .2, .1, .1},
+                                                {.01, .01, .01, .9, .05, .02},
+                                                {.3, .04, .02, .02, .6, .02},
+                                                {.02, .02, .02, .9, .02, .02},
+                                                {.2, .2, .2, .2, .1, .1},
+                                                {.05, .4, .2, .04, .3, .01}});
+  const auto found = from.beam_search(std::vector<std::int32_t>{5}, {.tokens = 4, .beams = 2, .end = 4});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].tokens == std::vector<std::int32_t>{4});
+  CHECK(found[1].tokens == std::vector<std::int32_t>{1, 3, 3, 3});
+  CHECK(found[1].log_probability == doctest::Approx(std::log(.4 * .9 * .9 * .9)).epsilon(1e-4));
+}
+
+TEST_CASE("a sequence that ends while n others are more likely does not count") {
+  // The second tokens, behind 1 (.5) and 2 (.4): the end (.4), 3 (.2), the end again (.18).
+  const generator<bigrams> from = generator_of({{.2, .2, .2, .2, .1, .1},
+                                                {.025, .025, .025, .1, .8, .025},
+                                                {.01, .01, .01, .5, .45, .02},
+                                                {.3, .29, .21, .1, .05, .05},
+                                                {.2, .2, .2, .2, .1, .1},
+                                                {.02, .5, .4, .03, .03, .02}});
+  const auto found = from.beam_search(std::vector<std::int32_t>{5}, {.tokens = 3, .beams = 2, .end = 4});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].tokens == std::vector<std::int32_t>{1, 4});
+  CHECK(found[1].tokens == std::vector<std::int32_t>{2, 3, 0});
+  CHECK(found[1].log_probability == doctest::Approx(std::log(.4 * .5 * .3)).epsilon(1e-4));
+}
+
+TEST_CASE("a sequence that ends takes no place from those that live on") {
+  // Behind 5 come 0, the end (4) and 1, in this order; behind 1 comes 2 for ever, nearly certain.
+  const generator<bigrams> from = generator_of({{.25, .25, .25, .2499, 1e-5, 1e-5},
+                                                {.005, .005, .97, .01, .005, .005},
+                                                {.005, .005, .97, .01, .005, .005},
+                                                {.2, .2, .2, .2, .1, .1},
+                                                {.2, .2, .2, .2, .1, .1},
+                                                {.5, .2, 1e-5, 1e-5, .3, 1e-5}});
   const std::vector<std::int32_t> start{5};
   const auto found = from.beam_search(start, {.tokens = 4, .beams = 2, .end = 4});
   REQUIRE(found.size() == 2);
@@ -263,6 +353,24 @@ TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least 
   CHECK(several[0].log_probability >= one[0].log_probability);
   // What a beam kept of earlier tokens is its own: the probability is that of the whole text.
   for (const continuation& text : several) {
+    std::vector<std::int32_t> sequence = prompt;
+    std::vector<double> of_next;
+    double sum = 0;
+    for (const std::int32_t token : text.tokens) {
+      detail::log_probabilities(of.logits_behind(sequence), of_next);
+      sum += of_next[static_cast<std::size_t>(token)];
+      sequence.push_back(token);
+    }
+    CHECK(text.log_probability == doctest::Approx(sum).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("every array that a layer keeps of earlier tokens goes with its beam") {
+  trained<summed> of(1, 0);
+  const generator<summed> from(of.training);
+  const std::vector<continuation> found = from.beam_search(prompt, {.tokens = 12, .beams = 6});
+  REQUIRE(found.size() == 6);
+  for (const continuation& text : found) {
     std::vector<std::int32_t> sequence = prompt;
     std::vector<double> of_next;
     double sum = 0;
