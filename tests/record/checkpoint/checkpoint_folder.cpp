@@ -246,6 +246,20 @@ TEST_CASE("what is not whole is skipped, with its reason") {
   CHECK(complaint([&] { newest_checkpoint(empty / "file"); }).find("Not a directory") != std::string::npos);
 }
 
+TEST_CASE("the new checkpoint is read where the old one of the same step still has its other name") {
+  const temporary_folder folder("both");
+  run(folder.path, save{7, 2}, detail::system_files());
+  std::filesystem::rename(folder / "step-00000007", folder / "step-00000007.old");
+  CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 2);
+  const temporary_folder other("new");
+  run(other.path, save{7, 3}, detail::system_files());
+  std::filesystem::rename(other / "step-00000007", folder / "step-00000007");
+  CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 3);
+  run(folder.path, save{8, 4}, detail::system_files());  // removes the old one
+  CHECK(parts_in(folder.path) == 0);
+  CHECK(value_of(folder / "step-00000007", 3) == 3);
+}
+
 TEST_CASE("a checkpoint that is deleted while it is opened gives way to the newer one") {
   const temporary_folder folder("moving");
   struct moving_files : detail::file_operations {
