@@ -14,7 +14,7 @@ using namespace gpipe;
 // With e = prediction - target, clamped to [-1, 1] in the gradient:
 //
 //     loss = weight (e^2 / 2 if |e| <= 1, else |e| - 1/2),    gradient = weight clamp(e)
-struct huber_loss {
+struct robust_loss {
   template <class In>
   struct on;
 
@@ -72,10 +72,10 @@ struct huber_loss {
   };
 };
 
-struct net : model<input<float, 1>, linear<32>, gelu, linear<32>, gelu, linear<1>, huber_loss> {};
+struct net : model<input<float, 1>, linear<32>, gelu, linear<32>, gelu, linear<1>, robust_loss> {};
 
 int main() {
-  const gradient_report check = check_gradient<huber_loss, tensor<double, 1>>();
+  const gradient_report check = check_gradient<robust_loss, tensor<double, 1>>();
   if (!check.passes()) {
     std::cerr << check.where << '\n';
     return 1;
