@@ -194,19 +194,10 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<split<30, 3>, tensor<T, 5, 33>>(few);
   agrees<relu, tensor<T, 33>>(few);
   agrees<gelu, tensor<T, 33>>(few);
-  agrees<exact_gelu, tensor<T, 33>>(few);
-  agrees<sigmoid_activation, tensor<T, 33>>(few);
-  agrees<tanh_activation, tensor<T, 33>>(few);
-  agrees<dropout<0.375>, tensor<T, 33>>(few);
-  agrees<leaky_relu<0.01>, tensor<T, 33>>(few);
-  agrees<gated<leaky_relu<0.2>>, tensor<T, 5, 34>>(few);
-  agrees<feed_forward<24, leaky_relu<0.2>>, tensor<T, 3, 10>>(5 * few);
-  agrees<feed_forward<24, exact_gelu>, tensor<T, 3, 10>>(5 * few);
   agrees<softplus, tensor<T, 33>>(few);
   agrees<mish, tensor<T, 33>>(few);
   agrees<dropout<30>, tensor<T, 33>>(few);
   agrees<layer_norm, tensor<T, 3, 70>>(few);
-  agrees<layer_norm_with<mean_and_variance{.epsilon = 0.25}>, tensor<T, 3, 70>>(few);
   agrees<batch_norm<>, tensor<T, 40>>(10 * few);
   agrees<batch_norm<>, tensor<T, 3, 5, 7>>(10 * few);
   agrees<linear<24>, tensor<T, 3, 40>>(few);
@@ -227,22 +218,33 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<sinusoidal_positions, tensor<T, 70, 10>>(few);
   agrees<embedding<2, 300, T, times_root_of_width>, tensor<std::int32_t, 2, 5>>(few + sum(32, 100));
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
-  agrees<ignoring, tensor<T, 3, 17>>(few);
-  agrees<every_setting, tensor<T, 3, 17>>(few);
-  agrees<mean_squared_error, tensor<T, 3, 17>>(few);
-  agrees<binary_cross_entropy, tensor<T, 3, 17>>(few);
-  agrees<in_the_middle<softmax_cross_entropy>, tensor<T, 33>>(few);
-  agrees<in_the_middle<mean_squared_error>, tensor<T, 33>>(few);
-  agrees<token_head<37>, tensor<T, 3, 10>>(few);
-  agrees<token_head<17, no_bias, every_setting>, tensor<T, 3, 4>>(few);
-  agrees<bias, tensor<T, 3, 70>>(few);
-  agrees<rms_norm_with<root_mean_square{.epsilon = 0.25}>, tensor<T, 3, 17>>(few);
-  agrees<batch_norm<1, 1000>, tensor<T, 3, 5>>(10 * few);
-  agrees<attention<attention_options{.heads = 2, .bias = false, .rotary = 100}>, tensor<T, 5, 8>>(2 * few);
-  agrees<attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .causal = true}>, tensor<T, 5, 7>>(
-      2 * few);
-  agrees<cross_attention<attention_options{.causal = true, .bias = false}>, bundle<tensor<T, 5, 4>, tensor<T, 3, 4>>>(
-      few);
+  if constexpr (std::is_same_v<T, float> || !GPIPE_QUICK) {  // nvcc takes minutes for all in two types
+    agrees<exact_gelu, tensor<T, 33>>(few);
+    agrees<sigmoid_activation, tensor<T, 33>>(few);
+    agrees<tanh_activation, tensor<T, 33>>(few);
+    agrees<dropout<0.375>, tensor<T, 33>>(few);
+    agrees<leaky_relu<0.01>, tensor<T, 33>>(few);
+    agrees<gated<leaky_relu<0.2>>, tensor<T, 5, 34>>(few);
+    agrees<feed_forward<24, leaky_relu<0.2>>, tensor<T, 3, 10>>(5 * few);
+    agrees<feed_forward<24, exact_gelu>, tensor<T, 3, 10>>(5 * few);
+    agrees<layer_norm_with<mean_and_variance{.epsilon = 0.25}>, tensor<T, 3, 70>>(few);
+    agrees<ignoring, tensor<T, 3, 17>>(few);
+    agrees<every_setting, tensor<T, 3, 17>>(few);
+    agrees<mean_squared_error, tensor<T, 3, 17>>(few);
+    agrees<binary_cross_entropy, tensor<T, 3, 17>>(few);
+    agrees<in_the_middle<softmax_cross_entropy>, tensor<T, 33>>(few);
+    agrees<in_the_middle<mean_squared_error>, tensor<T, 33>>(few);
+    agrees<token_head<37>, tensor<T, 3, 10>>(few);
+    agrees<token_head<17, no_bias, every_setting>, tensor<T, 3, 4>>(few);
+    agrees<bias, tensor<T, 3, 70>>(few);
+    agrees<rms_norm_with<root_mean_square{.epsilon = 0.25}>, tensor<T, 3, 17>>(few);
+    agrees<batch_norm<1, 1000>, tensor<T, 3, 5>>(10 * few);
+    agrees<attention<attention_options{.heads = 2, .bias = false, .rotary = 100}>, tensor<T, 5, 8>>(2 * few);
+    agrees<attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .causal = true}>, tensor<T, 5, 7>>(
+        2 * few);
+    agrees<cross_attention<attention_options{.causal = true, .bias = false}>, bundle<tensor<T, 5, 4>, tensor<T, 3, 4>>>(
+        few);
+  }
 
   using map = feature_map<T, 6, 5, 7>;
   agrees<conv2d<9, 3, conv_options{.stride = 2, .padding = 1}>, map>(2 * few);
