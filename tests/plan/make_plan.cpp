@@ -109,7 +109,7 @@ TEST_CASE("a custom cut is used as it is, with its links at both ends") {
 }
 
 TEST_CASE("the micro-batches in flight decide the slots") {
-  const step_plan p = made({.stages = 2, .micro_batches = 3});
+  const step_plan p = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::except_last});
   CHECK(p.slots_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
   CHECK(p.slots_of_stages[1].forward == std::vector<int>{0, 0, 0});
   CHECK(p.slots_of_links[0].stash == std::vector<int>{2, 1, 0});
@@ -168,7 +168,7 @@ TEST_CASE("no stage of a plan exceeds its limit, for any readers of its values")
 }
 
 TEST_CASE("a custom cut must obey the limit") {
-  plan_options o{.stages = 2, .micro_batches = 4};
+  plan_options o{.stages = 2, .micro_batches = 4, .recompute = recompute_mode::except_last};
   const std::int64_t needed = made(o, {3}).memory(1).total();
   o.memory_limit = needed > made(o, {3}).memory(0).total() ? needed : made(o, {3}).memory(0).total();
   CHECK_NOTHROW(made(o, {3}));

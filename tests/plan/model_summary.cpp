@@ -37,7 +37,8 @@ TEST_CASE("a model prints a line for each layer, with its path, type, output, pa
 }
 
 TEST_CASE("with a plan it has the stage of each layer, and shares of the predicted time") {
-  const plan_options options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2};
+  const plan_options options{
+      .stages = 3, .micro_batches = 2, .micro_batch_size = 2, .recompute = recompute_mode::except_last};
   const step_plan plan = make_plan(network_of<net>, options, {3, 6});
   const std::string text = summary(network_of<net>, plan);
   CHECK(has(text, "  share  stage\n       0 "));

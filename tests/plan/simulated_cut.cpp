@@ -226,7 +226,7 @@ TEST_CASE("except-last on unequal devices: the sum has no second forward") {
   device_spec each[] = {this_cpu, this_cpu};
   each[0].float32 = 2'000'000'000, each[0].memory_bytes_per_second = 4'000'000'000, each[0].launch_ns = 0;
   each[1].float32 = 9'000'000'000, each[1].memory_bytes_per_second = 6'000'000'000, each[1].launch_ns = 578;
-  plan_options o{.stages = 2, .micro_batches = 2, .micro_batch_size = 2};
+  plan_options o{.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .recompute = recompute_mode::except_last};
   o.devices = each;
   o.device_count = 2;
   const network& it = network_of<narrow>;

@@ -26,7 +26,7 @@ TEST_CASE("a plan prints itself, made at compile time or at run time") {
   const std::string text = describe<two>();
   CHECK(text.find("stage  layers        from    to   share  parameters") == 0);
   CHECK(text.find("\n    0     0-1  linear<64>  relu  50.0 %      4.16 k") != std::string::npos);
-  CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute except-last: bubble 20.0 %") !=
+  CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute as-needed: bubble 20.0 %") !=
         std::string::npos);
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
 }
@@ -115,8 +115,7 @@ TEST_CASE("the text names the objective of the cut") {
 
 TEST_CASE("the text names every other option that is not its default") {
   using some = plan<net, stages<2>, micro_batches<4>, workers<1>, memory_limit<1_GiB>>;
-  CHECK(describe<some>().find("recompute except-last, workers 1, memory_limit 1073741824: bubble") !=
-        std::string::npos);
+  CHECK(describe<some>().find("recompute as-needed, workers 1, memory_limit 1073741824: bubble") != std::string::npos);
 }
 
 TEST_CASE("the number one has a singular noun") {

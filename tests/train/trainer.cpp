@@ -256,7 +256,11 @@ TEST_CASE("4096 micro-batches in 256 replicas are refused by their predicted mem
   std::string found;
   const auto begin = std::chrono::steady_clock::now();
   try {
-    training large({.stages = 2, .micro_batches = 4096, .micro_batch_size = 1024, .replicas = 256});
+    training large({.stages = 2,
+                    .micro_batches = 4096,
+                    .micro_batch_size = 1024,
+                    .recompute = recompute_mode::except_last,
+                    .replicas = 256});
   } catch (const std::exception& failure) {
     found = failure.what();
   }

@@ -206,6 +206,7 @@ class executor {
   /// tied to them. Their gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int layer, bool frozen) {
     calls().agree_to_freeze(layer, frozen);
+    ++step_.changes;  // also if the layer has no parameters
     for (int mine = 0; mine < net_.type_of(layer).parameter_count; ++mine) freeze_here({layer, mine}, frozen);
   }
   /// The same for one parameter, in this process alone: every process calls it.

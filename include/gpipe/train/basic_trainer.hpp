@@ -68,7 +68,7 @@ class basic_trainer {
  public:
   using step_hook = std::function<void(const step_result&, std::uint64_t steps)>;
 
-  /// A training moves without its arrays: handles of them stay valid. What was moved from can be destroyed or assigned.
+  /// A training moves without its arrays: handles of them stay valid. The other can be destroyed or assigned.
   basic_trainer(basic_trainer&&) noexcept;
   basic_trainer& operator=(basic_trainer&&) noexcept;
 

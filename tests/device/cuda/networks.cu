@@ -94,7 +94,7 @@ class random_data {
   std::vector<std::vector<std::int32_t>> integers_;
 };
 
-/// What a training leaves behind, with a name for each list of numbers.
+/// All that a training leaves behind, with a name for each list of numbers.
 using named_numbers = std::vector<std::pair<std::string, std::vector<double>>>;
 
 /// Two steps of four and six samples, an evaluation and a prediction.

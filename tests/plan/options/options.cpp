@@ -49,14 +49,15 @@ TEST_CASE("invalid options are rejected, with the remedy") {
   for (const int none : {-1, 9})
     CHECK(refusal({.recompute = recompute_mode::never, .group_gradients = none}) ==
           "group_gradients is " + std::to_string(none) + "; choose 1 to 8, or 0 for as many as pay off");
-  CHECK(refusal({.group_gradients = 4}) ==
+  CHECK(refusal({.group_gradients = 4}) == "");
+  CHECK(refusal({.recompute = recompute_mode::except_last, .group_gradients = 4}) ==
         "group_gradients is 4, recompute is except-last; choose recompute never, or group_gradients 0");
-  CHECK(refusal({.recompute = recompute_mode::as_needed, .group_gradients = 4}) ==
+  CHECK(refusal({.group_gradients = 4, .memory_limit = 1 << 30}) ==
         "group_gradients is 4, recompute is as-needed; choose recompute never, or group_gradients 0");
   CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .group_gradients = 4}) ==
         "group_gradients is 4, schedule is 1F1B; choose fill-drain, or group_gradients 0");
-  CHECK(refusal({.schedule = schedule_kind::zb_h1, .group_gradients = 4}) ==
-        "group_gradients is 4, schedule is ZB-H1, recompute is except-last; choose fill-drain and recompute never, or "
+  CHECK(refusal({.recompute = recompute_mode::always, .schedule = schedule_kind::zb_h1, .group_gradients = 4}) ==
+        "group_gradients is 4, schedule is ZB-H1, recompute is always; choose fill-drain and recompute never, or "
         "group_gradients 0");
   CHECK(refusal({.workers = -1}) == "workers is -1; choose at least 1, or 0 for as many as the schedule has");
 }

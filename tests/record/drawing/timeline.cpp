@@ -175,7 +175,7 @@ TEST_CASE("time in which no thread ran is cut, and the axis says so") {
   const svg drawing(drawn(events));
   CHECK(drawing.words("cut") == std::vector<std::string>{"cut 200 ms"});
   CHECK(drawing.root().number("width") < 1400);
-  // What ran is as wide as without the cut, but for the mark.
+  // An action that ran is as wide as without the cut, but for the mark.
   const double before = svg(drawn(step())).boxes("forward 1, stage 0").at(0).number("width");
   CHECK(drawing.boxes("forward 1, stage 0").at(0).number("width") == doctest::Approx(before).epsilon(0.05));
   CHECK(drawing.boxes("backward 1, stage 0").at(0).number("width") == doctest::Approx(2 * before).epsilon(0.05));

@@ -48,7 +48,7 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
     return mismatch(own, traits<net<16>>(other));
   };
   CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "schedule: fill-drain and 1F1B");
-  CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
+  CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: as-needed and never");
   plan_options alone = two, grouped = two;
   alone.recompute = grouped.recompute = recompute_mode::never;
   grouped.group_gradients = 2;

@@ -30,7 +30,7 @@ struct recorded_step {
   std::int64_t length_ns() const { return end_ns - begin_ns; }
 };
 
-/// The step of a trace that says most about its schedule. Of the last steps, at most `last` of them, those count in
+/// The step of a trace that says most about its schedule. Among the last steps, at most `last` of them, those count in
 /// which the threads were off their cores for the shortest time, give or take a hundredth of the step; of these it is
 /// the median by the time from the first event to the last, the shorter one of two. A step that a full recorder has cut
 /// off does not count. Throws `error` if there is no step.

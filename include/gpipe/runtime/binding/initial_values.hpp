@@ -18,7 +18,7 @@ inline double open_uniform(std::uint32_t high, std::uint32_t low) {
 
 /// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
 /// state. It depends on these, the layer's position and the seed alone, so no cut changes it. It is drawn in double,
-/// then rounded. `how` has its fan-in: see `initializer::of`. Of `i` the draw takes the lower 32 bits.
+/// then rounded. `how` has its fan-in: see `initializer::of`. The draw takes the lower 32 bits of `i`.
 inline double first_value(const initializer& how, std::uint64_t seed, int layer, int number, std::size_t i) {
   using enum initializer::kind;
   if (how.drawn == zeros) return 0;

@@ -19,7 +19,7 @@ struct host_device;
 namespace detail {
 
 /// The context in which an optimizer is tried before the training: the host's, whatever the device of the training.
-/// Where it is used, <gpipe/device/host/host.hpp> is included; this header needs no device.
+/// This header needs no device: a trainer includes <gpipe/device/host/host.hpp>.
 template <class Optimizer>
 using trial_context = typename std::enable_if_t<(sizeof(Optimizer) > 0), host_device>::context;
 
