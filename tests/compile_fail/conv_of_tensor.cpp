@@ -1,4 +1,4 @@
-// expect: Convolutions and poolings take feature maps: input_image<T, C, H, W> and as_feature_map<C, H, W> give one
+// expect: the layer takes a feature map, and its input is a tensor
 // expect: layer_accepts_input<gpipe::broken::position<1>, gpipe::conv2d<4, .*gpipe::tensor<float, 3, 8, 8>, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

@@ -1,5 +1,5 @@
 // expect: a stage needs more memory than it is allowed .Stage, BytesNeeded, BytesAllowed.
-// expect: stage_fits_memory<0, 448, 384, false>
+// expect: stage_fits_memory<0, 832, 768, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>

@@ -184,13 +184,13 @@ using number_of = typename number_pair<A, B>::type;
 
 /// The larger and the smaller of two numbers. NaN stays NaN.
 template <class A, class B>
-GPIPE_HOST_DEVICE constexpr detail::number_of<A, B>(max)(A x, B y) {
+GPIPE_HOST_DEVICE constexpr auto(max)(A x, B y) -> detail::number_of<A, B> {
   using T = detail::number_of<A, B>;
   const T a = static_cast<T>(x), b = static_cast<T>(y);
   return a > b || a != a ? a : b;
 }
 template <class A, class B>
-GPIPE_HOST_DEVICE constexpr detail::number_of<A, B>(min)(A x, B y) {
+GPIPE_HOST_DEVICE constexpr auto(min)(A x, B y) -> detail::number_of<A, B> {
   using T = detail::number_of<A, B>;
   const T a = static_cast<T>(x), b = static_cast<T>(y);
   return a < b || a != a ? a : b;
