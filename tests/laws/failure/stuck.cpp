@@ -104,13 +104,15 @@ ending run_apart(Body body) {
 }  // namespace
 
 TEST_CASE("a kernel that does not return on the calling thread ends the process, and the last line says where") {
-  for (const auto& [stages, action] : {std::pair{1, deadline_action::fail},
-                                       {2, deadline_action::fail},
-                                       {1, deadline_action::abort},
-                                       {2, deadline_action::abort}}) {
+  for (const auto& one : {std::pair{1, deadline_action::fail},
+                          {2, deadline_action::fail},
+                          {1, deadline_action::abort},
+                          {2, deadline_action::abort}}) {
+    const int stages = one.first;
+    const deadline_action action = one.second;
     CAPTURE(stages);
     CAPTURE(static_cast<int>(action));
-    const ending found = run_apart([stages = stages, action = action] {
+    const ending found = run_apart([stages, action] {
       const source_of_data source;
       training_options how = ends_after(300ms, action);
       if (stages == 1) how.cut = {};
