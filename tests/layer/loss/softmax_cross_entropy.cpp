@@ -192,7 +192,8 @@ TEST_CASE_TEMPLATE("an input exactly at the clip bound has the gradient of one i
       double sum = 0;
       for (std::size_t j = 0; j < 5; ++j) sum += t->in_gradient[0].get(j);
       CHECK(std::fabs(sum) < (sizeof(T) == 2 ? 1e-2 : 1e-6));  // nothing is clipped
-      for (const std::size_t j : {1, 3}) CHECK((t->in_gradient[0].get(j) < 0) == (static_cast<double>(j) == label));
+      for (const std::size_t j : {std::size_t{1}, std::size_t{3}})
+        CHECK((t->in_gradient[0].get(j) < 0) == (static_cast<double>(j) == label));
     }
     CHECK(bound.in_gradient[0].get(3) > inside.in_gradient[0].get(3));
   }

@@ -43,7 +43,6 @@ TEST_CASE("strings and their escapes") {
 }
 
 TEST_CASE("any value is read as its text") {
-  const std::string file = "file";
   const std::string text = R"({"a": "x\"y" , "b": [1, {"c": null}],"d":-1.5e-05 , "e":true})";
   gpipe::detail::json_reader json(text, "the text", file);
   std::string all;
