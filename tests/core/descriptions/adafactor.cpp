@@ -63,8 +63,9 @@ TEST_CASE("twenty steps have the numbers of an independent implementation") {
 
 TEST_CASE("a parameter of small numbers moves by epsilon_parameter, and a large one by its size") {
   // All gradients are equal, so u is 1 in each element, and the step of t = 1 is 1e-2.
-  for (const auto& [size, moved] : {std::pair{0., 1e-2}, {.25, 1e-2}, {1., 1e-2}, {2., 2e-2}, {8., 8e-2}})
+  for (const auto& one : {std::pair{0., 1e-2}, {.25, 1e-2}, {1., 1e-2}, {2., 2e-2}, {8., 8e-2}})
     for (const tensor_extents& extents : {tensor_extents{2, 2}, tensor_extents{4}}) {
+      const double size = one.first, moved = one.second;
       CAPTURE(size);
       double p[4] = {size, -size, size, -size}, g[4] = {3, 3, 3, 3}, row[2]{}, column[2]{}, square[4]{}, sums[8]{};
       adafactor{.epsilon_parameter = 1}.update(
@@ -75,7 +76,9 @@ TEST_CASE("a parameter of small numbers moves by epsilon_parameter, and a large 
 }
 
 TEST_CASE("the relative step is 1e-2 up to step 10^4, then 1 / sqrt(t)") {
-  for (const auto& [t, moved] : {std::pair{std::int64_t{1}, 1e-2}, {9'999, 1e-2}, {10'000, 1e-2}, {40'000, 5e-3}}) {
+  for (const auto& one : {std::pair{std::int64_t{1}, 1e-2}, {9'999, 1e-2}, {10'000, 1e-2}, {40'000, 5e-3}}) {
+    const std::int64_t t = one.first;
+    const double moved = one.second;
     CAPTURE(t);
     double p[2] = {1, -1}, g[2] = {3, 3}, square[2] = {9, 9}, sums[8]{};
     adafactor{}.update(host::context{},
