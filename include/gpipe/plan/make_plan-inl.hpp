@@ -51,7 +51,7 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
                  " actions each, more than an int counts"},
                 {"choose at most ", max_lines / lines_of_cell / S, " micro-batches"});
   void* const all = ::operator new(static_cast<std::size_t>(M * bytes), std::nothrow);
-  ::operator delete(all);
+  ::operator delete(all, std::nothrow);
   if (all == nullptr)
     throw_error({"micro_batches is ", M, ": a plan of ", several(o.stages, "stage"), " needs ", M * bytes,
                  " bytes while it is made, and the system does not give them"},
