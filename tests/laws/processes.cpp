@@ -483,7 +483,7 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");
   CHECK(apart(o, &plan_options::micro_batches, 5) == two + "micro_batches: 4 and 5");
   CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "micro_batch_size: 4 and 6");
-  CHECK(apart(o, &plan_options::recompute, recompute_mode::always) == two + "recompute: except-last and always");
+  CHECK(apart(o, &plan_options::recompute, recompute_mode::always) == two + "recompute: as-needed and always");
   CHECK(apart(o, &plan_options::stages, ranks + 1).starts_with(two + "stages: "));
   std::vector<int> other{2, 5, 7};
   other.resize(static_cast<std::size_t>(last));
