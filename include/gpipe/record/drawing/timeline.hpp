@@ -36,8 +36,7 @@ GPIPE_COLD inline double round_step(double range, double count) {
 /// left to right. A stage waits where its row shows the background. Transfers and idle events are not drawn. The wait
 /// of an action stands before its box, and the end of a box is hatched grey for the time in which the worker's thread
 /// was not running during the action, because others had the cores or because the action slept. Time in which no thread
-/// ran is cut short, and the axis says so. Also draws a timetable
-/// that was never run: give its events synthetic times.
+/// ran is cut short, and the axis says so. Also draws a timetable that was never run: give its events synthetic times.
 GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_event> events,
                                       const timeline_options& how = {}) {
   const detail::timeline_row_list rows(events, how.rows);
