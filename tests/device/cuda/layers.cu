@@ -109,6 +109,12 @@ double worst(const std::vector<host::guarded_buffer>& got, const std::vector<hos
   return largest;
 }
 
+/// One for all layers: each has a workspace of 32 MiB.
+const gpipe::cuda::context& a_gpu() {
+  static const gpipe::cuda::context only;
+  return only;
+}
+
 enum class field_values { drawn, zero };
 
 /// Forward as an evaluation runs it: without dropout or clipping, with the averages of a batch norm.
@@ -119,7 +125,7 @@ void agrees_in_evaluation(double tolerance, int samples) {
   CAPTURE(std::string(layer_fixture::bound::name));
   layer_fixture want(samples, 16), got(samples, 16);
   for (auto* fixture : {&want, &got}) fixture->randomize(6), fixture->call().training = false;
-  const gpipe::cuda::context there;
+  const auto& there = a_gpu();
   moved<layer_fixture> there_(there, got);
   if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
   if (row.refresh != nullptr) row.refresh(there, there_.call());
@@ -146,7 +152,7 @@ void agrees(double tolerance, const std::vector<int>& all_samples, field_values 
       if (fields == field_values::zero)
         for (auto& field : fixture->fields) field.clear();
     }
-    const gpipe::cuda::context there;
+    const auto& there = a_gpu();
     moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
     const typename gpipe::detail::kernel_row<gpipe::cuda::context>::kernel kernels[] = {
