@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,23 @@
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <bool Holds, class... Which>
+struct array_has_a_path {
+  static_assert(Holds,
+                "gpipe: an array is named by its path, parameter(\"h.0.ln_1.weight\"), or by the layer's position and "
+                "its name there, parameter(3, \"weight\")");
+};
+template <bool Holds, class... Given>
+struct step_does_it_all {
+  static_assert(Holds,
+                "gpipe: training.step(batch) runs forward, backward and the update, with gradients that begin at zero; "
+                "training.accumulate(batch) leaves the update out, and predict(batch) runs forward alone");
+};
+
+}  // namespace broken
 
 namespace detail {
 
@@ -77,6 +95,23 @@ class basic_trainer {
   /// step count as they were.
   step_result step(const batch& data) { return step(data, rate()); }
   step_result step(const batch& data, double rate);
+  // Arrays in the place of a batch, and the calls of other libraries: these are here for the error.
+  template <class Given, class... More>
+  requires(!std::derived_from<Given, batch>) step_result step(const Given& given, const More&...) {
+    return step(batch(given));
+  }
+  template <class... Given>
+  void forward(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
+  template <class... Given>
+  void backward(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
+  template <class... Given>
+  void zero_grad(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
 
   /// Forward and backward over a part of the next step's mini-batch. Call `accumulate` once for each part but the last:
   /// the next `step` adds the last part and divides by the weight of all. The result covers the mini-batch so far, as
@@ -143,15 +178,15 @@ class basic_trainer {
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
   template <detail::element T = float, class... Which>
   std::vector<T> parameter(const Which&... which) const {
-    return find(array_kind::parameter, which...).template values<T>();
+    return named(array_kind::parameter, which...).template values<T>();
   }
   template <detail::element T = float, class... Which>
   std::vector<T> gradient(const Which&... which) const {
-    return find(array_kind::parameter, which...).template gradient<T>();
+    return named(array_kind::parameter, which...).template gradient<T>();
   }
   template <detail::element T = float, class... Which>
   std::vector<T> state(const Which&... which) const {
-    return find(array_kind::state, which...).template values<T>();
+    return named(array_kind::state, which...).template values<T>();
   }
   template <detail::element T = float>
   std::vector<T> moment(std::string_view path, int index) const {
@@ -244,6 +279,15 @@ class basic_trainer {
   model_array<Device> handle(const detail::named_array& which) const;
   model_array<Device> find(array_kind kind, std::string_view path) const;
   model_array<Device> find(array_kind kind, int layer, std::string_view name) const;
+  template <class... Which>
+  model_array<Device> named(array_kind kind, const Which&... which) const {
+    if constexpr (requires { find(kind, which...); }) {
+      return find(kind, which...);
+    } else {
+      static_assert(sizeof(broken::array_has_a_path<(sizeof...(Which) < 0), Which...>) > 0);
+      return find(kind, std::string_view());
+    }
+  }
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int layer, bool watched);
 

@@ -68,6 +68,17 @@ struct fit_begins_with_the_trainer {
   static_assert(Holds, "gpipe: fit takes the trainer first: fit(training, data), or fit(training, data, held_out)");
 };
 
+template <class Given, bool Holds>
+struct fit_takes_data {
+  static_assert(Holds,
+                "gpipe: fit takes a dataset or another source of batches, and was given something else: "
+                "fit(training, dataset{}.with(\"inputs\", 64, pixels).with(\"labels\", 1, digits))");
+};
+template <class Given, bool Holds>
+struct fit_takes_options {
+  static_assert(Holds, "gpipe: the number of epochs is an option of fit: fit(training, data, {.epochs = 10})");
+};
+
 }  // namespace broken
 
 namespace detail {
@@ -150,7 +161,19 @@ fit_result fit(Trainer& training, const data_source& data, const data_source& he
   return detail::fit(detail::fit_calls_of(training, after), data, &held_out, how);
 }
 
-// The data do not stand first: this is here for the error.
+// No source of data, and a number in the place of the options: these are here for the error.
+template <class Trainer, class Given, class... More>
+requires(!std::derived_from<Trainer, data_source> && !std::derived_from<Given, data_source>) fit_result
+    fit(Trainer&, const Given&, const More&...) {
+  static_assert(sizeof(broken::fit_takes_data<Given, std::derived_from<Given, data_source>>) > 0);
+  return {};
+}
+template <class Trainer, class Number>
+requires std::is_arithmetic_v<Number> fit_result fit(Trainer&, const data_source&, Number) {
+  static_assert(sizeof(broken::fit_takes_options<Number, std::is_class_v<Number>>) > 0);
+  return {};
+}
+// The data stand first: this is here for the error.
 template <class Second>
 requires(!std::derived_from<Second, data_source>) fit_result fit(const data_source&, Second&, const fit_options& = {}) {
   static_assert(sizeof(broken::fit_begins_with_the_trainer<Second, std::derived_from<Second, data_source>>) > 0);

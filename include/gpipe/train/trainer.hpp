@@ -105,6 +105,11 @@ class trainer : public basic_trainer<Device> {
                        detail::mistaken_model<model> || network_of<model>.loss_layer() >= 0 >) > 0);
 
  public:
+  trainer(trainer&&) noexcept = default;
+  trainer& operator=(trainer&&) noexcept = default;
+  trainer(const trainer&) = delete;             // gpipe: a trainer moves and is not copied: std::move(training)
+  trainer& operator=(const trainer&) = delete;  // gpipe: a trainer moves and is not copied: std::move(training)
+
   /// The plan is made at run time: include <gpipe/make_plan.hpp>.
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
                               const training_options& how = {})

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include <gpipe/core/numbers/dual.hpp>
 #include <gpipe/layer/contract/elements.hpp>
@@ -20,9 +21,25 @@ struct pointwise_has_value {
   static_assert(Holds, "gpipe: a pointwise function needs `template <class T> static T value(T x)`");
 };
 
+template <class Function, class T, bool Holds>
+struct pointwise_value_takes_numbers {
+  static_assert(Holds,
+                "gpipe: the value of a pointwise function is called without an object, and for T, a float, a double or "
+                "the math::dual that finds its derivative: `template <class T> static T value(T x)`");
+};
+
 }  // namespace broken
 
 namespace detail {
+
+/// Whether a template `value` is static, and whether one that is no template takes a T.
+template <class Function, class T>
+constexpr bool value_takes() {
+  if constexpr (requires { &Function::template value<T>; })
+    return !std::is_member_pointer_v<decltype(&Function::template value<T>)>;
+  else if constexpr (requires { &Function::value; }) return std::is_invocable_v<decltype(&Function::value), T>;
+  else return true;
+}
 
 /// Whether a class has a member `value`: else this name is no longer ambiguous. (A call would compile the function for
 /// numbers, too, and it may be one for `math::dual` alone.)
@@ -86,6 +103,11 @@ struct pointwise {
   template <detail::floating_tensor In>
   struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 10, 10, 2> {
     static_assert(sizeof(broken::pointwise_has_value<Function, detail::has_value<Function>::holds>) > 0);
+    using number = compute_type<typename In::value_type>;
+    using argument = std::conditional_t<derives<Function, number>, number, math::dual<number>>;
+    static_assert(
+        sizeof(broken::pointwise_value_takes_numbers<Function, argument, detail::value_takes<Function, argument>()>) >
+        0);
   };
 };
 

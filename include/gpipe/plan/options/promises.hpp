@@ -11,7 +11,9 @@ template <class Model, bool Holds>
 struct model_of_a_plan {
   static_assert(Holds,
                 "gpipe: a plan's first argument is a model, such as "
-                "struct net : gpipe::model<gpipe::input<...>, ...> {}");
+                "struct net : gpipe::model<gpipe::input<...>, ...> {}. If that is what it is, the error above is in "
+                "the arguments of a layer: one whose arguments all have defaults needs <>, as in batch_norm<>, and "
+                "linear<N> has its outputs alone");
 };
 template <int Stage, int First, int End, bool Holds>
 struct cut_ascends {

@@ -15,6 +15,12 @@ namespace gpipe {
 
 namespace broken {
 
+template <bool Holds, class... Given>
+struct field_has_a_name_and_rows {
+  static_assert(Holds,
+                "gpipe: a field of a batch has a name, which the model reads, and the rows of all samples: "
+                "batch{32}.with(\"inputs\", pixels).with(\"labels\", digits)");
+};
 template <class Given, bool Holds>
 struct argument_is_a_batch {
   static_assert(Holds,
@@ -40,6 +46,7 @@ class batch {
     bool unread = false;  ///< the model need not read it
   };
 
+  batch() = delete;  // gpipe: give a batch its number of samples: batch{32}
   explicit batch(int samples) : samples_(samples) {}
   // No other object becomes a batch: this is here for the error.
   template <class Given>
@@ -55,6 +62,12 @@ class batch {
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
     return add({name, rows, elements, type});
+  }
+  // A name or rows alone: this is here for the error.
+  template <class Given>
+  batch& with(const Given&) {
+    static_assert(sizeof(broken::field_has_a_name_and_rows<sizeof(Given) == 0, Given>) > 0);
+    return *this;
   }
   /// A field that the model need not read, such as the samples' numbers in a database: a hook may find it here.
   template <class Rows>

@@ -3,12 +3,25 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <bool Holds, class... Given>
+struct file_has_fields {
+  static_assert(Holds,
+                "gpipe: read_csv needs the fields of the file, from left to right: read_csv(\"a.csv\", "
+                "{{\"inputs\", 64}, {.name = \"labels\", .classes = 10}}), or read_csv(\"a.csv\", 64, 10), which means "
+                "the same");
+};
+
+}  // namespace broken
 
 /// Columns of a file that make a field: numbers (float), or one column of labels (int32). A number may be `inf`.
 struct csv_field {
@@ -48,6 +61,13 @@ dataset read_csv(const std::string& path, const std::vector<csv_field>& fields, 
 
 /// Rows of `width` numbers, and a label in 0 ... `classes` - 1: the fields "inputs" and "labels".
 dataset read_csv(const std::string& path, int width, int classes);
+// Without fields, or a number alone: this is here for the error.
+template <class... Width>
+requires(sizeof...(Width) == 0 || (std::is_arithmetic_v<Width> && ...))  //
+    dataset read_csv(const std::string&, Width...) {
+  static_assert(sizeof(broken::file_has_fields<(sizeof...(Width) > 9), Width...>) > 0);
+  return {};
+}
 
 namespace detail {
 

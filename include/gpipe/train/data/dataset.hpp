@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,24 @@
 #include <gpipe/train/data/row_order.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <bool Holds, class... Given>
+struct field_has_a_name_a_size_and_rows {
+  static_assert(Holds,
+                "gpipe: a field of a dataset has a name, the number of elements of one sample, and the rows of all "
+                "samples, in this order: dataset{}.with(\"inputs\", 64, pixels).with(\"labels\", 1, digits)");
+};
+
+template <class Given, bool Holds>
+struct rows_have_a_seed {
+  static_assert(Holds,
+                "gpipe: a random choice of rows is a function of a seed: data.split(0.2, 1), and in each epoch "
+                "data.shuffled(32, 1, epoch); data.batches(32) keeps the order of the rows");
+};
+
+}  // namespace broken
 
 /// Samples in memory: named fields, a row a sample.
 ///
@@ -34,6 +53,17 @@ class dataset final : public data_source {
   template <class Rows>
   dataset&& with(std::string name, std::size_t size, const Rows& rows) && {
     return std::move(this->with(std::move(name), size, rows));
+  }
+  // Without the size, or in another order: these are here for the error.
+  template <class Rows>
+  dataset& with(const std::string&, const Rows&) {
+    static_assert(sizeof(broken::field_has_a_name_a_size_and_rows<sizeof(Rows) == 0, Rows>) > 0);
+    return *this;
+  }
+  template <class Rows>
+  requires(std::is_class_v<Rows>) dataset& with(const std::string&, const Rows&, std::size_t) {
+    static_assert(sizeof(broken::field_has_a_name_a_size_and_rows<sizeof(Rows) == 0, Rows, std::size_t>) > 0);
+    return *this;
   }
 
   /// Adds a field that the model need not read, such as a column of numbers that name the samples; batches have it.
@@ -74,6 +104,12 @@ class dataset final : public data_source {
   /// have their rows in the order of this dataset. The parts are a function of the number of rows, `fraction` and
   /// `seed`. They are copies: until this dataset is destroyed, its rows are in memory twice.
   std::pair<dataset, dataset> split(double fraction, std::uint64_t seed) const;
+  // Without a seed: this is here for the error.
+  template <class Fraction>
+  std::pair<dataset, dataset> split(Fraction fraction) const {
+    static_assert(sizeof(broken::rows_have_a_seed<Fraction, sizeof(Fraction) == 0>) > 0);
+    return split(fraction, 0);
+  }
 
   GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;
 
@@ -81,6 +117,11 @@ class dataset final : public data_source {
   stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
+  template <class Shuffled, class Stream = stream>
+  Stream batches(int size, Shuffled) const {
+    static_assert(sizeof(broken::rows_have_a_seed<Shuffled, sizeof(Shuffled) == 0>) > 0);
+    return Stream(*this, size, {});
+  }
   // The stream would outlive a temporary dataset.
   stream batches(int size) const&& = delete;
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&& = delete;

@@ -1,0 +1,29 @@
+// expect: a field of a batch has a name, which the model reads, and the rows of all samples
+// expect: deleted (function|constructor)
+// expect: a field of a dataset has a name, the number of elements of one sample, and the rows
+// expect: rows_have_a_seed<double, false>
+// expect: rows_have_a_seed<bool, false>
+// expect: a random choice of rows is a function of a seed
+// expect: read_csv needs the fields of the file, from left to right
+// errors: 6
+#include <gpipe/data.hpp>
+#include <vector>
+
+using namespace gpipe;
+
+inline void make(const std::vector<float>& pixels) {
+#ifdef GPIPE_FAIL
+  batch{2}.with(pixels);
+  batch without_samples;
+  const auto data = dataset{}.with("inputs", pixels, 4);
+  static_cast<void>(dataset{}.split(0.5));
+  for (const batch& part : data.batches(2, true)) static_cast<void>(part);
+  read_csv("digits.csv");
+#else
+  batch{2}.with("inputs", pixels);
+  const auto data = dataset{}.with("inputs", 4, pixels);
+  static_cast<void>(dataset{}.split(0.5, 1));
+  for (const batch& part : data.shuffled(2, 1, 1)) static_cast<void>(part);
+  read_csv("digits.csv", {{"inputs", 4}});
+#endif
+}

@@ -1,0 +1,36 @@
+// expect: deleted (function|constructor)
+// expect: a call takes a batch, and was given something else
+// expect: training.step.batch. runs forward, backward and the update, with gradients that begin at zero
+// expect: an array is named by its path, parameter
+// expect: the number of epochs is an option of fit
+// expect: fit takes a dataset or another source of batches, and was given something else
+// errors: 6
+#include <gpipe/data.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/train.hpp>
+#include <utility>
+#include <vector>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, softmax_cross_entropy> {};
+
+inline void train(trainer<net, adamw>& training, const std::vector<float>& images, const std::vector<int>& labels,
+                  const dataset& data) {
+#ifdef GPIPE_FAIL
+  trainer<net, adamw> other = training;
+  training.zero_grad();
+  training.step(images, labels);
+  training.parameter(0);
+  fit(training, data, 10);
+  fit(training, images);
+#else
+  trainer<net, adamw> other = std::move(training);
+  training.step(batch{1}.with("inputs", images).with("labels", labels));
+  training.parameter(0, "weight");
+  fit(training, data, {.epochs = 10});
+  fit(training, data);
+#endif
+}
