@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
@@ -36,7 +37,7 @@ namespace gpipe {
 
 namespace broken {
 
-template <bool Holds, class... Which>
+template <class Given, bool Holds>
 struct array_has_a_path {
   static_assert(Holds,
                 "gpipe: an array is named by its path, parameter(\"h.0.ln_1.weight\"), or by the layer's position and "
@@ -178,15 +179,15 @@ class basic_trainer {
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
   template <detail::element T = float, class... Which>
   std::vector<T> parameter(const Which&... which) const {
-    return named(array_kind::parameter, which...).template values<T>();
+    return find(array_kind::parameter, which...).template values<T>();
   }
   template <detail::element T = float, class... Which>
   std::vector<T> gradient(const Which&... which) const {
-    return named(array_kind::parameter, which...).template gradient<T>();
+    return find(array_kind::parameter, which...).template gradient<T>();
   }
   template <detail::element T = float, class... Which>
   std::vector<T> state(const Which&... which) const {
-    return named(array_kind::state, which...).template values<T>();
+    return find(array_kind::state, which...).template values<T>();
   }
   template <detail::element T = float>
   std::vector<T> moment(std::string_view path, int index) const {
@@ -279,14 +280,11 @@ class basic_trainer {
   model_array<Device> handle(const detail::named_array& which) const;
   model_array<Device> find(array_kind kind, std::string_view path) const;
   model_array<Device> find(array_kind kind, int layer, std::string_view name) const;
-  template <class... Which>
-  model_array<Device> named(array_kind kind, const Which&... which) const {
-    if constexpr (requires { find(kind, which...); }) {
-      return find(kind, which...);
-    } else {
-      static_assert(sizeof(broken::array_has_a_path<(sizeof...(Which) < 0), Which...>) > 0);
-      return find(kind, std::string_view());
-    }
+  // A layer's position alone: this is here for the error.
+  template <class Given, class = std::enable_if_t<!std::is_convertible_v<Given, std::string_view>>>
+  model_array<Device> find(array_kind, const Given&) const {
+    static_assert(sizeof(broken::array_has_a_path<Given, sizeof(Given) == 0>) > 0);
+    return find(array_kind::parameter, std::string_view());
   }
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int layer, bool watched);
