@@ -26,6 +26,7 @@
 #include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/group_norm.hpp>
 #include <gpipe/layer/normalization/instance_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/normalization/rms_norm.hpp>

@@ -208,6 +208,8 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   rounds<max_pool<2>, map<bf16>, map<double>>();
   rounds<batch_norm<>, map<bf16>, map<double>>();
   rounds<instance_norm<>, map<bf16>, map<double>, 1>();
+  rounds<group_norm<1>, map<bf16>, map<double>>();
+  rounds<affine_instance_norm<>, map<bf16>, map<double>>();
   rounds<channel_dropout<40>, map<bf16>, map<double>>();
   rounds<leaky_relu<>, map<bf16>, map<double>>();
   rounds<global_average_pool, map<bf16>, map<double>>();
@@ -431,6 +433,9 @@ TEST_CASE("layers of feature maps") {
   holds<batch_norm<>, map>();
   holds<batch_norm<1, 1000>, feature_map<double, 35, 2, 1>>();
   holds<instance_norm<>, map>();
+  holds<group_norm<1>, map>();
+  holds<group_norm<7>, feature_map<double, 35, 2, 3>>();
+  holds<affine_instance_norm<>, map>();
   holds<instance_norm<1000>, feature_map<double, 35, 2, 3>>();
   holds<channel_dropout<0>, map>();
   holds<channel_dropout<40>, feature_map<double, 35, 2, 3>>();

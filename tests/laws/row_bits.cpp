@@ -140,6 +140,8 @@ TEST_CASE("row bits: norms, positions and losses") {
 
 TEST_CASE("row bits: layers of feature maps") {
   holds<instance_norm<>, map<float>>();
+  holds<group_norm<1>, map<float>>();
+  holds<affine_instance_norm<>, map<float>>();
   holds<channel_dropout<40>, map<float>>();
   holds<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map<float>>();
   holds<average_pool<3, pool_options{.stride = 2, .padding = 1}>, map<float>>();

@@ -16,6 +16,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/group_norm.hpp>
 #include <gpipe/layer/normalization/instance_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/normalization/rms_norm.hpp>
@@ -70,6 +71,7 @@ GPIPE_HOST_KIND(convolution_kernels<float, true>)
 GPIPE_HOST_KIND(batch_norm_kernels<float, false>)
 GPIPE_HOST_KIND(batch_norm_kernels<float, true>)
 GPIPE_HOST_KIND(instance_norm_kernels<float>)
+GPIPE_HOST_KIND(group_norm_kernels<float>)
 GPIPE_HOST_KIND(global_average_pool::kind_for<float>)
 GPIPE_HOST_KIND(max_pool_kernels<float, 2>)
 GPIPE_HOST_KIND(max_pool_kernels<float, 3>)

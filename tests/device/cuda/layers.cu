@@ -276,6 +276,7 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<batch_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
   agrees<batch_norm<>, feature_map<T, 300, 2, 1>>(10 * few);
   agrees<instance_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
+  agrees<group_norm<4>, feature_map<T, 40, 3, 3>>(10 * few);
   agrees<channel_dropout<30>, feature_map<T, 40, 2, 3>>(few);
   agrees<leaky_relu<>, map>(few);
   agrees<upsample<2>, map>(few);
@@ -355,6 +356,8 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in on
   agrees_in_few_rows<batch_norm<>, map>(10 * few);
   agrees_in_few_rows<instance_norm<>, map>(10 * few);
   agrees_in_few_rows<instance_norm<>, channels>(10 * few);
+  agrees_in_few_rows<affine_instance_norm<>, map>(10 * few);
+  agrees_in_few_rows<group_norm<1>, channels>(10 * few);
   agrees_in_few_rows<channel_dropout<30>, channels>(few);
   agrees_in_few_rows<upsample<3>, channels>(few);
   agrees_in_few_rows<upsample<2>, map>(few);

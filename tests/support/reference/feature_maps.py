@@ -111,6 +111,8 @@ CASES = {
     ], (3, 5, 7)),
     "global_average_pool": ([nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())], (3, 5, 7)),
     "instance_norm": ([nn.InstanceNorm2d(3), nn.InstanceNorm2d(3, eps=0.25)], (3, 3, 4)),
+    "affine_instance_norm": ([nn.InstanceNorm2d(3, affine=True), nn.InstanceNorm2d(3, eps=0.25, affine=True)], (3, 3, 4)),
+    "group_norm": ([nn.GroupNorm(1, 6), nn.GroupNorm(2, 6, eps=0.25), nn.GroupNorm(6, 6)], (6, 3, 4)),
     "batch_norm": ([nn.BatchNorm2d(3), nn.BatchNorm2d(3, eps=0.25)], (3, 3, 4)),
     "leaky_relu": ([nn.LeakyReLU(), nn.LeakyReLU(0.3)], (3, 3, 4)),
     "upsample": ([nn.Upsample(scale_factor=2), nn.Upsample(scale_factor=(1, 3))], (3, 3, 4)),

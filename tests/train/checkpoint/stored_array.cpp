@@ -228,8 +228,8 @@ TEST_CASE("all other layers have the order of PyTorch in memory") {
   struct tokens
       : model<input<std::int32_t, 8>, embedding<8, 8>, learned_positions<8>, residual<layer_norm, causal_attention<2>>,
               residual<rms_norm, feed_forward<8>>, layer_norm, token_head<8>> {};
-  struct images : model<input_image<float, 8, 4, 4>, batch_norm<>, relu, instance_norm<>, max_pool<2>, as_pixels,
-                        linear<8>, layer_norm, softmax_cross_entropy> {};
+  struct images : model<input_image<float, 8, 4, 4>, batch_norm<>, relu, instance_norm<>, group_norm<2>, max_pool<2>,
+                        as_pixels, linear<8>, layer_norm, softmax_cross_entropy> {};
   for (const network* net :
        {&network_of<vectors>, &network_of<tokens>, &network_of<images>, &network_of<gpt2<2, 8, 2, 8, 8>>}) {
     const auto arrays = gpipe::detail::model_arrays(*net);

@@ -8,6 +8,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/normalization/mean_and_variance.hpp>
 
 namespace gpipe {
 
@@ -122,11 +123,11 @@ struct instance_norm_kernels {
 ///     y = (x - mean) r,  r = 1 / sqrt(variance + epsilon), over the pixels of one channel of one sample
 ///     dx = r (dy - mean of dy - y mean of dy y)
 ///
-/// Epsilon is `Millionths` / 1e6, the variance the biased one. Evaluation does the same as training. Backward reads the
-/// output and r.
-template <int Millionths = 10>
-struct instance_norm {
-  static_assert(Millionths > 0, "gpipe: instance_norm<Millionths>: Millionths, epsilon * 1e6, must be above 0");
+/// The variance is the biased one. Evaluation does the same as training. Backward reads the output and r.
+/// `affine_instance_norm`, in group_norm.hpp, has a weight and a bias.
+template <mean_and_variance Setting = mean_and_variance{}>
+struct instance_norm_with {
+  static_assert(Setting.epsilon > 0, "gpipe: instance_norm: epsilon, or Millionths / 1e6, must be above 0");
 
   template <class In>
   struct on;
@@ -137,12 +138,16 @@ struct instance_norm {
     using T = typename In::value_type;
     static constexpr int C = In::channels;
     static constexpr auto elements = static_cast<std::int64_t>(In::size);
-    static constexpr typename on::numbers sizes{{C, static_cast<std::ptrdiff_t>(In::pixels)}, Millionths * 1e-6};
+    static constexpr typename on::numbers sizes{{C, static_cast<std::ptrdiff_t>(In::pixels)}, Setting.epsilon};
     static constexpr buffer extras[] = {{"inverse", std::size_t{C}, dtype_of<compute_type<T>>}};
     static constexpr work cost{.forward = 8 * elements,
                                .backward_input = 10 * elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
   };
 };
+
+/// The same with epsilon in whole numbers: `Millionths` / 1e6.
+template <int Millionths = 10>
+struct instance_norm : instance_norm_with<mean_and_variance{.epsilon = Millionths * 1e-6}> {};
 
 }  // namespace gpipe

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/normalization/mean_and_variance.hpp>
 
 namespace gpipe {
 
@@ -109,11 +109,6 @@ struct layer_norm_kernels {
 };
 
 }  // namespace detail
-
-/// The setting of a layer normalization: `layer_norm_with<mean_and_variance{.epsilon = 1e-6}>`.
-struct mean_and_variance {
-  double_bits epsilon = 1e-5;
-};
 
 /// Layer normalization over the last extent, N (Ba, Kiros, Hinton, 2016):
 ///
