@@ -77,6 +77,8 @@ struct settings {
              .number("--stages", plan.stages, 1, layers_of<small_gpt>, "stages of the pipeline")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .choice("--schedule", plan.schedule, schedules, "the order of work")
+             .number("--workers", plan.workers, 0, layers_of<small_gpt>,
+                     "workers of each replica; 0: as many as the schedule has")
              .number("--replicas", plan.replicas, 1, 256, "copies of the pipeline")
              .choice("--recompute", plan.recompute,
                      {{"always", recompute_mode::always},
