@@ -15,6 +15,7 @@
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
+#include <gpipe/layer/convolution/conv1d.hpp>
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/layer/convolution/conv_transpose2d.hpp>
 #include <gpipe/layer/linear/bias.hpp>

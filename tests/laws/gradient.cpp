@@ -399,6 +399,7 @@ TEST_CASE("conv2d") {
   using map = feature_map<double, 4, 5, 6>;
   holds<conv2d<1, 1>, feature_map<double, 1, 1, 1>>();
   holds<conv2d<3, 3>, map>();
+  holds<conv1d<5, 3, conv_options{.stride = 2, .padding = 1}>, tensor<double, 7, 4>>();
   holds<conv2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .bias = false}>, map>();
   holds<conv2d<5, height_width{1, 5}, conv_options{.padding = {0, 2}}>, map>();
   holds<conv2d<2, 2, conv_options{.stride = {1, 3}, .padding = {2, 1}, .dilation = {3, 2}}>, map>();

@@ -256,6 +256,7 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<conv2d<9, 3, conv_options{.stride = 2, .padding = 1}>, map>(2 * few);
   agrees<conv2d<4, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, map>(2 * few);
   agrees<conv2d<6, 3, conv_options{.padding = 2, .groups = 6}>, map>(2 * few);
+  agrees<conv1d<6, 3, conv_options{.stride = 2, .padding = 1}>, tensor<T, 7, 4>>(2 * few);
   agrees<conv_transpose2d<4, 3, conv_options{.stride = 2, .groups = 2}>, map>(2 * few);
   agrees<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .bias = false, .output_padding = 1}>, map>(2 *
                                                                                                                    few);

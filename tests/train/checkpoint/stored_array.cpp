@@ -40,6 +40,11 @@ struct flattened : model<input_image<float, 3, 2, 2>, flatten, linear<5>, softma
 /// A file's shapes show its order, though that of the second layer's weight does not.
 struct plain : model<input_image<float, 3, 4, 4>, conv2d<4, 3>, flatten, linear<16>, softmax_cross_entropy> {};
 
+/// Sequences of 3 channels, flattened by channels as PyTorch's: nn.Sequential(Conv1d(3, 3, 3), Conv1d(3, 5, 2),
+/// Flatten(), Linear(10, 5)).
+struct sequences
+    : model<input_image<float, 3, 1, 5>, conv1d<3, 3>, conv1d<5, 2>, flatten, linear<5>, softmax_cross_entropy> {};
+
 constexpr plan_options one{.stages = 1, .micro_batch_size = 1};
 template <class Net>
 using training = trainer<Net, sgd>;
@@ -144,6 +149,18 @@ TEST_CASE("a file has PyTorch's order of elements, of convolutions and around fl
   has(file, of, "13.weight", {7, 5}, [](const auto& i) { return i[0] * 5 + i[1]; });
 }
 
+TEST_CASE("a file has PyTorch's order of convolutions along a sequence") {
+  training<sequences> of(one);
+  number(of);
+  const temporary_folder folder;
+  const std::string path = folder.beside("torch.safetensors");
+  of.save(path);
+  const safetensors_file file(path);
+  has(file, of, "0.weight", {3, 3, 3}, [](const auto& i) { return (i[2] * 3 + i[1]) * 3 + i[0]; });
+  has(file, of, "1.weight", {5, 3, 2}, [](const auto& i) { return (i[2] * 3 + i[1]) * 5 + i[0]; });
+  has(file, of, "3.weight", {5, 10}, [](const auto& i) { return i[0] * 10 + i[1] % 2 * 5 + i[1] / 2; });
+}
+
 TEST_CASE("files in both orders and checkpoints come back, and a file that does not say its order is refused") {
   const temporary_folder folder;
   const std::string torch = folder.beside("torch.safetensors"), ours = folder.beside("ours.safetensors"),
@@ -183,6 +200,8 @@ TEST_CASE("files in both orders and checkpoints come back, and a file that does 
   comes_back(third, "1.weight", false);
   training<plain> fourth(one);
   comes_back(fourth, "2.weight", true);
+  training<sequences> fifth(one);
+  comes_back(fifth, "0.weight", true);  // 1.weight shows it
 }
 
 TEST_CASE("PyTorch's batch norm shows that a file is PyTorch's") {

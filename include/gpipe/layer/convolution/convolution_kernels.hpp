@@ -128,23 +128,26 @@ struct convolution_kernels {
   };
 };
 
-template <convolution_shape Shape, bool Biased, int Outputs>
+/// The weight along a sequence has no extent for the height of 1.
+template <convolution_shape Shape, bool Biased, int Outputs, bool AlongSequence>
 struct convolution_parameters {
   static constexpr int inputs = of_group(Shape.in_channels, Shape.groups), fan_in = Shape.taps() * inputs;
-  static constexpr parameter weight{"weight",
-                                    {Shape.kernel_height, Shape.kernel_width, inputs, Shape.out_channels},
-                                    initializer::uniform(fan_in).with_outputs_last()};
+  static constexpr shape extents = AlongSequence
+                                       ? shape{Shape.kernel_width, inputs, Shape.out_channels}
+                                       : shape{Shape.kernel_height, Shape.kernel_width, inputs, Shape.out_channels};
+  static constexpr parameter weight{"weight", extents, initializer::uniform(fan_in).with_outputs_last()};
   static constexpr parameter parameters[] = {weight, {"bias", {Outputs}, initializer::uniform(fan_in)}};
 };
-template <convolution_shape Shape, int Outputs>
-struct convolution_parameters<Shape, false, Outputs> {
-  static constexpr parameter parameters[] = {convolution_parameters<Shape, true, Outputs>::weight};
+template <convolution_shape Shape, int Outputs, bool AlongSequence>
+struct convolution_parameters<Shape, false, Outputs, AlongSequence> {
+  static constexpr parameter parameters[] = {convolution_parameters<Shape, true, Outputs, AlongSequence>::weight};
 };
 
 /// The declarations of a convolution of this shape, or of its transpose, with PyTorch's first values.
-template <class On, class In, class Out, bool Transpose, convolution_shape Shape, bool Biased>
+template <class On, class In, class Out, bool Transpose, convolution_shape Shape, bool Biased,
+          bool AlongSequence = false>
 struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_type, Transpose>>,
-                           convolution_parameters<Shape, Biased, Out::channels> {
+                           convolution_parameters<Shape, Biased, Out::channels, AlongSequence> {
   using output = Out;
   using T = typename In::value_type;
   static constexpr typename convolution_kernels<T, Transpose>::numbers sizes{Shape, Biased};

@@ -72,6 +72,10 @@ GPIPE_COLD inline void set_order(stored_array& of, file_layout layout, bool tran
     of.extents = {e[3], e[2], e[0], e[1]};
     return;
   }
+  if (of.extents.rank == 3 && of.outputs_last && layout != file_layout::gpipe) {
+    of.order = axis_order({n(0), n(1), n(2)}, {2, 1, 0});
+    of.extents = {e[2], e[1], e[0]};
+  }
   if (of.extents.rank < 1 || of.extents.rank > 2) return;
   const bool torch = layout != file_layout::gpipe;
   const auto row_pixels = static_cast<std::size_t>(torch ? of.row_pixels : 1),

@@ -51,7 +51,7 @@ GPIPE_COLD inline int pixels_behind(const network& net, int value) {
 GPIPE_COLD inline void find_torch_order(const network& net, const named_array& which, stored_array& of) {
   const layer_type& r = net.type_of(which.layer_index);
   const parameter& it = description_of(net, which);
-  of.outputs_last = it.first.outputs_last && it.extents.rank == 4;
+  of.outputs_last = it.first.outputs_last && it.extents.rank >= 3;
   if (r.inputs != 1 || r.outputs != 1 || it.extents.rank > 2 || it.extents.rank < 1) return;
   const int in = net.reads_value(which.layer_index, 0), out = net.layers[which.layer_index].first_write;
   if (keeps_positions(r)) {

@@ -19,8 +19,8 @@ struct stored_array {
   shape extents{};
   dtype type = dtype::float32;
   bool copy = false;  ///< a further name of a tied parameter
-  /// How PyTorch's order differs: the weight is {height, width, inputs, outputs} here; or its rows, or its columns, are
-  /// those of a flattened feature map, with this number of pixels.
+  /// How PyTorch's order differs: the weight is {height, width, inputs, outputs} here, or {width, inputs, outputs}; or
+  /// its rows, or its columns, are those of a flattened feature map, with this number of pixels.
   bool outputs_last = false;
   int row_pixels = 1, column_pixels = 1;
   axis_order order{};  ///< in the file; `extents` are those in the file, too
