@@ -203,6 +203,9 @@ TEST_CASE("a load that cannot read on one process, or differs, fails on all, and
   const auto load = [&](const name_map& names) { training.load(folder.beside("model.safetensors"), {.names = names}); };
   CHECK(refusal([&] { load(differs ? hugging_face_gpt2() : name_map{}); }) == two + "the names in the file");
   CHECK(refusal([&] { training.load(folder.path() + (differs ? "/." : "")); }) == two + "the path");
+  CHECK(refusal([&] {
+          training.save(folder.path(), {.texts = {{"rank", differs ? "last" : "other"}}});
+        }) == two + "the texts");
   CHECK(refusal([&] { training.load(folder.path(), differs ? load_mode::partial : load_mode::exact); }) ==
         two + "the mode: 0 and 1");
   rlimit files{};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
+#include <gpipe/train/predictor.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"
@@ -238,6 +240,34 @@ TEST_CASE_FIXTURE(fixture, "the arrays of a save beside the training are those o
   training.wait_for_save();
   training.load(folder.path());
   CHECK(state_of(training) == saved);
+}
+
+TEST_CASE_FIXTURE(fixture, "texts are saved with the model, and come back") {
+  const std::map<std::string, std::string> texts{{"scaling", "age 38.5 12.25\nincome 1e4 0.1"},
+                                                 {"vocabulary", "\"a\"\t\\ \xc3\xa4 \xf0\x9f\x98\x80"},
+                                                 {"no text", ""}};
+  training.save(folder.path(), {.max_file_bytes = 1, .texts = texts});  // in several files
+  CHECK(training.load(folder.path()).texts == texts);
+  CHECK(training.load(file("model.safetensors.index.json")).texts == texts);
+  step(1);
+  training.save(folder.path());
+  CHECK(training.load(folder.path()).texts.empty());  // a save has the texts that it is given
+  step(1);
+  training.save(folder.path(), {.wait = false, .texts = texts});
+  CHECK(training.load(folder.path()).texts == texts);
+  const std::string alone = folder.beside("texts.safetensors");
+  training.save(alone, {.texts = texts});
+  predictor<net> other(two);
+  CHECK(other.load(alone).texts == texts);
+  CHECK(safetensors_file(alone).metadata().at("scaling") == texts.at("scaling"));
+  for (const char* name : {"", "format", "gpipe.steps"}) {
+    CHECK_THROWS_WITH_AS(training.save(alone, {.texts = {{name, "x"}}}), doctest::Contains("a text has the name"),
+                         error);
+    CHECK_THROWS_WITH_AS(training.save(folder.path(), {.texts = {{name, "x"}}}),
+                         doctest::Contains("a text has the name"), error);
+  }
+  CHECK_THROWS_WITH_AS(training.save(alone, {.texts = {{"x", "\xff"}}}), doctest::Contains("is not UTF-8"), error);
+  CHECK(other.load(alone).texts == texts);
 }
 
 TEST_CASE_FIXTURE(fixture, "a model alone is one file, without a position") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct save_options {
   std::uint64_t max_file_bytes = default_file_bytes;
   name_map names{};  ///< of the model alone, in a .safetensors file: the names and layouts of another program
   file_layout layout = file_layout::automatic;  ///< of the model: PyTorch's, or `file_layout::gpipe`
+  /// What belongs to the model beside its numbers, by name: how its data were scaled, its vocabulary, its classes. They
+  /// stand in the header of the model's file, and `load` returns them. Texts are UTF-8.
+  std::map<std::string, std::string> texts{};
 };
 
 /// The part of a file that `basic_trainer::load` takes.
@@ -48,12 +52,13 @@ struct load_report {
 
 /// The result of `basic_trainer::load`.
 struct load_result : load_report {
-  std::string path{};                  ///< the checkpoint's folder, or the file
-  std::vector<std::string> skipped{};  ///< newer checkpoints that are not whole, each with the reason
-  std::uint64_t steps = 0;             ///< the trainer's steps now
-  std::uint64_t seed = 0;              ///< the trainer's seed now; the seed of `fit` is another one
-  data_position position{};            ///< as it was saved
-  std::vector<std::string> frozen{};   ///< the parameters that the checkpoint has frozen by `freeze`
+  std::string path{};                          ///< the checkpoint's folder, or the file
+  std::vector<std::string> skipped{};          ///< newer checkpoints that are not whole, each with the reason
+  std::uint64_t steps = 0;                     ///< the trainer's steps now
+  std::uint64_t seed = 0;                      ///< the trainer's seed now; the seed of `fit` is another one
+  data_position position{};                    ///< as it was saved
+  std::vector<std::string> frozen{};           ///< the parameters that the checkpoint has frozen by `freeze`
+  std::map<std::string, std::string> texts{};  ///< `save_options::texts`, and those that another program has written
 };
 
 }  // namespace gpipe

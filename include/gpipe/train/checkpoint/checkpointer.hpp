@@ -68,7 +68,7 @@ class checkpointer {
     if (how.names != name_map{})
       throw_error({"names are given for the checkpoint ", detail::quoted(folder)},
                   {"save the model alone, to a path that ends with .safetensors"});
-    agree(collective_kind::save, folder, {.layout = how.layout});
+    agree(collective_kind::save, folder, {.layout = how.layout}, how.texts);
     facts.steps = run_.steps();
     facts.seed = run_.seed();
     facts.position = how.position;
@@ -83,15 +83,16 @@ class checkpointer {
   /// The model alone, in one file. In a job rank 0 writes it.
   GPIPE_COLD void save_model(const std::string& file, const save_options& how) const {
     const name_map& names = how.names;
+    require_valid_texts(how.texts);
     if (how.position != data_position{})
       throw_error({"a position in the data is given, but ", detail::quoted(file), " is a model alone"},
                   {"save to a folder, whose checkpoint has the position"});
-    agree(collective_kind::save, file, {.names = names, .layout = how.layout});
+    agree(collective_kind::save, file, {.names = names, .layout = how.layout}, how.texts);
     std::vector<stored_array> arrays = model_arrays(run_.net());
     if (names.tied_once) std::erase_if(arrays, [](const stored_array& one) { return one.copy; });
     const file_list list = deal_arrays("model", in_file(arrays, names, saved_prefix(names), how.layout), UINT64_MAX,
                                        [](const auto&) { return 0; });
-    const safetensors_metadata facts = model_facts(layout_text(arrays, names, how.layout));
+    const safetensors_metadata facts = model_facts(layout_text(arrays, names, how.layout), how.texts);
     std::uint64_t bytes = 0;
     for (const stored_array& one : list.files.front().arrays) bytes += one.location.bytes;
     if (how.max_file_bytes < bytes && how.max_file_bytes != save_options::default_file_bytes)
@@ -153,25 +154,41 @@ class checkpointer {
   };
 
   const collective_calls& together() const { return run_.together(); }
-  static safetensors_metadata model_facts(const std::string& layout) {
-    safetensors_metadata facts{{"format", "pt"}};
+  static safetensors_metadata model_facts(const std::string& layout, const safetensors_metadata& texts) {
+    safetensors_metadata facts = texts;
+    facts["format"] = "pt";
     if (!layout.empty()) facts["gpipe.layout"] = layout;
     return facts;
   }
+  /// Whether a text of a file is the library's, and not the user's.
+  static bool is_own_text(std::string_view name) { return name == "format" || name.starts_with("gpipe."); }
 
-  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {}) const {
-    hash name;
+  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {},
+                        const safetensors_metadata& texts = {}) const {
+    const auto add = [](hash& to, const std::string& text) {
+      to.add(reinterpret_cast<const std::byte*>(text.c_str()), text.size() + 1);
+    };
+    hash name, of_texts;
     name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
+    for (const auto& [key, text] : texts) add(of_texts, key), add(of_texts, text);
     together().agree_to(kind, {{"the path", name.value()},
                                agreed_value::number("the step", static_cast<std::int64_t>(run_.steps())),
                                {"the names in the file", hash_of(how.names)},
+                               {"the texts", of_texts.value()},
                                agreed_value::number("the mode", static_cast<int>(how.mode)),
                                agreed_value::number("the layout", static_cast<int>(how.layout))});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
   }
+  GPIPE_COLD static void require_valid_texts(const safetensors_metadata& texts) {
+    for (const auto& [name, text] : texts)
+      if (name.empty() || is_own_text(name))
+        throw_error({"a text has the name ", detail::quoted(name)},
+                    {"choose a name that is not empty, not format, and does not begin with gpipe."});
+  }
   GPIPE_COLD static void require_valid(const save_options& how) {
+    require_valid_texts(how.texts);
     if (how.keep < 1) throw_error({"keep is ", how.keep}, {"choose at least 1"});
     if (how.max_file_bytes == 0) throw_error({"max_file_bytes is 0"}, {"choose a size, such as 4 << 30"});
     if (how.position.batch < 0) throw_error({"the position's batch is ", how.position.batch}, {"choose 0 or more"});
@@ -190,7 +207,7 @@ class checkpointer {
     const std::vector<stored_array> model = model_arrays(run_.net());
     return {deal_arrays("model", in_file(model, {}, "", how.layout), how.max_file_bytes, rank_of),
             deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of),
-            model_facts(layout_text(model, {}, how.layout)), facts};
+            model_facts(layout_text(model, {}, how.layout), how.texts), facts};
   }
   array_reader reader() const {
     return [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
@@ -293,6 +310,8 @@ class checkpointer {
         from.sets.push_back(open_set(result.path, "optimizer", files_));
       }
     }
+    for (const auto& [name, text] : from.sets.front().metadata())
+      if (!is_own_text(name)) result.texts.emplace(name, text);
     from.whole = from.sets.size() == 2;
     require_one_step(from.sets);
     take(from, from.sets[0], model_arrays(run_.net()), how, result);
