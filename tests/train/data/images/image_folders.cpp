@@ -97,7 +97,9 @@ TEST_CASE("a folder that is not classes of images of one size is refused, naming
   animals here;
   here.write("/dog/c.pgm", "P5 1 3 255\nabc");
   here.refused("has 1 x 3 pixels, and \"", "dog/c.pgm");
-  here.refused("has 2 x 1; resize or crop it to 2 x 1", "cat/1.pgm");
+  here.refused("has 2 x 1; resize all by image_options{.height = 1, .width = 2}", "cat/1.pgm");
+  CHECK(read_image_folders(here.root, {.height = 2, .width = 3}).row() == 6);
+  CHECK(read_image_folders(here.root, {.height = 1, .width = 2}).count() > 3);
   here.write("/dog/c.pgm", "P5 1 3 255\nab");
   here.refused("has 2 bytes of numbers", "dog/c.pgm");
   here.write("/dog/c.pgm", "");

@@ -59,6 +59,8 @@ GPIPE_COLD GPIPE_INLINE image_set read_image(const std::string& path, const imag
                                     one.width, " x ", one.height, " pixels of ", one.channels, " channels"}),
                     "let the format's decode give one number for each channel of each pixel", {.file = path});
       detail::set_channels(one, how.channels, path);
+      if (how.height != 0 || how.width != 0)
+        one.resize(how.height != 0 ? how.height : one.height, how.width != 0 ? how.width : one.width);
       return one;
     }
     known += (known.empty() ? "" : ", ") + std::string(it.name);
@@ -88,9 +90,11 @@ GPIPE_COLD GPIPE_INLINE image_set read_image_folders(const std::string& path, co
       const image_set one = read_image(name, how);
       if (first.empty()) first = name, all.channels = one.channels, all.height = one.height, all.width = one.width;
       if (one.height != all.height || one.width != all.width)
-        throw error(detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first),
-                                    " has ", all.width, " x ", all.height}),
-                    detail::concat({"resize or crop it to ", all.width, " x ", all.height}), {.file = name});
+        throw error(
+            detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first), " has ",
+                            all.width, " x ", all.height}),
+            detail::concat({"resize all by image_options{.height = ", all.height, ", .width = ", all.width, "}"}),
+            {.file = name});
       if (one.channels != all.channels)
         throw error(
             detail::concat({"has ", one.channels, " channels, and ", detail::quoted(first), " has ", all.channels}),

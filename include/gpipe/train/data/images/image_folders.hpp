@@ -14,6 +14,7 @@ struct image_options {
   /// 1: grey, 0.299 red + 0.587 green + 0.114 blue. 3: grey three times. 0: as in the files, which then agree.
   int channels = 0;
   std::vector<image_format> formats{pnm_format};  ///< `png_format` is in <gpipe/png.hpp>
+  int height = 0, width = 0;  ///< every image is resized to these, as by `image_set::resize`; 0: as in the files
 };
 
 /// Reads a file of one image. Its first bytes say which format it has.
@@ -26,7 +27,8 @@ image_set read_image(const std::string& path, const image_options& how = {});
 ///     flowers/daisy/02.ppm     label 0
 ///     flowers/rose/01.ppm      label 1
 ///
-/// All images have one size. Throws `error` otherwise, naming file and both sizes, and for a class without an image.
+/// Without `height` and `width` all images have one size. Throws `error` otherwise, naming file and both sizes, and for
+/// a class without an image.
 image_set read_image_folders(const std::string& path, const image_options& how = {});
 
 }  // namespace gpipe

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
@@ -11,6 +13,73 @@
 #include <gpipe/train/data/images/image_set.hpp>
 
 namespace gpipe {
+
+namespace detail {
+
+/// The weights of the old pixels in each new one, along one extent:
+///
+///     5 to 3:   old    |   0   |   1   |   2   |   3   |   4   |
+///               new    |     0     .     1     .     2         |      the weights of pixel 1:  a tent over 0 ... 4
+struct resized_extent {
+  struct tent {
+    std::size_t first;
+    std::vector<double> weights{};  ///< their sum is 1
+  };
+  std::vector<tent> pixels{};
+
+  GPIPE_COLD resized_extent(int from, int to) {
+    const double scale = static_cast<double>(from) / to, reach = scale > 1 ? scale : 1;
+    for (int i = 0; i < to; ++i) {
+      const double center = scale * (i + 0.5);
+      const int first = (std::max)(static_cast<int>(center - reach + 0.5), 0),
+                end = (std::min)(static_cast<int>(center + reach + 0.5), from);
+      tent one{static_cast<std::size_t>(first)};
+      double sum = 0;
+      for (int j = first; j < end; ++j) {
+        const double off = std::fabs(j + 0.5 - center) / reach;
+        one.weights.push_back(off < 1 ? 1 - off : 0);
+        sum += one.weights.back();
+      }
+      for (double& weight : one.weights) weight /= sum;
+      pixels.push_back(std::move(one));
+    }
+  }
+  /// The new values of one row or column: old ones are `step` apart, and new ones, too.
+  template <class From, class To>
+  void apply(const From* from, To* into, std::size_t step) const {
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+      double sum = 0;
+      for (std::size_t j = 0; j < pixels[i].weights.size(); ++j)
+        sum += pixels[i].weights[j] * static_cast<double>(from[(pixels[i].first + j) * step]);
+      into[i * step] = static_cast<To>(sum);
+    }
+  }
+};
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE void image_set::resize(int to_height, int to_width) {
+  constexpr int max_extent = 1 << 16;
+  if (to_height < 1 || to_width < 1 || to_height > max_extent || to_width > max_extent)
+    detail::throw_error({"images are to become ", to_width, " x ", to_height, " pixels"},
+                        {"choose extents of 1 to ", max_extent});
+  if (to_height == height && to_width == width) return;
+  const detail::resized_extent across(width, to_width), down(height, to_height);
+  const auto C = static_cast<std::size_t>(channels), old_row = static_cast<std::size_t>(width) * C,
+             new_row = static_cast<std::size_t>(to_width) * C, rows = static_cast<std::size_t>(height);
+  const auto images = static_cast<std::size_t>(count());
+  std::vector<double> wide(rows * new_row);  // one image, after its rows
+  std::vector<float> all(images * static_cast<std::size_t>(to_height) * new_row);
+  for (std::size_t n = 0; n < images; ++n) {
+    for (std::size_t y = 0; y < rows; ++y)
+      for (std::size_t c = 0; c < C; ++c)
+        across.apply(pixels.data() + n * row() + y * old_row + c, wide.data() + y * new_row + c, C);
+    for (std::size_t x = 0; x < new_row; ++x)
+      down.apply(wide.data() + x, all.data() + n * static_cast<std::size_t>(to_height) * new_row + x, new_row);
+  }
+  pixels = std::move(all);
+  height = to_height, width = to_width;
+}
 
 GPIPE_COLD GPIPE_INLINE channel_norm image_set::norm() const {
   const auto C = static_cast<std::size_t>(channels);

@@ -32,6 +32,11 @@ struct image_set {
   }
   int count() const { return row() == 0 ? 0 : static_cast<int>(pixels.size() / row()); }
 
+  /// Makes every image `to_height` x `to_width` pixels: PyTorch's interpolate, with mode = "bilinear" and antialias =
+  /// True. A pixel is a mean of the old ones around it, whose weights fall linearly with the distance: over two old
+  /// pixels where the image grows, over two new ones where it shrinks. The image's shape is not kept. Throws `error` if
+  /// an extent is not in 1 ... 65536.
+  void resize(int to_height, int to_width);
   /// Mean and deviation over all pixels of all images. Take those of the training's part for the test's part, too.
   channel_norm norm() const;
   /// x = (x - mean) / deviation. Throws `error` if there are not as many as channels, or if a deviation is not above 0.
