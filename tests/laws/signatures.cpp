@@ -110,9 +110,25 @@ std::string signature_of(std::string_view declaration, std::string_view of) {
   return text.substr(0, behind_pair(text, open, '(', ')'));
 }
 
+/// Without functions whose comment says that they are there for an error alone: up to the next blank line or comment.
+std::string without_errors(std::string_view header) {
+  std::string kept;
+  bool skips = false;
+  while (!header.empty()) {
+    const std::string_view line = header.substr(0, (std::min)(header.find('\n'), header.size() - 1) + 1);
+    const auto begin = line.find_first_not_of(" \n");
+    if (begin == std::string_view::npos || line.substr(begin, 2) == "//")
+      skips = line.find("here for the error.") != std::string_view::npos;
+    if (!skips) kept += line;
+    header.remove_prefix(line.size());
+  }
+  return kept;
+}
+
 /// The signatures of the public functions of a struct or a class.
 names declared(std::string_view header, const std::string& of, std::string_view before) {
-  const std::string text = code_of(header.substr(0, before.empty() ? header.size() : header.find(before)));
+  const std::string text =
+      code_of(without_errors(header.substr(0, before.empty() ? header.size() : header.find(before))));
   names found;
   for (const char* kind : {"struct ", "class "}) {
     std::size_t at = 0;
@@ -230,6 +246,7 @@ TEST_CASE("public functions are found, and nothing else") {
       "f(); }\n"
       "  /// A comment with no_call(int).\n  double rate() const;\n  void set(int /*layer*/, std::string_view name) "
       "const {}\n"
+      "  // This is here for the error.\n  template <class T>\n  void never(T);\n  void nor_this();\n\n"
       "  struct inner {\n    void inside();\n  };\n  static void later(row a,\n                    row b);\n"
       "  // The rest:\n  void behind();\n\n private:\n  void secret();\n};\n";
   const names all = {"const T* all(int tensor = 0)", "double rate()", "void set(int layer, std::string_view name)",

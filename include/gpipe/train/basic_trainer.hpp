@@ -43,12 +43,6 @@ struct array_has_a_path {
                 "gpipe: an array is named by its path, parameter(\"h.0.ln_1.weight\"), or by the layer's position and "
                 "its name there, parameter(3, \"weight\")");
 };
-template <bool Holds, class... Given>
-struct step_does_it_all {
-  static_assert(Holds,
-                "gpipe: training.step(batch) runs forward, backward and the update, with gradients that begin at zero; "
-                "training.accumulate(batch) leaves the update out, and predict(batch) runs forward alone");
-};
 
 }  // namespace broken
 
@@ -96,23 +90,6 @@ class basic_trainer {
   /// step count as they were.
   step_result step(const batch& data) { return step(data, rate()); }
   step_result step(const batch& data, double rate);
-  // Arrays in the place of a batch, and the calls of other libraries: these are here for the error.
-  template <class Given, class... More>
-  requires(!std::derived_from<Given, batch>) step_result step(const Given& given, const More&...) {
-    return step(batch(given));
-  }
-  template <class... Given>
-  void forward(const Given&...) {
-    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
-  }
-  template <class... Given>
-  void backward(const Given&...) {
-    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
-  }
-  template <class... Given>
-  void zero_grad(const Given&...) {
-    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
-  }
 
   /// Forward and backward over a part of the next step's mini-batch. Call `accumulate` once for each part but the last:
   /// the next `step` adds the last part and divides by the weight of all. The result covers the mini-batch so far, as

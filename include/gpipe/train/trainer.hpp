@@ -27,6 +27,12 @@ struct model_ends_in_a_loss {
                 "softmax_cross_entropy");
 };
 
+template <bool Holds, class... Given>
+struct step_does_it_all {
+  static_assert(Holds,
+                "gpipe: training.step(batch) runs forward, backward and the update, with gradients that begin at zero; "
+                "training.accumulate(batch) leaves the update out, and predict(batch) runs forward alone");
+};
 template <class Optimizer, bool Holds>
 struct trainer_has_an_optimizer {
   static_assert(Holds,
@@ -125,6 +131,25 @@ class trainer : public basic_trainer<Device> {
       : trainer(compiled_in(Plan::options.precision),
                 {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},
                 optimizer, how) {}
+
+  // Arrays in the place of a batch, and the calls of other libraries: these are here for the error.
+  using basic_trainer<Device>::step;
+  template <class Given, class... More>
+  requires(!std::derived_from<Given, batch>) step_result step(const Given& given, const More&...) {
+    return step(batch(given));
+  }
+  template <class... Given>
+  void forward(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
+  template <class... Given>
+  void backward(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
+  template <class... Given>
+  void zero_grad(const Given&...) {
+    static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
 
  private:
   struct compiled {

@@ -117,6 +117,7 @@ class dataset final : public data_source {
   stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
+  // In a random order: this is here for the error.
   template <class Shuffled, class Stream = stream>
   Stream batches(int size, Shuffled) const {
     static_assert(sizeof(broken::rows_have_a_seed<Shuffled, sizeof(Shuffled) == 0>) > 0);
