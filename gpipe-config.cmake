@@ -6,6 +6,7 @@
 #     nccl      gpipe::nccl, for GPUs of several processes
 #     mpi       gpipe::mpi, for several processes
 #     png       gpipe::png, to read PNG files
+#     jpeg      gpipe::jpeg, to read JPEG files
 # find_package requires each component that it names and does not look for the others. If it names none, and in the
 # tree, the options below choose the components. This file enables no language.
 
@@ -13,10 +14,11 @@ set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is 
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
 set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_PNG AUTO CACHE STRING "PNG files by libpng: AUTO takes it where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_PNG PROPERTY STRINGS AUTO ON OFF)
+set(GPIPE_JPEG AUTO CACHE STRING "JPEG files by libjpeg: AUTO takes it where it is found, ON insists on it, OFF goes without")
+set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_PNG GPIPE_JPEG PROPERTY STRINGS AUTO ON OFF)
 
 set(gpipe_missing "")
-foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI PNG)
+foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI PNG JPEG)
   if(NOT GPIPE_${gpipe_option} MATCHES "^(AUTO|ON|OFF)$")
     string(APPEND gpipe_missing "\n  a value of GPIPE_${gpipe_option}, which is AUTO, ON or OFF and not "
            "'${GPIPE_${gpipe_option}}'")
@@ -28,26 +30,28 @@ set(gpipe_cuda ${GPIPE_CUDA})
 set(gpipe_nccl ${GPIPE_CUDA})
 set(gpipe_mpi ${GPIPE_MPI})
 set(gpipe_png ${GPIPE_PNG})
+set(gpipe_jpeg ${GPIPE_JPEG})
 set(gpipe_cuda_by "GPIPE_CUDA=ON insists on")
 set(gpipe_mpi_by "GPIPE_MPI=ON insists on")
 set(gpipe_png_by "GPIPE_PNG=ON insists on")
+set(gpipe_jpeg_by "GPIPE_JPEG=ON insists on")
 if(gpipe_nccl STREQUAL "ON")
   set(gpipe_nccl AUTO)  # a toolkit serves without it
 endif()
 if(gpipe_FIND_COMPONENTS)
-  set(gpipe_unnamed cuda nccl mpi png)
+  set(gpipe_unnamed cuda nccl mpi png jpeg)
   list(REMOVE_ITEM gpipe_unnamed ${gpipe_FIND_COMPONENTS})
   foreach(gpipe_part IN LISTS gpipe_unnamed)
     set(gpipe_${gpipe_part} OFF)
   endforeach()
   foreach(gpipe_part IN LISTS gpipe_FIND_COMPONENTS)
     set(gpipe_option CUDA)
-    if(gpipe_part MATCHES "^(mpi|png)$")
+    if(gpipe_part MATCHES "^(mpi|png|jpeg)$")
       string(TOUPPER ${gpipe_part} gpipe_option)
     endif()
-    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|png)$")
+    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|png|jpeg)$")
       if(gpipe_FIND_REQUIRED_${gpipe_part})
-        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi and png")
+        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi, png and jpeg")
       endif()
     elseif(gpipe_part STREQUAL "compiled")
       if(gpipe_FIND_REQUIRED_compiled AND NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/gpipe-compiled-targets.cmake")
@@ -207,8 +211,21 @@ if(NOT gpipe_png STREQUAL "OFF" AND NOT TARGET gpipe::png)
   endif()
 endif()
 
+# The same for JPEG files.
+if(NOT gpipe_jpeg STREQUAL "OFF" AND NOT TARGET gpipe::jpeg)
+  find_package(JPEG QUIET)
+  if(TARGET JPEG::JPEG)
+    add_library(gpipe::jpeg INTERFACE IMPORTED)
+    set_target_properties(gpipe::jpeg PROPERTIES INTERFACE_LINK_LIBRARIES JPEG::JPEG
+                                                 INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_JPEG=1)
+  elseif(gpipe_jpeg STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  libjpeg, which ${gpipe_jpeg_by}: install libjpeg-dev (Debian, Ubuntu), or set "
+           "JPEG_ROOT")
+  endif()
+endif()
+
 set(gpipe_host_FOUND TRUE)
-foreach(gpipe_part IN ITEMS cuda nccl mpi png)
+foreach(gpipe_part IN ITEMS cuda nccl mpi png jpeg)
   set(gpipe_${gpipe_part}_FOUND FALSE)
   if(TARGET gpipe::${gpipe_part})
     set(gpipe_${gpipe_part}_FOUND TRUE)
@@ -225,7 +242,8 @@ elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes th
     set(gpipe_compiled_FOUND TRUE)
   endif()
 endif()
-foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi png cuda_by nccl_by mpi_by png_by)
+foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi png jpeg cuda_by nccl_by mpi_by png_by
+                            jpeg_by)
   unset(gpipe_${gpipe_local})
 endforeach()
 unset(gpipe_local)

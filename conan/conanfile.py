@@ -18,16 +18,24 @@ class Gpipe(ConanFile):
     license = "BSL-1.0"
     topics = ("neural-networks", "pipeline-parallelism", "header-only")
     settings = "os", "arch", "compiler", "build_type"
-    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI and libpng are the system's: the
-    # config finds them.
+    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI, libpng and libjpeg are the
+    # system's: the config finds them.
     options = {
         "libxsmm": ["AUTO", "ON", "OFF"],
         "cuda": ["AUTO", "ON", "OFF"],
         "mpi": ["AUTO", "ON", "OFF"],
         "png": ["AUTO", "ON", "OFF"],
+        "jpeg": ["AUTO", "ON", "OFF"],
         "compiled": [True, False],
     }
-    default_options = {"libxsmm": "AUTO", "cuda": "OFF", "mpi": "OFF", "png": "OFF", "compiled": False}
+    default_options = {
+        "libxsmm": "AUTO",
+        "cuda": "OFF",
+        "mpi": "OFF",
+        "png": "OFF",
+        "jpeg": "OFF",
+        "compiled": False,
+    }
     no_copy_source = True
 
     def set_version(self):
@@ -67,7 +75,8 @@ class Gpipe(ConanFile):
         CMakeToolchain(self).generate()
 
     def build(self):
-        variables = {"GPIPE_" + what: "OFF" for what in ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "PNG")}
+        parts = ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "PNG", "JPEG")
+        variables = {"GPIPE_" + what: "OFF" for what in parts}
         if self.options.compiled:
             variables.update({"GPIPE_COMPILED": "ON", "GPIPE_LIBXSMM": str(self.options.libxsmm)})
         cmake = CMake(self)

@@ -19,6 +19,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+#if GPIPE_WITH_JPEG
+#include <gpipe/jpeg.hpp>
+#endif
 #if GPIPE_WITH_PNG
 #include <gpipe/png.hpp>
 #endif
@@ -79,7 +82,8 @@ struct settings {
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
                    "                            examples/run gives those of --set")
              .text("--set", "NAME", set, "what examples/run fetches: mnist, animals or digits")
-             .text("--folder", "FOLDER", folder, "folders of PGM, PPM and PNG files, one a class, instead of --data")
+             .text("--folder", "FOLDER", folder,
+                   "folders of PGM, PPM, PNG and JPEG files, one a class, instead of --data")
              .choice("--model", model,
                      {{"convnet", kind::convnet}, {"amoebanet", kind::amoebanet}, {"unet", kind::unet}},
                      "convnet: five convolutions; amoebanet: AmoebaNet-D (3, 32);\n"
@@ -153,6 +157,9 @@ std::pair<dataset, dataset> read_images(const std::string& data, const std::stri
     image_options grey{.channels = 1};
 #if GPIPE_WITH_PNG
     grey.formats.push_back(png_format);
+#endif
+#if GPIPE_WITH_JPEG
+    grey.formats.push_back(jpeg_format);
 #endif
     return centred(read_image_folders(folder, grey), folder).split(0.8, 1);
   }

@@ -101,6 +101,9 @@ const std::set<std::string> lacks_library {
 #if !__has_include(<png.h>)
       "png",
 #endif
+#if !__has_include(<jpeglib.h>)
+      "jpeg",
+#endif
 };
 
 struct item {

@@ -106,6 +106,8 @@ TEST_CASE("a folder that is not classes of images of one size is refused, naming
   here.refused("is empty", "dog/c.pgm");
   here.write("/dog/c.pgm", "\x89PNG\r\n\x1a\n");
   here.refused("it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format", "dog/c.pgm");
+  here.write("/dog/c.pgm", "\xff\xd8\xff\xe0");
+  here.refused("it is a JPEG: include <gpipe/jpeg.hpp>, link gpipe::jpeg and add jpeg_format", "dog/c.pgm");
   std::filesystem::remove(here.root + "/dog/c.pgm");
   std::filesystem::create_directories(here.root + "/dog/puppies");
   here.refused("Is a directory", "dog/puppies");

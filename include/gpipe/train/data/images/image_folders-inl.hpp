@@ -67,9 +67,11 @@ GPIPE_COLD GPIPE_INLINE image_set read_image(const std::string& path, const imag
   }
   const bool png =
       bytes.size() > 3 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'} && bytes[3] == std::byte{'G'};
+  const bool jpeg = bytes.size() > 2 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8};
   throw error("has an image of an unknown format; those of image_options are " + known,
-              png ? "it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format"
-                  : "convert it, or add its format",
+              png    ? "it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format"
+              : jpeg ? "it is a JPEG: include <gpipe/jpeg.hpp>, link gpipe::jpeg and add jpeg_format"
+                     : "convert it, or add its format",
               {.file = path});
 }
 

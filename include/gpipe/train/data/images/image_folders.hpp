@@ -13,7 +13,8 @@ namespace gpipe {
 struct image_options {
   /// 1: grey, 0.299 red + 0.587 green + 0.114 blue. 3: grey three times. 0: as in the files, which then agree.
   int channels = 0;
-  std::vector<image_format> formats{pnm_format};  ///< `png_format` is in <gpipe/png.hpp>
+  /// `png_format` is in <gpipe/png.hpp>, `jpeg_format` in <gpipe/jpeg.hpp>.
+  std::vector<image_format> formats{pnm_format};
   int height = 0, width = 0;  ///< every image is resized to these, as by `image_set::resize`; 0: as in the files
 };
 
