@@ -36,6 +36,13 @@ TEST_CASE("a context whose step fails while it is recorded works again after fin
   CHECK_THROWS_AS(one.finish(), error);
   CHECK(memory.back() == std::vector<float>{0, 0, 0});
   check_works(one, memory);
+  one.begin(captured);  // the same graph serves again
+  one.fill(3, 8.0F, memory.data());
+  one.end(captured);
+  CHECK(memory.back() == std::vector<float>(3, 10.0F));
+  one.launch(captured);
+  one.finish();
+  CHECK(memory.back() == std::vector<float>(3, 8.0F));
 }
 
 TEST_CASE("two contexts work again after a graph that neither ends") {
