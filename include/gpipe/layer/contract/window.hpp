@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include <gpipe/core/text/short_name.hpp>
 #include <gpipe/layer/contract/refusal.hpp>
@@ -21,6 +22,16 @@ struct height_width {
 inline constexpr height_width same_padding = -1;
 
 namespace detail {
+
+/// The last argument of a layer with windows is its options. For one of another type, such as a stride, `refusal` has
+/// the error, and these are the usual options.
+template <class Options, auto Given>
+inline constexpr bool are_options = std::is_same_v<std::remove_const_t<decltype(Given)>, Options>;
+template <class Options, auto Given>
+constexpr Options options_of() {
+  if constexpr (are_options<Options, Given>) return Given;
+  else return {};
+}
 
 /// "3", or "1 x 7".
 constexpr short_name& operator<<(short_name& to, height_width it) {
@@ -65,6 +76,18 @@ constexpr bool padding_exists(height_width padding, height_width window, height_
 
 namespace broken {
 
+template <class Layer, class Input, bool Holds, class... Position>
+struct convolution_has_options {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: a convolution has its output channels, its window, and conv_options, such as conv2d<64, 3, "
+                "conv_options{.stride = 2, .padding = 1}>; the compiler deduces the input channels");
+};
+template <class Layer, class Input, bool Holds, class... Position>
+struct pool_has_options {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: a pooling has its window and pool_options, such as max_pool<3, pool_options{.stride = 2, "
+                ".padding = 1}>; without a stride its windows do not overlap, as in max_pool<2>");
+};
 template <class Layer, class Input, int Window, int PaddedExtent, bool Holds, class... Position>
 struct window_is_in_the_image {
   static_assert((holds<Holds, Position..., Layer, Input>),

@@ -29,15 +29,16 @@ constexpr conv_options along_the_width(conv_options of) {
 ///
 /// Norms of channels and poolings take the map: begin with input_image<float, C, 1, L>. The map, flattened, has
 /// PyTorch's order; a tensor of rows is PyTorch's {C, L} transposed.
-template <int Out, int Kernel, conv_options Options = conv_options{}>
+template <int Out, int Kernel, auto Given = conv_options{}>
 struct conv1d {
   static_assert(Out > 0, "gpipe: conv1d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
   static constexpr height_width window{1, Kernel};
-  static constexpr conv_options options = detail::along_the_width(Options);
+  static constexpr conv_options given = detail::options_of<conv_options, Given>();
+  static constexpr conv_options options = detail::along_the_width(given);
   using of_pixels = conv2d<Out, window, options>;
 
-  static constexpr detail::short_name shown_name = detail::name_of_convolution("conv1d", Out, Kernel, Options);
+  static constexpr detail::short_name shown_name = detail::name_of_convolution("conv1d", Out, Kernel, given);
 
   template <class In>
   using output_of = typename of_pixels::template output_of<In>;
@@ -47,7 +48,12 @@ struct conv1d {
     using broken_promise = void;  // no sequence: see `on`
   };
   template <class T, int C, int L, class... Position>
-  struct check<feature_map<T, C, 1, L>, Position...> : of_pixels::template check<feature_map<T, C, 1, L>, Position...> {
+  struct check<feature_map<T, C, 1, L>, Position...> {
+    using row = feature_map<T, C, 1, L>;
+    using broken_promise =
+        detail::first_broken<detail::unless<detail::are_options<conv_options, Given>,
+                                            broken::convolution_has_options<conv1d, row, false, Position...>>,
+                             typename of_pixels::template check<row, Position...>::broken_promise>;
   };
   template <class T, int L, int C, class... Position>
   struct check<tensor<T, L, C>, Position...> : check<feature_map<T, C, 1, L>, Position...> {};
@@ -56,7 +62,7 @@ struct conv1d {
 
   template <class On, class Map>
   using of_row = detail::convolution_layer<On, Map, output_of<Map>, false,
-                                           detail::convolution_from<Map, Out, window, options>(), Options.bias, true>;
+                                           detail::convolution_from<Map, Out, window, options>(), options.bias, true>;
 
   template <class In>
   struct on;

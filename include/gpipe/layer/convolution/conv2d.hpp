@@ -14,20 +14,20 @@ namespace gpipe {
 ///     conv2d<64, height_width{1, 7}, conv_options{.padding = {0, 3}, .bias = false}>
 ///
 /// The formula is that of `convolution_shape`. The weight is packed once per step; for bf16, packing rounds it.
-template <int Out, height_width Kernel, conv_options Options = conv_options{}>
-struct conv2d : detail::convolution_base<conv2d<Out, Kernel, Options>, Out, Kernel, Options> {
+template <int Out, height_width Kernel, auto Given = conv_options{}>
+struct conv2d : detail::convolution_base<conv2d<Out, Kernel, Given>, Out, Kernel, Given> {
   static_assert(Out > 0, "gpipe: conv2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
-  static constexpr detail::short_name shown_name = detail::name_of_convolution("conv2d", Out, Kernel, Options);
-
-  using base = detail::convolution_base<conv2d, Out, Kernel, Options>;
+  using base = detail::convolution_base<conv2d, Out, Kernel, Given>;
+  static constexpr conv_options options = base::options;
   static constexpr height_width padding = base::padding;
+  static constexpr detail::short_name shown_name = detail::name_of_convolution("conv2d", Out, Kernel, options);
   template <class In>
   using rows_of =
-      detail::windows<In::height, Kernel.height, Options.stride.height, padding.height, Options.dilation.height>;
+      detail::windows<In::height, Kernel.height, options.stride.height, padding.height, options.dilation.height>;
   template <class In>
   using columns_of =
-      detail::windows<In::width, Kernel.width, Options.stride.width, padding.width, Options.dilation.width>;
+      detail::windows<In::width, Kernel.width, options.stride.width, padding.width, options.dilation.width>;
 
   template <class In>
   static constexpr detail::convolution_windows windows_of{
@@ -42,7 +42,7 @@ struct conv2d : detail::convolution_base<conv2d<Out, Kernel, Options>, Out, Kern
 
   template <detail::floating_map In>
   struct on<In> : detail::convolution_layer<on<In>, In, output_of<In>, false,
-                                            detail::convolution_from<In, Out, Kernel, Options>(), Options.bias> {
+                                            detail::convolution_from<In, Out, Kernel, options>(), options.bias> {
     using layer = conv2d;
     static_assert(detail::accepted<typename base::template check<In>::broken_promise>);
   };

@@ -188,9 +188,10 @@ struct convolution_windows {
 };
 
 /// The common promises of a convolution and its transpose. `Layer` has `windows_of<In>` and `may_pad_output`.
-template <class Layer, int Out, height_width Kernel, conv_options Options>
+template <class Layer, int Out, height_width Kernel, auto Given>
 struct convolution_base {
-  static constexpr height_width padding = pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  static constexpr conv_options options = options_of<conv_options, Given>();
+  static constexpr height_width padding = pixels_of_padding(options.padding, Kernel, options.dilation);
 
   template <class In, class... Position>
   struct check {
@@ -199,8 +200,9 @@ struct convolution_base {
   template <floating_map In, class... Position>
   struct check<In, Position...> {
     static constexpr convolution_windows windows = Layer::template windows_of<In>;
-    static constexpr height_width more = Options.output_padding, stride = Options.stride;
+    static constexpr height_width more = options.output_padding, stride = options.stride;
     using broken_promise = first_broken<
+        unless<are_options<conv_options, Given>, broken::convolution_has_options<Layer, In, false, Position...>>,
         unless<windows.rows_fit,
                broken::window_is_in_the_image<Layer, In, Kernel.height, windows.height, false, Position...>>,
         unless<windows.columns_fit,
@@ -209,9 +211,9 @@ struct convolution_base {
                broken::output_padding_is_below_the_stride<Layer, In, more.height, stride.height, false, Position...>>,
         unless<Layer::may_pad_output(more.width, stride.width),
                broken::output_padding_is_below_the_stride<Layer, In, more.width, stride.width, false, Position...>>,
-        unless<padding_exists(Options.padding, Kernel, stride, Options.dilation),
+        unless<padding_exists(options.padding, Kernel, stride, options.dilation),
                broken::same_padding_keeps_the_image<Layer, In, false, Position...>>,
-        unless<groups_divide(Options.groups, In::channels, Out),
+        unless<groups_divide(options.groups, In::channels, Out),
                broken::groups_divide_channels<Layer, In, false, Position...>>>;
   };
   template <class In, class... Position>

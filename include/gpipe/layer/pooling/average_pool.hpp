@@ -213,19 +213,20 @@ struct average_pool_kernels {
 ///     average_pool<2>,  average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>
 ///
 /// Sums of bf16 over windows across the upper or lower edge are rounded after each row; so are gradients.
-template <height_width Window, pool_options Options = pool_options{}>
+template <height_width Window, auto Given = pool_options{}>
 struct average_pool {
-  static constexpr detail::short_name shown_name = detail::name_of_pool("average_pool", Window, Options);
+  static constexpr detail::short_name shown_name =
+      detail::name_of_pool("average_pool", Window, detail::options_of<pool_options, Given>());
 
   template <class In, class... Position>
-  using refusal = typename detail::pool_check<average_pool, In, Window, Options, Position...>::broken_promise;
+  using refusal = typename detail::pool_check<average_pool, In, Window, Given, Position...>::broken_promise;
 
   template <class In>
   struct on;
 
   template <detail::floating_map In>
   struct on<In> : of_kind<on<In>, detail::average_pool_kernels<typename In::value_type, Window>> {
-    using pooled = detail::pooled<average_pool, In, Window, Options>;
+    using pooled = detail::pooled<average_pool, In, Window, Given>;
     using output = typename pooled::output;
     static constexpr auto sizes = pooled::sizes;
     static constexpr work cost{.forward = pooled::seen, .backward_input = pooled::seen, .bytes = pooled::bytes};

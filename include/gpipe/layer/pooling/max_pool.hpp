@@ -226,21 +226,22 @@ struct max_pool_kernels {
 ///     feature_map<T, C, H, W> to feature_map<T, C, H', W'>,  H' = (H + 2 p - window) / s + 1
 ///
 ///     max_pool<2>,  max_pool<3, pool_options{.stride = 2, .padding = 1}>,  max_pool<height_width{2, 1}>
-template <height_width Window, pool_options Options = pool_options{}>
+template <height_width Window, auto Given = pool_options{}>
 struct max_pool {
   static_assert(Window.height * Window.width <= 256, "gpipe: max_pool<Window>: a window has at most 256 pixels");
 
-  static constexpr detail::short_name shown_name = detail::name_of_pool("max_pool", Window, Options);
+  static constexpr detail::short_name shown_name =
+      detail::name_of_pool("max_pool", Window, detail::options_of<pool_options, Given>());
 
   template <class In, class... Position>
-  using refusal = typename detail::pool_check<max_pool, In, Window, Options, Position...>::broken_promise;
+  using refusal = typename detail::pool_check<max_pool, In, Window, Given, Position...>::broken_promise;
 
   template <class In>
   struct on;
 
   template <detail::floating_map In>
   struct on<In> : of_kind<on<In>, detail::max_pool_kernels<typename In::value_type, Window>> {
-    using pooled = detail::pooled<max_pool, In, Window, Options>;
+    using pooled = detail::pooled<max_pool, In, Window, Given>;
     using output = typename pooled::output;
     static constexpr auto sizes = pooled::sizes;
     static constexpr buffer extras[] = {{"positions", output::size, dtype::uint8}};

@@ -40,28 +40,30 @@ GPIPE_HOST_DEVICE constexpr void unrolled(F&& f) {
 }
 
 /// The promise that a pooling of this input breaks; void if there is none.
-template <class Layer, class In, height_width Window, pool_options Options, class... Position>
+template <class Layer, class In, height_width Window, auto Given, class... Position>
 struct pool_check {
   using broken_promise = void;  // no feature map: see `on`
 };
-template <class Layer, floating_map In, height_width Window, pool_options Options, class... Position>
-struct pool_check<Layer, In, Window, Options, Position...> {
-  static constexpr height_width stride{Options.stride.height > 0 ? Options.stride.height : Window.height,
-                                       Options.stride.width > 0 ? Options.stride.width : Window.width};
-  using down = windows<In::height, Window.height, stride.height, Options.padding.height>;
-  using across = windows<In::width, Window.width, stride.width, Options.padding.width>;
+template <class Layer, floating_map In, height_width Window, auto Given, class... Position>
+struct pool_check<Layer, In, Window, Given, Position...> {
+  static constexpr pool_options options = options_of<pool_options, Given>();
+  static constexpr height_width stride{options.stride.height > 0 ? options.stride.height : Window.height,
+                                       options.stride.width > 0 ? options.stride.width : Window.width};
+  using down = windows<In::height, Window.height, stride.height, options.padding.height>;
+  using across = windows<In::width, Window.width, stride.width, options.padding.width>;
   // As in PyTorch, no window lies in the padding alone.
   static constexpr bool sees(int window, int padding, int step) { return 2 * padding <= window && step >= 0; }
   using broken_promise = first_broken<
+      unless<are_options<pool_options, Given>, broken::pool_has_options<Layer, In, false, Position...>>,
       unless<down::fits, broken::window_is_in_the_image<Layer, In, Window.height,
-                                                        In::height + 2 * Options.padding.height, false, Position...>>,
+                                                        In::height + 2 * options.padding.height, false, Position...>>,
       unless<across::fits, broken::window_is_in_the_image<Layer, In, Window.width,
-                                                          In::width + 2 * Options.padding.width, false, Position...>>,
-      unless<sees(Window.height, Options.padding.height, Options.stride.height),
-             broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
+                                                          In::width + 2 * options.padding.width, false, Position...>>,
+      unless<sees(Window.height, options.padding.height, options.stride.height),
+             broken::every_window_sees_a_pixel<Layer, In, Window.height, options.padding.height, options.stride.height,
                                                false, Position...>>,
-      unless<sees(Window.width, Options.padding.width, Options.stride.width),
-             broken::every_window_sees_a_pixel<Layer, In, Window.width, Options.padding.width, Options.stride.width,
+      unless<sees(Window.width, options.padding.width, options.stride.width),
+             broken::every_window_sees_a_pixel<Layer, In, Window.width, options.padding.width, options.stride.width,
                                                false, Position...>>>;
 };
 
@@ -148,9 +150,9 @@ struct pool_windows {
 };
 
 /// The output of a pooling, its windows, and its work.
-template <class Layer, class In, height_width Window, pool_options Options>
+template <class Layer, class In, height_width Window, auto Given>
 struct pooled {
-  using checked = pool_check<Layer, In, Window, Options>;
+  using checked = pool_check<Layer, In, Window, Given>;
   static_assert(accepted<typename checked::broken_promise>);
   using T = typename In::value_type;
   using output = feature_map<T, In::channels, checked::down::count, checked::across::count>;
@@ -160,8 +162,8 @@ struct pooled {
                                                                      .out_height = output::height,
                                                                      .out_width = output::width,
                                                                      .stride = checked::stride,
-                                                                     .padding = Options.padding,
-                                                                     .count_padding = Options.count_padding}
+                                                                     .padding = checked::options.padding,
+                                                                     .count_padding = checked::options.count_padding}
                                                     .with_spans();
   static constexpr std::int64_t seen = static_cast<std::int64_t>(output::size) * Window.height * Window.width;
   static constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size));
