@@ -26,7 +26,7 @@ namespace detail {
 /// The last argument of a layer with windows is its options. For one of another type, such as a stride, `refusal` has
 /// the error, and these are the usual options.
 template <class Options, auto Given>
-inline constexpr bool are_options = std::is_same_v<std::remove_const_t<decltype(Given)>, Options>;
+inline constexpr bool are_options = std::is_same_v<std::remove_cvref_t<decltype(Given)>, Options>;
 template <class Options, auto Given>
 constexpr Options options_of() {
   if constexpr (are_options<Options, Given>) return Given;
