@@ -135,8 +135,9 @@ struct sinusoidal_positions {
         const double sine_of_w = std::sin(w), cosine_of_w = std::cos(w);
         for (std::ptrdiff_t first = 0; first < Tokens; first += 64) {
           double sine = std::sin(static_cast<double>(first) * w), cosine = std::cos(static_cast<double>(first) * w);
-          GPIPE_NOT_UNROLLED  // else registers of a GPU would spill
-              for (std::ptrdiff_t t = first; t < first + 64 && t < Tokens; ++t) {
+          // Unrolled for a few positions, it would spill registers of a GPU.
+          GPIPE_NOT_UNROLLED
+          for (std::ptrdiff_t t = first; t < first + 64 && t < Tokens; ++t) {
             number* row = table + t * Width + 2 * i;
             row[0] = static_cast<number>(sine);
             if (2 * i + 1 < Width) row[1] = static_cast<number>(cosine);
