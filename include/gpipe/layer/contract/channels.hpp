@@ -158,6 +158,13 @@ struct pixel_strips {
     return {sample, first, channels - first < max_lanes ? channels - first : max_lanes,
             sample * pixels * channels + first};
   }
+
+  /// Calls f(part, lanes) for parts of the row's strip, each a strip, and the number of its lanes.
+  template <class Team, class F>
+  GPIPE_HOST_DEVICE void in_parts(const Team& team, std::ptrdiff_t row, F f) const {
+    const strip all = (*this)[row];
+    detail::in_parts(team, all.width, [&](std::ptrdiff_t first, auto lanes) { f(all.from(first), lanes); });
+  }
 };
 
 }  // namespace gpipe::detail

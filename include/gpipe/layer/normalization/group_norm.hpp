@@ -95,8 +95,7 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -153,8 +152,7 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -175,8 +173,7 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -226,8 +223,7 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -289,7 +285,7 @@ struct group_norm_layer : of_kind<On, group_norm_kernels<typename In::value_type
 /// evaluation does the same as training. One group is a layer normalization of the whole map.
 template <int Groups, mean_and_variance Setting = mean_and_variance{}>
 struct group_norm_with {
-  static_assert(Setting.epsilon > 0, "gpipe: mean_and_variance{.epsilon} must be above 0");
+  static_assert(Setting.epsilon > 0, "gpipe: group_norm_with<Groups, {.epsilon}>: epsilon must be above 0");
 
   template <class In>
   struct on;
@@ -305,7 +301,7 @@ struct group_norm : group_norm_with<Groups> {};
 /// PyTorch's InstanceNorm2d with affine = True: each channel is a group of its own.
 template <mean_and_variance Setting = mean_and_variance{}>
 struct affine_instance_norm {
-  static_assert(Setting.epsilon > 0, "gpipe: mean_and_variance{.epsilon} must be above 0");
+  static_assert(Setting.epsilon > 0, "gpipe: affine_instance_norm<{.epsilon}>: epsilon must be above 0");
 
   template <class In>
   struct on;

@@ -48,8 +48,7 @@ struct instance_norm_kernels {
     double epsilon;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
@@ -86,8 +85,7 @@ struct instance_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      in_parts(team, at.width, [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
     }
     template <class Width, class Team>
     GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {

@@ -119,7 +119,7 @@ struct layer_norm_kernels {
 /// it computes in float; mean and r are float.
 template <mean_and_variance Setting = mean_and_variance{}>
 struct layer_norm_with {
-  static_assert(Setting.epsilon > 0, "gpipe: mean_and_variance{.epsilon} must be above 0");
+  static_assert(Setting.epsilon > 0, "gpipe: layer_norm_with<{.epsilon}>: epsilon must be above 0");
 
   template <class In>
   struct on;

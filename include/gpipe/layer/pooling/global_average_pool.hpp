@@ -34,9 +34,7 @@ struct global_average_pool {
       detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const auto at = strips[row];
-        detail::in_parts(team, at.width,
-                         [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+        strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
       }
       template <class Width, class Team>
       GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
@@ -57,9 +55,7 @@ struct global_average_pool {
       detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const auto at = strips[row];
-        detail::in_parts(team, at.width,
-                         [&](std::ptrdiff_t first, auto width) { of_strip(at.from(first), width, team); });
+        strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
       }
       template <class Width, class Team>
       GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
