@@ -199,30 +199,22 @@ if(NOT gpipe_mpi STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
   endif()
 endif()
 
-# For who reads PNG files: links gpipe::png too, and includes gpipe/png.hpp.
-if(NOT gpipe_png STREQUAL "OFF" AND NOT TARGET gpipe::png)
-  find_package(PNG QUIET)
-  if(TARGET PNG::PNG)
-    add_library(gpipe::png INTERFACE IMPORTED)
-    set_target_properties(gpipe::png PROPERTIES INTERFACE_LINK_LIBRARIES PNG::PNG
-                                                INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_PNG=1)
-  elseif(gpipe_png STREQUAL "ON")
-    string(APPEND gpipe_missing "\n  libpng, which ${gpipe_png_by}: install libpng-dev (Debian, Ubuntu), or set PNG_ROOT")
+# For who reads PNG or JPEG files: links gpipe::png, gpipe::jpeg, too, and includes gpipe/png.hpp, gpipe/jpeg.hpp.
+foreach(gpipe_part IN ITEMS png jpeg)
+  string(TOUPPER ${gpipe_part} gpipe_option)
+  if(NOT gpipe_${gpipe_part} STREQUAL "OFF" AND NOT TARGET gpipe::${gpipe_part})
+    find_package(${gpipe_option} QUIET)
+    if(TARGET ${gpipe_option}::${gpipe_option})
+      add_library(gpipe::${gpipe_part} INTERFACE IMPORTED)
+      set_target_properties(gpipe::${gpipe_part} PROPERTIES
+        INTERFACE_LINK_LIBRARIES ${gpipe_option}::${gpipe_option}
+        INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_${gpipe_option}=1)
+    elseif(gpipe_${gpipe_part} STREQUAL "ON")
+      string(APPEND gpipe_missing "\n  lib${gpipe_part}, which ${gpipe_${gpipe_part}_by}: install lib${gpipe_part}-dev "
+             "(Debian, Ubuntu), or set ${gpipe_option}_ROOT")
+    endif()
   endif()
-endif()
-
-# The same for JPEG files.
-if(NOT gpipe_jpeg STREQUAL "OFF" AND NOT TARGET gpipe::jpeg)
-  find_package(JPEG QUIET)
-  if(TARGET JPEG::JPEG)
-    add_library(gpipe::jpeg INTERFACE IMPORTED)
-    set_target_properties(gpipe::jpeg PROPERTIES INTERFACE_LINK_LIBRARIES JPEG::JPEG
-                                                 INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_JPEG=1)
-  elseif(gpipe_jpeg STREQUAL "ON")
-    string(APPEND gpipe_missing "\n  libjpeg, which ${gpipe_jpeg_by}: install libjpeg-dev (Debian, Ubuntu), or set "
-           "JPEG_ROOT")
-  endif()
-endif()
+endforeach()
 
 set(gpipe_host_FOUND TRUE)
 foreach(gpipe_part IN ITEMS cuda nccl mpi png jpeg)
