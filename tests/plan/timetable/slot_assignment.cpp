@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include <gpipe/plan/memory/derive_requirements.hpp>
@@ -37,6 +40,44 @@ void are_distinct(tick_index<schedule_choice>& table, int from, int detail::cell
 }
 
 }  // namespace
+
+// The time of a step in which a forward, an input part and a parameter part take 1 each, and a gradient leaves after
+// the input part: the longest path, with waits for the slots of gradients or without.
+int time_of_step(schedule_choice schedule, int S, int M, bool waits_for_slots) {
+  tick_index<schedule_choice> table(schedule, S, M);
+  const auto at = [M](int s, int m) { return static_cast<std::size_t>(s * M + m); };
+  const auto size = static_cast<std::size_t>(S * M);
+  std::vector<int> forward(size), input(size), parameters(size);  // the ends
+  std::vector<std::vector<int>> slot(static_cast<std::size_t>(S), std::vector<int>(static_cast<std::size_t>(M)));
+  for (int s = 1; s < S; ++s) returned_slots(table, s, s - 1, slot[static_cast<std::size_t>(s)].data());
+  for (bool changed = true; changed;) {
+    changed = false;
+    const auto ends = [&](int& end, int begin) {
+      changed |= end != begin + 1;
+      end = begin + 1;
+    };
+    for (int worker = 0; worker < table.schedule().workers(S); ++worker) {
+      int before = 0;
+      table.walk(worker, [&](int, const cell& c) {
+        const int s = c.stage, m = c.micro_batch;
+        if (c.kind == action_kind::forward) {
+          ends(forward[at(s, m)], std::max(before, s > 0 ? forward[at(s - 1, m)] : 0));
+          before = forward[at(s, m)];
+          return;
+        }
+        int begin = std::max(before, s + 1 < S ? input[at(s + 1, m)] : forward[at(s, m)]);
+        const std::vector<int>& its = slot[static_cast<std::size_t>(s)];
+        for (int other = 0; other < m && s > 0 && waits_for_slots; ++other)
+          if (its[static_cast<std::size_t>(other)] == its[static_cast<std::size_t>(m)])
+            begin = std::max(begin, parameters[at(s - 1, other)]);
+        ends(input[at(s, m)], begin);
+        ends(parameters[at(s, m)], begin + 1);
+        before = parameters[at(s, m)];
+      });
+    }
+  }
+  return *std::max_element(parameters.begin(), parameters.end());
+}
 
 // Work grows with M alone where no slot is used twice: for this M, M x M steps are more than any compiler takes.
 constexpr bool holds_all(int M, bool falls) {
@@ -93,6 +134,22 @@ TEST_CASE("gradients have two slots, one written while the other is read; one mi
   tick_index<schedule_choice> many(schedule_kind::one_f_one_b, 2, 4), single(schedule_kind::one_f_one_b, 2, 1);
   CHECK(returned_slots(many, 1, 0) == 2);
   CHECK(returned_slots(single, 1, 0) == 1);
+}
+
+TEST_CASE("no equal stage waits for a slot of a gradient") {
+  for (const schedule_choice& schedule : {schedule_choice(schedule_kind::fill_drain),
+                                          {schedule_kind::one_f_one_b},
+                                          {schedule_kind::looped_bfs, 2},
+                                          {schedule_kind::looped_bfs, 3},
+                                          {schedule_kind::interleaved, 2},
+                                          {schedule_kind::interleaved, 4}})
+    for (const int K : {2, 3, 4, 8})
+      for (const int M : {2, 4, 8, 12, 16, 24}) {
+        const int S = K * schedule.chunks;
+        if (!schedule.admits(S, M)) continue;
+        INFO(std::string(schedule.name()), ", S = ", S, ", M = ", M);
+        CHECK(time_of_step(schedule, S, M, true) == time_of_step(schedule, S, M, false));
+      }
 }
 
 TEST_CASE("a schedule's formula for slots equals the count from its rows") {

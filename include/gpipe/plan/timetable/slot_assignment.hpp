@@ -85,14 +85,28 @@ constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to,
                                slot);
 }
 
+/// Ticks by which a gradient from stage `from` comes before its cell where stages go round all workers. A backward of
+/// one cell sends the gradient after its input part, half of its time or, behind a recompute, a third. So gradients
+/// reach the first worker, over all the others, while the last one still has parameter parts of the loop before, and
+/// would wait there for a slot:
+///
+///     worker 0   .   .   a0  a0  a1  a1  b0 ...    its gradients go to worker 2
+///     worker 1   .   a0  a0  a1  a1  a2  a2
+///     worker 2   a0  a0  a1  a1  a2  a2  b0 ...    which takes the first one here
+template <scheduler Schedule>
+constexpr int ticks_early(detail::tick_index<Schedule>& table, int from, int to) {
+  const int first = table.worker_of(from), last = table.worker_of(to);
+  return first < last ? (last - first) * 2 / 3 : 0;
+}
+
 /// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the
 /// parameter gradients at `to`. At least two, so that one is written while the other is read.
 template <scheduler Schedule>
 constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
                              int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
-                               table.micro_batches() < 2 ? 1 : 2, slot);
+  return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired,
+                               on_the_way + ticks_early(table, from, to), table.micro_batches() < 2 ? 1 : 2, slot);
 }
 
 /// Slots for the gradients that a stage holds between backward's input part and its parameter part.
