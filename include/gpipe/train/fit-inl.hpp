@@ -72,7 +72,7 @@ GPIPE_COLD GPIPE_INLINE data_position position_in_batches(data_position at, int 
     throw_error({"the position is behind ", several(was.batch, "batch"), " of ", several(was.batch_size, "sample"),
                  ", which are no whole batches of ", batch_size},
                 {"choose .batch = ", was.batch_size, ", or begin at the next epoch"});
-  at.batch = static_cast<long>(before / batch_size);
+  at.batch = before / batch_size;
   return at;
 }
 

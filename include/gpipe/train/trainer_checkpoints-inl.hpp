@@ -69,7 +69,7 @@ GPIPE_COLD load_result trainer_checkpoints<Device>::load(basic_trainer<Device>& 
   wait(training);
   checkpoint_facts facts = facts_of(training);
   const std::string before = *facts.frozen;
-  const load_result found = checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts);
+  load_result found = checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts);
   if (facts.frozen && *facts.frozen != before)
     each_parameter(training, [&](const named_array& which, const std::string& name) {
       const bool frozen = std::find(found.frozen.begin(), found.frozen.end(), name) != found.frozen.end();

@@ -187,13 +187,13 @@ template <class A, class B>
 GPIPE_HOST_DEVICE constexpr auto(max)(A x, B y) -> detail::number_of<A, B> {
   using T = detail::number_of<A, B>;
   const T a = static_cast<T>(x), b = static_cast<T>(y);
-  return a > b || a != a ? a : b;
+  return a > b ? a : a <= b ? b : a + b;  // a + b: NaN
 }
 template <class A, class B>
 GPIPE_HOST_DEVICE constexpr auto(min)(A x, B y) -> detail::number_of<A, B> {
   using T = detail::number_of<A, B>;
   const T a = static_cast<T>(x), b = static_cast<T>(y);
-  return a < b || a != a ? a : b;
+  return a < b ? a : a >= b ? b : a + b;  // a + b: NaN
 }
 template <class A, class B>
 GPIPE_HOST_DEVICE inline detail::number_of<A, B> pow(A x, B y) {

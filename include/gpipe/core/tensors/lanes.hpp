@@ -29,7 +29,7 @@ inline constexpr int team_block_bytes = vector_bytes;
 // Vectors of the compilers. A vector in memory may begin at any element.
 template <class T, int N>
 struct vector_type {
-  static constexpr int lanes = N == 3 ? 4 : N;
+  static constexpr int lanes = N + N % 2;  // 3 take a vector of 4
   using type [[gnu::vector_size(lanes * sizeof(T))]] = T;
   using in_memory [[gnu::vector_size(lanes * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 };

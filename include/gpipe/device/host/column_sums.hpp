@@ -32,7 +32,7 @@ struct column_sums {
   // Width: the number of columns, or 0 for a `count` that the compiler does not know.
   template <std::ptrdiff_t Width>
   GPIPE_OUT_OF_LINE void strip(std::ptrdiff_t first, std::ptrdiff_t count, T* into) const {
-    constexpr std::ptrdiff_t room = Width > 0 ? Width : 32;
+    constexpr std::size_t room = Width > 0 ? Width : 32;
     T sums[room] = {};
     if (rows <= block) {
       add_rows<Width>(0, rows, first, count, sums);
@@ -44,16 +44,16 @@ struct column_sums {
       for (; begin < rows; begin += block) {
         T part[room] = {};
         add_rows<Width>(begin, (std::min)(begin + block, rows), first, count, part);
-        for (std::ptrdiff_t j = 0; j < room; ++j) total[j] += static_cast<double>(part[j]);
+        for (std::size_t j = 0; j < room; ++j) total[j] += static_cast<double>(part[j]);
       }
-      for (std::ptrdiff_t j = 0; j < room; ++j) sums[j] = static_cast<T>(total[j]);
+      for (std::size_t j = 0; j < room; ++j) sums[j] = static_cast<T>(total[j]);
     }
     add(count, sums, into + first);
   }
 
   template <std::ptrdiff_t Width>
   GPIPE_OUT_OF_LINE void add_block(std::ptrdiff_t begin, std::ptrdiff_t first, double* total) const {
-    T part[Width] = {};
+    T part[std::size_t{Width}] = {};
     add_rows<Width>(begin, begin + block, first, Width, part);
     for (std::ptrdiff_t j = 0; j < Width; ++j) total[j] += static_cast<double>(part[j]);
   }

@@ -28,18 +28,19 @@ GPIPE_HOST_DEVICE void in_parts(const Team&, std::ptrdiff_t width, F f) {
     else if (width == 256) f(0, constant_width<256>{});
     else f(0, width);
   } else {
-    std::ptrdiff_t first = 0;
-    const auto next = [&](auto part) { f(first, part), first += part; };
-    while (first < width) {
-      const std::ptrdiff_t rest = width - first;
-      if (rest >= 128) next(constant_width<128>{});
-      else if (rest >= 64) next(constant_width<64>{});
-      else if (rest >= 32) next(constant_width<32>{});
-      else if (rest >= 16) next(constant_width<16>{});
-      else if (rest >= 8) next(constant_width<8>{});
-      else if (rest >= 4) next(constant_width<4>{});
-      else if (rest == 3) next(constant_width<3>{});
-      else next(rest);
+    const auto after = [&](std::ptrdiff_t first, auto part) {
+      f(first, part);
+      return first + part;
+    };
+    for (std::ptrdiff_t first = 0, rest = width; rest > 0; rest = width - first) {
+      if (rest >= 128) first = after(first, constant_width<128>{});
+      else if (rest >= 64) first = after(first, constant_width<64>{});
+      else if (rest >= 32) first = after(first, constant_width<32>{});
+      else if (rest >= 16) first = after(first, constant_width<16>{});
+      else if (rest >= 8) first = after(first, constant_width<8>{});
+      else if (rest >= 4) first = after(first, constant_width<4>{});
+      else if (rest == 3) first = after(first, constant_width<3>{});
+      else first = after(first, rest);
     }
   }
 }

@@ -84,7 +84,7 @@ GPIPE_COLD GPIPE_INLINE void image_set::resize(int to_height, int to_width) {
 GPIPE_COLD GPIPE_INLINE channel_norm image_set::norm() const {
   const auto C = static_cast<std::size_t>(channels);
   if (C == 0 || pixels.empty()) detail::throw_error({"there are no images to measure"}, {"read some"});
-  const double n = static_cast<double>(pixels.size() / C);
+  const double n = static_cast<double>(pixels.size()) / static_cast<double>(C);
   std::vector<double> mean(C), square(C);
   for (std::size_t i = 0; i < pixels.size(); ++i) mean[i % C] += static_cast<double>(pixels[i]);
   for (double& m : mean) m /= n;
