@@ -1,7 +1,7 @@
 # The tests for GPUs, and the examples that train on them, run on emulated GPUs: nvcc compiles them to PTX, and the
 # library of support/emulated_gpu takes the place of CUDA's, cuBLASLt's and NCCL's. Test device/cuda/context/emulated is
-# device/cuda/context.cu with short settings, which the quick check runs; with more, and with full ones, under the label
-# "whole".
+# device/cuda/context.cu with short settings; with more, and with full ones, under the label "whole". These take nvcc
+# minutes, so a build of all tests, in batches, has the short ones alone.
 
 find_package(Python3 3.8 COMPONENTS Interpreter QUIET)
 set(missing "")
@@ -35,9 +35,14 @@ target_link_libraries(tests.emulated_main PUBLIC gpipe_own doctest::doctest)
 target_include_directories(tests.emulated_main SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(tests.emulated_main PRIVATE -O0)
 
+set(short OFF)
+if(GPIPE_QUICK OR GPIPE_TEST_BATCHES)
+  set(short ON)
+endif()
+
 # emulated_program(<target> <source>): without the libraries that the emulated one replaces.
 set(architectures 80-virtual)
-if(NOT GPIPE_QUICK)
+if(NOT short)
   list(APPEND architectures 90-virtual)
 endif()
 # The host's code is not optimized. nvcc hands its own -O3 to the host's compiler behind all that -Xcompiler gives, where
@@ -52,7 +57,7 @@ function(emulated_program target source)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress;--expt-relaxed-constexpr>")
   target_compile_definitions(${target} PRIVATE GPIPE_WITH_NCCL=$<BOOL:${GPIPE_NCCL_INCLUDE_DIR}>
-                             GPIPE_QUICK=$<BOOL:${GPIPE_QUICK}>)
+                             GPIPE_QUICK=$<BOOL:${short}>)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PRIVATE tests.emulated_gpu doctest::doctest)
@@ -104,14 +109,14 @@ foreach(path IN LISTS sources)
   if(path STREQUAL "device/cuda/training")
     order_test(${path}/emulated/orders device ${program} late needed 1 2)
     set_tests_properties(${path}/emulated/orders PROPERTIES DEPENDS ${path}/emulated)  # which compiles the kernels
-    if(NOT GPIPE_QUICK)
+    if(NOT short)
       foreach(seed RANGE 3 20)
         list(APPEND seeds ${seed})
       endforeach()
       order_test(${path}/emulated/seeds whole ${program} ${seeds})
     endif()
   endif()
-  if(GPIPE_QUICK)
+  if(short)
     continue()
   endif()
   emulated_test(${path}/emulated/full whole COMMAND ${command})
@@ -126,7 +131,7 @@ list(REMOVE_DUPLICATES programs)
 list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 add_test(NAME device/cuda/registers
          COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py
-                 $<IF:$<BOOL:${GPIPE_QUICK}>,some,all> ${CUDAToolkit_BIN_DIR}/ptxas sm_80,sm_90
+                 $<IF:$<BOOL:${short}>,some,all> ${CUDAToolkit_BIN_DIR}/ptxas sm_80,sm_90
                  ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
 set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS device)
 
@@ -141,7 +146,7 @@ if(NOT GPIPE_TEST_ROOMS)
   set(digits_rounding 157)  # one of 64 digits
   set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --batch 8 --sample-every 0)
   set(gpt_rounding 50)
-  if(GPIPE_QUICK)
+  if(short)
     set(label examples)
     set(names digits)
     set(precisions float32)
@@ -156,7 +161,7 @@ if(NOT GPIPE_TEST_ROOMS)
   endif()
   if(runs_processes AND GPIPE_NCCL_INCLUDE_DIR)
     list(APPEND digits_ways "2 5 --stages 2 --transport mpi")
-    if(NOT GPIPE_QUICK)
+    if(NOT short)
       list(APPEND digits_ways "4 late --stages 4 --transport mpi")
       list(APPEND gpt_ways "2 at_once --stages 2 --transport mpi")
     endif()
