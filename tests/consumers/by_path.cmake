@@ -61,7 +61,7 @@ object(other_header_only units/other.cpp)
 build(trains "two units train: yes" main_header_only.o other_header_only.o ${libraries} -pthread)
 
 # The same with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
-# why; nor do sources with other flags than the library's.
+# why.
 object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
 object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
 object(library -DGPIPE_COMPILED=1 ${COPY}/include/gpipe/compiled.cpp)
@@ -81,13 +81,22 @@ refused(${mixed} main_compiled other_header_only library)
 refused(${mixed} main_header_only other_compiled library)
 refused(${mixed} other_header_only main_compiled library)
 refused(${mixed} main_header_only other_header_only library)
+
+# Nor do header-only sources with different flags. The linker lists those of each.
+foreach(flag IN ITEMS -mavx -mavx2 -mfma -ffast-math -D_GLIBCXX_DEBUG)
+  file(WRITE ${work}/flags.cpp "#include <gpipe/core/build_mode.hpp>\n")
+  object(same flags.cpp)
+  object(other ${flag} flags.cpp)
+  refused("gpipe_has_different_compiler_flags_in_two_sources" same other)
+endforeach()
+# Nor do sources with other flags than the library's.
 file(WRITE ${work}/fast.cpp "#include <gpipe/core/build_mode.hpp>\n")
 object(fast -DGPIPE_COMPILED=1 -ffast-math fast.cpp)
 refused("gpipe_compiled_for_[a-z0-9_]*_fast_math_" fast main_compiled other_compiled library)
 
 # The README's program has a plan of the compiler's, saves nothing and has no job. It compiles no planner, no checkpoints,
 # nothing that processes do together, and no Thrust.
-object(readme ${COPY}/examples/readme.cpp)
+object(readme -O2 -Wnull-dereference ${COPY}/examples/readme.cpp)
 execute_process(COMMAND nm -C readme.o WORKING_DIRECTORY ${work} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
 foreach(name IN ITEMS search_cut limited_search make_plan tick_index step_programs safetensors thrust join_job
                       set_up_of_jobs process_all_reduce)

@@ -26,19 +26,11 @@
 #endif
 
 #if defined(__ELF__) && !defined(__CUDA_ARCH__)
-// Two sources of different modes do not link. Every source defines the same symbol, as an alias of an inline variable
-// whose name is the mode's. Linkers merge the definitions of one mode, and report a duplicate symbol if there are two
-// modes.
-#if !GPIPE_COMPILED
-extern "C" {
-[[gnu::used]] inline const char* gpipe_mode_header_only = nullptr;
-// NOLINTNEXTLINE(misc-definitions-in-headers)
-extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
-    __attribute__((alias("gpipe_mode_header_only")));
-}
-#else
-// A compiled source refers to the library by a name that lists the compile flags on which bits depend. A library with
-// other flags does not define that name.
+// Sources that do not fit do not link. Every source defines the same symbol, as an alias of an inline variable whose
+// name says how the source is compiled. Linkers merge the definitions of one name, and report a duplicate symbol if
+// there are two names.
+
+// The flags on which bits depend, or the layout of what the standard library gives us.
 #if defined(__AVX512F__)
 #define GPIPE_FLAG_VECTORS avx512
 #elif defined(__AVX2__)
@@ -63,25 +55,51 @@ extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
 #else
 #define GPIPE_FLAG_GEMM no_libxsmm
 #endif
-#define GPIPE_LIBRARY_JOINED(a, b, c, d) gpipe_compiled_for_##a##_##b##_##c##_##d
-#define GPIPE_LIBRARY_NAMED(a, b, c, d) GPIPE_LIBRARY_JOINED(a, b, c, d)
-#define GPIPE_LIBRARY GPIPE_LIBRARY_NAMED(GPIPE_FLAG_VECTORS, GPIPE_FLAG_FMA, GPIPE_FLAG_MATH, GPIPE_FLAG_GEMM)
-extern "C" {
-extern const char GPIPE_LIBRARY;
-#if GPIPE_COMPILED_SOURCE
-const char GPIPE_LIBRARY = 0;
+#if defined(_GLIBCXX_DEBUG)
+#define GPIPE_FLAG_CONTAINERS checked_containers
+#else
+#define GPIPE_FLAG_CONTAINERS containers
 #endif
-[[gnu::used]] inline const char* gpipe_mode_compiled = &GPIPE_LIBRARY;
+#define GPIPE_JOINED(prefix, a, b, c, d, e) prefix##_##a##_##b##_##c##_##d##_##e
+#define GPIPE_EXPANDED(prefix, a, b, c, d, e) GPIPE_JOINED(prefix, a, b, c, d, e)
+#define GPIPE_WITH_FLAGS(prefix) \
+  GPIPE_EXPANDED(prefix, GPIPE_FLAG_VECTORS, GPIPE_FLAG_FMA, GPIPE_FLAG_MATH, GPIPE_FLAG_GEMM, GPIPE_FLAG_CONTAINERS)
+#define GPIPE_TEXT(name) #name
+#define GPIPE_TEXT_OF(name) GPIPE_TEXT(name)
+
+extern "C" {
+#if !GPIPE_COMPILED
+[[gnu::used]] inline const char* gpipe_mode_header_only = nullptr;
+// NOLINTNEXTLINE(misc-definitions-in-headers)
+extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
+    __attribute__((alias("gpipe_mode_header_only")));
+#ifndef __CUDACC__  // nvcc's sources may have other flags for the host: their kernels are a GPU's
+[[gnu::used]] inline const char* GPIPE_WITH_FLAGS(gpipe_flags) = nullptr;
+// NOLINTNEXTLINE(misc-definitions-in-headers)
+extern const char* gpipe_has_different_compiler_flags_in_two_sources
+    __attribute__((alias(GPIPE_TEXT_OF(GPIPE_WITH_FLAGS(gpipe_flags)))));
+#endif
+#else
+// A compiled source refers to the library by a name that lists its flags. A library with other flags does not define
+// it.
+extern const char GPIPE_WITH_FLAGS(gpipe_compiled_for);
+#if GPIPE_COMPILED_SOURCE
+const char GPIPE_WITH_FLAGS(gpipe_compiled_for) = 0;
+#endif
+[[gnu::used]] inline const char* gpipe_mode_compiled = &GPIPE_WITH_FLAGS(gpipe_compiled_for);
 // NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
     __attribute__((alias("gpipe_mode_compiled")));
+#endif
 }
 #undef GPIPE_FLAG_VECTORS
 #undef GPIPE_FLAG_FMA
 #undef GPIPE_FLAG_MATH
 #undef GPIPE_FLAG_GEMM
-#undef GPIPE_LIBRARY_JOINED
-#undef GPIPE_LIBRARY_NAMED
-#undef GPIPE_LIBRARY
-#endif
+#undef GPIPE_FLAG_CONTAINERS
+#undef GPIPE_JOINED
+#undef GPIPE_EXPANDED
+#undef GPIPE_WITH_FLAGS
+#undef GPIPE_TEXT
+#undef GPIPE_TEXT_OF
 #endif

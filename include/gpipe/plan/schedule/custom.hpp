@@ -45,11 +45,22 @@ inline constexpr schedule_functions schedule_functions_by{
       else return false;
     }()};
 
+/// Of no schedule: it admits nothing.
+inline constexpr schedule_functions no_schedule_functions{
+    [](const schedule_parameters&) { return "no schedule"; },
+    [](const schedule_parameters&, int, int) { return false; },
+    [](const schedule_parameters&, int) { return 0; },
+    [](const schedule_parameters&, int, int) { return 0; },
+    [](const schedule_parameters&, int, int) { return 0; },
+    [](const schedule_parameters&, int, int, int) { return 0; },
+    [](const schedule_parameters&, int, int, int, int) { return cell{}; },
+    false};
+
 }  // namespace detail
 
 /// A schedule without its type, so that the code that runs it is compiled once. It is itself a schedule.
 struct custom_schedule {
-  const detail::schedule_functions* functions = nullptr;
+  const detail::schedule_functions* functions = &detail::no_schedule_functions;
   detail::schedule_parameters parameters{};
   bool trains = true;
 
