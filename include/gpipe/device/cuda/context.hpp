@@ -31,7 +31,7 @@ namespace gpipe::cuda {
 /// Runs the kernels of a stage's layers on a stream of a GPU. Operations execute in the order in which they were
 /// enqueued, and only `finish` waits and reports a failure; after a failure nothing more is enqueued. It offers the
 /// operations of host::basic_context to the same texts: each operation gives the same bits for the same values on one
-/// kind of GPU, and sums have a fixed order, different from the host's. For one thread at a time.
+/// kind of GPU, and sums have a fixed order, which may be another than the host's. For one thread at a time.
 class context {
  public:
   GPIPE_COLD explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
@@ -54,15 +54,23 @@ class context {
           [&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
   }
 
-  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n).
+  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks,
+  /// as host::detail::column_sums makes them, and the sums of blocks in parts (see column_parts).
   template <class F, class T>
   void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
+    static_assert(detail::column_parts::most * sizeof(double) <= gemm::scratch_bytes);
     constexpr int lanes = detail::column_lanes;
-    if (n > 0)
-      enqueue([&] {
-        cuda::launch(stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_columns<F, T>,
-                     rows, n, f, into);
-      });
+    if (n <= 0) return;
+    const detail::column_parts of(rows, n);
+    double* const parts = gemm_.scratch<double>();
+    enqueue([&] {
+      cuda::launch(stream_, detail::blocks((of.count * n + team::threads - 1) / team::threads), dim3(team::threads),
+                   detail::over_columns<F, T>, of, f, into, parts);
+      if (of.count > 1)
+        cuda::launch<std::ptrdiff_t, std::ptrdiff_t, const double*, T*>(
+            stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_column_parts<T>, n,
+            of.count, parts, into);
+    });
   }
 
   /// *into = f(0) + ... + f(n - 1), in double; `into` is GPU memory.

@@ -59,7 +59,7 @@ class gemm {
   /// Bytes that cuBLASLt's fast kernels load at once.
   static constexpr int vector_bytes = 16;
   /// Bytes behind the workspace, for the other operations on the stream.
-  static constexpr std::size_t scratch_bytes = std::size_t{1} << 18;
+  static constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
 
   GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
     use(on.gpu());

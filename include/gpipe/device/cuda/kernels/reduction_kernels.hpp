@@ -26,25 +26,69 @@ __global__ void __launch_bounds__(team::threads, 1) over_rows(std::ptrdiff_t cou
   }
 }
 
-inline constexpr int column_lanes = 32;  ///< columns of a block, and threads per column
+/// How the sums over the rows of a matrix with n columns are made: the rows in blocks of 64, as on the host, and the
+/// blocks in parts, each of which a thread adds up for a column. It depends on the extents alone, so that every GPU
+/// adds up in one order.
+struct column_parts {
+  static constexpr std::ptrdiff_t block = 64;      ///< rows that are added up in T
+  static constexpr std::ptrdiff_t most = 1 << 17;  ///< sums of parts; a thread for each half fills 132 multiprocessors
+  std::ptrdiff_t rows, n, rows_of_part = block, count = 1;
 
-/// into[j] += the sum over rows of f(row, j): a thread l adds up rows l, l + 32, ..., then threads in pairs 16 apart,
-/// 8, 4, 2, 1.
+  /// n > 0.
+  column_parts(std::ptrdiff_t rows_, std::ptrdiff_t n_) : rows(rows_), n(n_) {
+    const std::ptrdiff_t blocks = (std::max)((rows + block - 1) / block, std::ptrdiff_t{1});
+    const std::ptrdiff_t wanted = (std::clamp)(most / n, std::ptrdiff_t{1}, blocks);
+    const std::ptrdiff_t of_part = (blocks + wanted - 1) / wanted;
+    rows_of_part = of_part * block;
+    count = (blocks + of_part - 1) / of_part;
+  }
+};
+
+/// The sum of f(row, column) over each part of the rows: blocks in T, in ascending order, and their sums in double, in
+/// ascending order. Several parts are written to `parts`, {count, n}; a single one is rounded and added to `into`.
 template <class F, class T>
+__global__ void __launch_bounds__(team::threads) over_columns(column_parts of, F f, T* into, double* parts) {
+  const std::ptrdiff_t all = of.n * of.count, apart = std::ptrdiff_t{gridDim.x} * team::threads;
+  for (std::ptrdiff_t i = std::ptrdiff_t{blockIdx.x} * team::threads + threadIdx.x; i < all; i += apart) {
+    const std::ptrdiff_t part = i / of.n, column = i - part * of.n, past = (part + 1) * of.rows_of_part;
+    const std::ptrdiff_t end = past < of.rows ? past : of.rows;
+    double total = 0;
+    for (std::ptrdiff_t row = part * of.rows_of_part; row < end;) {
+      const std::ptrdiff_t stop = end - row < of.block ? end : row + of.block;
+      T sum = T(0);
+      _Pragma("unroll 8")  // loads that do not wait for each other
+          for (; row < stop; ++row) sum += f(row, column);
+      total += static_cast<double>(sum);
+    }
+    if (of.count == 1) into[column] += static_cast<T>(total);
+    else parts[i] = total;
+  }
+}
+
+inline constexpr int column_lanes = 32;  ///< columns of a block, and ranges of parts
+
+/// into[j] += the sum of parts[p][j] over p: 32 ranges of parts, each in ascending order, then the ranges in order. All
+/// is in double, and rounded once.
+template <class T>
 __global__ void __launch_bounds__(column_lanes* column_lanes)
-    over_columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) {
-  __shared__ T part[column_lanes][column_lanes + 1];  // one more, so that a column spans all banks
-  const int lane = static_cast<int>(threadIdx.x), thread = static_cast<int>(threadIdx.y);
-  const std::ptrdiff_t all = std::ptrdiff_t{gridDim.x} * column_lanes;
-  for (std::ptrdiff_t first = std::ptrdiff_t{blockIdx.x} * column_lanes; first < n; first += all) {
-    T partial = T(0);
-    if (first + lane < n)
-      for (std::ptrdiff_t row = thread; row < rows; row += column_lanes) partial += f(row, first + lane);
-    part[thread][lane] = partial;
+    over_column_parts(std::ptrdiff_t n, std::ptrdiff_t count, const double* parts, T* into) {
+  __shared__ double found[column_lanes][column_lanes];
+  const int lane = static_cast<int>(threadIdx.x), range = static_cast<int>(threadIdx.y);
+  const std::ptrdiff_t size = (count + column_lanes - 1) / column_lanes, begin = range * size;
+  const std::ptrdiff_t end = begin + size < count ? begin + size : count;
+  const std::ptrdiff_t apart = std::ptrdiff_t{gridDim.x} * column_lanes;
+  for (std::ptrdiff_t first = std::ptrdiff_t{blockIdx.x} * column_lanes; first < n; first += apart) {
+    const std::ptrdiff_t column = first + lane;
+    double total = 0;
+    if (column < n)
+      for (std::ptrdiff_t p = begin; p < end; ++p) total += parts[p * n + column];
+    found[range][lane] = total;
     __syncthreads();
-    T sum = part[lane][thread];
-    for (int apart = column_lanes / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-    if (lane == 0 && first + thread < n) into[first + thread] += sum;
+    if (range == 0 && column < n) {
+      double sum = 0;
+      for (int r = 0; r < column_lanes; ++r) sum += found[r][lane];
+      into[column] += static_cast<T>(sum);
+    }
     __syncthreads();
   }
 }
