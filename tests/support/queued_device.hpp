@@ -330,6 +330,11 @@ class context {
     enqueue([=] { gpipe::host::context{}.add(n, from, into); });
   }
   template <class T>
+  void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
+                gpipe::compute_type<T> scale, gpipe::compute_type<T>* into) const {
+    enqueue([=] { gpipe::host::context{}.add_rows(count, width, to, from, scale, into); });
+  }
+  template <class T>
   void pack(int k, int n, const gpipe::compute_type<T>* source, int stride, bool transposed, T* into) const {
     enqueue([=] { gpipe::host::context{}.pack(k, n, source, stride, transposed, into); });
   }

@@ -101,6 +101,20 @@ TEST_CASE("the sum of a column of many rows is as exact as that of a few") {
   CHECK(std::fabs(double{in_order} / (rows * double{0.1F}) - 1) > 1e-5);
 }
 
+TEST_CASE("add_rows adds rows to others, one after the other") {
+  constexpr int n = 33;
+  const std::vector<std::int32_t> to{3, 1, 3, 0, 3};
+  matrix<float> from(cells(5, n)), into(cells(5, n), 1), want(cells(5, n), 1);
+  context.add_rows<float>(5, n, to.data(), from, 2.0F, into);
+  for (int row = 0; row < 5; ++row)
+    for (int j = 0; j < n; ++j)
+      want[cell(to[static_cast<std::size_t>(row)], j, n)] += 2.0F * from[cell(row, j, n)];  // a product that is exact
+  int wrong = 0;
+  for (int i = 0; i < 5 * n; ++i) wrong += into[cell(0, i, n)] != want[cell(0, i, n)];
+  CHECK(wrong == 0);
+  CHECK(into.intact());
+}
+
 TEST_CASE("sum is in double") {
   std::vector<float> values(1 << 16, 0.1F);
   double total = -1;

@@ -17,6 +17,7 @@
 #include <gpipe/device/cuda/kernels/gemm.hpp>
 #include <gpipe/device/cuda/kernels/launch.hpp>
 #include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
+#include <gpipe/device/cuda/kernels/row_additions.hpp>
 #include <gpipe/device/cuda/memory/staging.hpp>
 #include <gpipe/device/cuda/stream/graph.hpp>
 #include <gpipe/device/cuda/stream/marker.hpp>
@@ -108,6 +109,17 @@ class context {
   template <class T>
   void add(std::ptrdiff_t n, const T* from, T* into) const {
     each(n, host::detail::add_to<T>{from, into});
+  }
+
+  /// into[to[r]][j] += scale * from[r][j] for each row r in [0, count), in this order, and j in [0, width).
+  template <class T>
+  void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
+                compute_type<T> scale, compute_type<T>* into) const {
+    constexpr auto most = static_cast<std::ptrdiff_t>(gemm::scratch_bytes / (2 * sizeof(detail::row_key)));
+    for (std::ptrdiff_t first = 0; first < count; first += most)
+      enqueue([&] {
+        add_some_rows((std::min)(most, count - first), width, to + first, from + first * width, scale, into);
+      });
   }
 
   /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16: here as rows,
@@ -346,6 +358,25 @@ class context {
                                              .layer_index = operation_.layer_index,
                                              .stage = operation_.stage,
                                              .micro_batch = operation_.micro_batch});
+  }
+  template <class T>
+  void add_some_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
+                     compute_type<T> scale, compute_type<T>* into) const {
+    using detail::row_key;
+    constexpr std::ptrdiff_t threads = team::threads, warps = threads / team::warp;
+    const auto launch_for = [&](std::ptrdiff_t work, auto* kernel, auto... given) {
+      cuda::launch(stream_, detail::blocks(work), dim3(team::threads), kernel, given...);
+    };
+    const std::ptrdiff_t tiles = (count + threads - 1) / threads;
+    row_key *sorted = gemm_.scratch<row_key>(), *next = sorted + count;
+    launch_for(tiles, detail::sort_tiles<std::int32_t>, count, to, sorted);
+    for (std::ptrdiff_t run = threads; run < count; run *= detail::merged_runs) {
+      launch_for(tiles, detail::merge_runs<row_key>, count, run, static_cast<const row_key*>(sorted), next);
+      std::swap(sorted, next);
+    }
+    const std::ptrdiff_t strips = (width + detail::added_columns - 1) / detail::added_columns;
+    launch_for((count * strips + warps - 1) / warps, detail::add_runs<T>, count, width,
+               static_cast<const row_key*>(sorted), from, scale, into);
   }
   template <class... Terms>
   void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {

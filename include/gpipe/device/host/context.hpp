@@ -69,6 +69,17 @@ struct basic_context {
     each(n, detail::add_to<T>{from, into});
   }
 
+  /// into[to[r]][j] += scale * from[r][j] for each row r in [0, count), in this order, and j in [0, width).
+  template <class T>
+  GPIPE_OUT_OF_LINE void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
+                                  compute_type<T> scale, compute_type<T>* into) const {
+    for (std::ptrdiff_t row = 0; row < count; ++row) {
+      const T* const x = from + row * width;
+      compute_type<T>* const sum = into + std::ptrdiff_t{to[row]} * width;
+      team{}.each(width, [=](std::ptrdiff_t j) { sum[j] += compute_type<T>(x[j]) * scale; });
+    }
+  }
+
   /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16. The source is
   /// row-major, with `stride` elements from row to row; if transposed, the source is B^T, n x k.
   template <class T>

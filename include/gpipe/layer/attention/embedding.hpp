@@ -47,12 +47,11 @@ struct embedding_kernels {
            look_up{a.in(), a.template parameter<0>(), of.factor(), a.out(), of.width, of.scaled});
   }
 
-  /// A team adds all rows in a strip of columns, so that no two threads write one number.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
     const numbers& of = a.sizes();
-    c.rows((of.width + strip - 1) / strip, add_rows{of.count(a.samples()), a.in(), a.out_gradient(), of.factor(),
-                                                    a.template gradient<0>(), of.width, of.scaled});
+    c.add_rows(of.count(a.samples()), std::ptrdiff_t{of.width}, a.in(), a.out_gradient(), of.factor(),
+               a.template gradient<0>());
   }
 
   struct look_up {
@@ -68,28 +67,6 @@ struct embedding_kernels {
       T* y = out + row * width;
       if (scaled) team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i] * by; });
       else team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i]; });
-    }
-  };
-
-  static constexpr std::ptrdiff_t strip = 256;
-  struct add_rows {
-    std::ptrdiff_t count;
-    const std::int32_t* tokens;
-    const T* dy;
-    number scale;
-    number* into;
-    std::ptrdiff_t width;
-    bool scaled;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t which, const Team& team) const {
-      const std::ptrdiff_t first = which * strip, some = width - first < strip ? width - first : strip;
-      const number by = scale;
-      for (std::ptrdiff_t row = 0; row < count; ++row) {
-        const T* g = dy + row * width + first;
-        number* sum = into + std::ptrdiff_t{tokens[row]} * width + first;
-        if (scaled) team.each(some, [=](std::ptrdiff_t i) { sum[i] += number(g[i]) * by; });
-        else team.each(some, [=](std::ptrdiff_t i) { sum[i] += number(g[i]); });
-      }
     }
   };
 };
