@@ -13,19 +13,19 @@ namespace gpipe {
 
 namespace detail {
 
-/// Adds the same row to each sample.
+/// Adds a table of rows to each sample, row by row.
 template <class T>
-struct add_row {
+struct add_rows_of_table {
   const T* in;
-  const compute_type<T>* row;
-  std::ptrdiff_t size;
+  const compute_type<T>* table;
+  std::ptrdiff_t rows, width;
   T* out;
   template <class Team>
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-    const T* x = in + sample * size;
-    const compute_type<T>* t = row;
-    T* y = out + sample * size;
-    team.each(size, [=](std::ptrdiff_t i) { y[i] = compute_type<T>(x[i]) + t[i]; });
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+    const T* x = in + row * width;
+    const compute_type<T>* t = table + row % rows * width;
+    T* y = out + row * width;
+    team.each(width, [=](std::ptrdiff_t i) { y[i] = compute_type<T>(x[i]) + t[i]; });
   }
 };
 
@@ -37,12 +37,13 @@ struct learned_positions_kernels {
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    c.rows(a.samples(), add_row<T>{a.in(), a.template parameter<0>(), a.sizes().elements(), a.out()});
+    const numbers& of = a.sizes();
+    c.rows(of.count(a.samples()), add_rows_of_table<T>{a.in(), a.template parameter<0>(), of.rows, of.width, a.out()});
   }
   template <class C, class A>
   static void decode(const C& c, const A& a, int position) {
     const std::ptrdiff_t width = a.sizes().width;
-    c.rows(a.samples(), add_row<T>{a.in(), a.template parameter<0>() + position * width, width, a.out()});
+    c.rows(a.samples(), add_rows_of_table<T>{a.in(), a.template parameter<0>() + position * width, 1, width, a.out()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
@@ -113,13 +114,14 @@ struct sinusoidal_positions {
     }
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template derived<0>(), elements, a.out()});
+      c.rows(std::ptrdiff_t{a.samples()} * Tokens,
+             detail::add_rows_of_table<T>{a.in(), a.template derived<0>(), Tokens, Width, a.out()});
     }
     static constexpr int kept_extras = 0;
     template <class C, class A>
     static void decode(const C& c, const A& a, int position) {
-      c.rows(a.samples(),
-             detail::add_row<T>{a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width, Width, a.out()});
+      c.rows(a.samples(), detail::add_rows_of_table<T>{
+                              a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width, 1, Width, a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
