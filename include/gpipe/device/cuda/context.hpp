@@ -16,6 +16,7 @@
 #include <gpipe/device/cuda/kernels/for_each.hpp>
 #include <gpipe/device/cuda/kernels/gemm.hpp>
 #include <gpipe/device/cuda/kernels/launch.hpp>
+#include <gpipe/device/cuda/kernels/neighbours.hpp>
 #include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
 #include <gpipe/device/cuda/kernels/row_additions.hpp>
 #include <gpipe/device/cuda/memory/staging.hpp>
@@ -45,6 +46,19 @@ class context {
   template <class F>
   void each(std::ptrdiff_t n, F f) const {
     enqueue([&] { for_each(stream_, n, f); });
+  }
+
+  /// The same of a function of elements (see gpipe::detail::each_element), whose arrays are read and written 16 bytes
+  /// at once where they are aligned.
+  template <class F>
+  void each_element(std::ptrdiff_t n, F f) const {
+    if (n <= 0) return;
+    const std::ptrdiff_t vectors = detail::whole_vectors(n, f);
+    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the rest is fewer than a vector's elements
+    enqueue([&] {
+      cuda::launch(stream_, detail::blocks((work + team::threads - 1) / team::threads), dim3(team::threads),
+                   detail::over_elements<F>, n, vectors, f);
+    });
   }
 
   /// f(row, team) for row in [0, count), in any order.
@@ -108,7 +122,7 @@ class context {
   /// into[i] += from[i]
   template <class T>
   void add(std::ptrdiff_t n, const T* from, T* into) const {
-    each(n, host::detail::add_to<T>{from, into});
+    each_element(n, host::detail::add_to<T>{from, into});
   }
 
   /// into[to[r]][j] += scale * from[r][j] for each row r in [0, count), in this order, and j in [0, width).

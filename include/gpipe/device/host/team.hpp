@@ -91,6 +91,7 @@ struct in_double {
 };
 template <class T>
 struct add_to {
+  static constexpr bool updates = true;  ///< see gpipe::detail::each_element
   const T* from;
   T* into;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = into[i] + from[i]; }

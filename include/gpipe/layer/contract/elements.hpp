@@ -15,6 +15,16 @@ struct element_count {
   constexpr std::ptrdiff_t of(int samples) const { return samples * elements; }
 };
 
+/// f(i) for i in [0, n), in any order. The members of `f` are two to four pointers to arrays, of which it reads element
+/// i of the const ones, and writes, but does not read, element i of the others; if it reads these, too, it says so by
+/// `static constexpr bool updates = true`. It leaves arrays alone that are null. A device that reads several neighbours
+/// at once calls `f` with other arrays, where they have other numbers.
+template <class C, class F>
+void each_element(const C& c, std::ptrdiff_t n, const F& f) {
+  if constexpr (requires { c.each_element(n, f); }) c.each_element(n, f);
+  else c.each(n, f);
+}
+
 /// The value that a function of elements keeps for its derivative.
 enum class kept_value { input, output, derivative };
 
@@ -30,13 +40,13 @@ struct elements_kernels {
   static void forward(const C& c, const A& a) {
     using apply = typename Layer::template apply<T>;
     if constexpr (Kept == kept_value::derivative)
-      c.each(a.sizes().of(a.samples()), apply{a.in(), a.out(), a.template extra<0, T>()});
-    else c.each(a.sizes().of(a.samples()), apply{a.in(), a.out()});
+      each_element(c, a.sizes().of(a.samples()), apply{a.in(), a.out(), a.template extra<0, T>()});
+    else each_element(c, a.sizes().of(a.samples()), apply{a.in(), a.out()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     using chain = typename Layer::template chain<T>;
-    if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain{kept(a), a.out_gradient(), a.in_gradient()});
+    if (a.in_gradient()) each_element(c, a.sizes().of(a.samples()), chain{kept(a), a.out_gradient(), a.in_gradient()});
   }
 
  private:

@@ -62,7 +62,7 @@ struct feed_forward_kernels {
       else of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), a.template parameter<1>(), into);
     });
     T* const z = a.template extra<inner_count, T>();
-    c.each(a.samples() * of.elements(), apply{a.template extra<0, T>(), a.template extra<1, T>(), z});
+    each_element(c, a.samples() * of.elements(), apply{a.template extra<0, T>(), factor(a), z});
     if constexpr (Gated) of.outer().apply(c, count, z, a.template derived<outer>(), a.out());
     else of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), a.out());
   }
@@ -114,7 +114,7 @@ struct feed_forward_kernels {
     for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, all[m], all[0]);
   }
 
-  // Public, because nvcc names them. Without a gate the factor is not used.
+  // Public, because nvcc names them. Without a gate the factor is null.
   struct apply {
     const T *h, *factor;
     T* z;
@@ -125,6 +125,7 @@ struct feed_forward_kernels {
     }
   };
   struct chain {
+    static constexpr bool updates = true;
     T *h, *factor, *dz;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
       const value_and_derivative<number> f = value_and_slope<Function>(number(h[i]));
@@ -145,6 +146,12 @@ struct feed_forward_kernels {
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
   static constexpr int value = Gated ? 2 : 0;    // the buffer that has z after backward's function
   static constexpr int gradient_of(int inner) { return Gated ? inner : 1; }  // the buffer with its output's gradient
+
+  template <class A>
+  static T* factor(const A& a) {
+    if constexpr (Gated) return a.template extra<1, T>();
+    else return nullptr;
+  }
 
   template <class Use>
   static void each_inner(Use&& use) {
@@ -169,7 +176,7 @@ struct feed_forward_kernels {
     const numbers& of = a.sizes();
     T* const dz = a.template extra<inner_count, T>();
     of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
-    c.each(a.samples() * of.elements(), chain{a.template extra<0, T>(), a.template extra<1, T>(), dz});
+    each_element(c, a.samples() * of.elements(), chain{a.template extra<0, T>(), factor(a), dz});
   }
 };
 

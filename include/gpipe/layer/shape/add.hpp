@@ -15,7 +15,7 @@ struct add {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), sum{a.template in<0>(), a.template in<1>(), a.out()});
+      detail::each_element(c, a.sizes().of(a.samples()), sum{a.template in<0>(), a.template in<1>(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {

@@ -16,13 +16,15 @@ struct multiply {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), product{a.template in<0>(), a.template in<1>(), a.out()});
+      detail::each_element(c, a.sizes().of(a.samples()), product{a.template in<0>(), a.template in<1>(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       const std::ptrdiff_t n = a.sizes().of(a.samples());
-      if (T* left = a.template in_gradient<0>()) c.each(n, product{a.out_gradient(), a.template in<1>(), left});
-      if (T* right = a.template in_gradient<1>()) c.each(n, product{a.out_gradient(), a.template in<0>(), right});
+      if (T* left = a.template in_gradient<0>())
+        detail::each_element(c, n, product{a.out_gradient(), a.template in<1>(), left});
+      if (T* right = a.template in_gradient<1>())
+        detail::each_element(c, n, product{a.out_gradient(), a.template in<0>(), right});
     }
 
     struct product {
