@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "emulator.hpp"
 
@@ -15,6 +17,12 @@ namespace emulated {
 namespace {
 
 enum class state { ready, at_barrier, in_warp, ended };
+/// A cp.async that its thread has not awaited: the bytes, as they were when it began.
+struct copy {
+  u64 into;
+  u16 elements[8];
+  u32 group;
+};
 struct fiber {
   void* stack_pointer = nullptr;
   thread self{};
@@ -22,9 +30,11 @@ struct fiber {
   u32 barrier = 0, count = 0, mask = 0;
   int line = 0;
   u32 turn = 0;  ///< of the warp's two rows of values
+  std::vector<copy> copies;
+  u32 groups = 0;  ///< of copies, committed
 };
 struct gathering {
-  u32 values[2][32], present[2], arrived[2];
+  u32 values[2][32], present[2], arrived[2], words[2][32][8];
 };
 
 constexpr std::size_t stack_bytes = 128 << 10, max_threads = 1024;
@@ -70,6 +80,12 @@ void set_thread(thread& t, u32 index) {
   t.id[0] = index % current.size[0], t.id[1] = index / current.size[0] % current.size[1];
   t.id[2] = index / current.size[0] / current.size[1];
 }
+std::string place_of(const thread& t) {
+  std::ostringstream text;
+  text << "block (" << current.id[0] << ", " << current.id[1] << ", " << current.id[2] << "), thread (" << t.id[0]
+       << ", " << t.id[1] << ", " << t.id[2] << ")";
+  return text.str();
+}
 void fiber_main() {
   fiber& me = *running;
   const auto bytes = static_cast<std::size_t>(current_kernel->local);
@@ -80,6 +96,8 @@ void fiber_main() {
     for (u32 i = 0; i < current.threads; ++i) set_thread(me.self, i), current_kernel->run(me.self);
   else current_kernel->run(me.self);
   delete memory;
+  if (!me.copies.empty())
+    report("copy", current.kernel, me.line, place_of(me.self) + " ends, and has not awaited its copies");
   me.is = state::ended;
   --live;
   yield();
@@ -92,13 +110,7 @@ void prepare(fiber& f, std::size_t place) {
   for (int i = 0; i < 6; ++i) *--top = nullptr;  // the registers that emulated_switch pops
   f.stack_pointer = top;
   f.is = state::ready, f.turn = 0;
-}
-
-std::string place_of(const thread& t) {
-  std::ostringstream text;
-  text << "block (" << current.id[0] << ", " << current.id[1] << ", " << current.id[2] << "), thread (" << t.id[0]
-       << ", " << t.id[1] << ", " << t.id[2] << ")";
-  return text.str();
+  f.copies.clear(), f.groups = 0;
 }
 
 void begin_epoch() { current.tag = (current.tag & ~epoch_bits) | ((current.tag + (1 << epoch_shift)) & epoch_bits); }
@@ -233,6 +245,10 @@ void emulated_bad_access(thread& t, u64 at, u32 bytes, bool writes, const char* 
 }
 void emulated_unwritten(thread& t, u64 at, u32 bytes, const char* space, int line) {
   std::ostringstream text;
+  if (space[0] == 's' && (t.in->shared_state[at] & in_flight)) {
+    text << place_of(t) << " reads what a cp.async still writes, at shared 0x" << std::hex << at;
+    return report("copy", t.in->kernel, line, text.str());
+  }
   text << place_of(t) << " reads " << bytes << " bytes of " << space << " memory that nothing has written, at 0x"
        << std::hex << at;
   report("unwritten memory", t.in->kernel, line, text.str());
@@ -331,6 +347,46 @@ u32 emulated_shuffle(thread& t, int mode, u32 value, u32 b, u32 c, u32 mask, boo
   report("shuffle", t.in->kernel, line,
          place_of(t) + " reads lane " + std::to_string(source) + ", which does not take part");
   return 0xdeadbeef;
+}
+const u32 (*emulated_collect(thread& t, const u32* words, u32 count, int line))[8] {
+  gathering& g = warps[t.index / 32];
+  const u32 row = running->turn & 1;
+  std::memcpy(g.words[row][t.lane()], words, count * sizeof(u32));
+  u32 present;
+  const u32* const lines = emulated_gather(t, static_cast<u32>(line), ~0u, &present, line);
+  if (present != ~0u || std::any_of(lines, lines + 32, [&](u32 l) { return l != static_cast<u32>(line); }))
+    report("warp", t.in->kernel, line, place_of(t) + ": not all lanes of its warp take part");
+  return g.words[row];
+}
+void emulated_copy_begin(thread& t, u64 into, u64 from, u32 used, int line) {
+  block& b = *t.in;
+  const auto states = [&] { return b.shared_state + into; };
+  if (into % 16 != 0 || into + 16 > b.shared_bytes ||
+      std::any_of(states(), states() + 16, [](u8 s) { return (s & allocated) == 0; }))
+    emulated_bad_access(t, into, 16, true, "shared", line);
+  if (used > 16 || from % 16 != 0) emulated_bad_access(t, from, 16, false, "global", line);
+  copy c{into, {}, running->groups};
+  for (u32 i = 0; 2 * i < used; ++i) c.elements[i] = load_global<u16>(t, from + 2 * i, line);
+  if (*states() & in_flight)
+    report("copy", b.kernel, line, place_of(t) + " begins a cp.async to where another one still writes");
+  for (u32 i = 0; i < 8; ++i) note_write<true>(t, b.shared_access[into / 2 + i], into + 2 * i, false, line);
+  std::fill(states(), states() + 16, u8{allocated | in_flight});
+  running->copies.push_back(c), running->line = line;
+}
+void emulated_copy_commit(thread&) { ++running->groups; }
+void emulated_copy_wait(thread& t, u32 most, bool all, int line) {
+  fiber& me = *running;
+  std::vector<copy> left;
+  for (const copy& c : me.copies) {
+    if (!all && c.group + most >= me.groups) {
+      left.push_back(c);
+      continue;
+    }
+    if (!(t.in->shared_state[c.into] & in_flight))
+      report("copy", t.in->kernel, line, place_of(t) + " awaits a cp.async to where another store wrote meanwhile");
+    for (u32 i = 0; i < 8; ++i) store_shared<u16>(t, c.into + 2 * i, c.elements[i], line);
+  }
+  me.copies = std::move(left);
 }
 u32 emulated_print(thread& t, u64, u64) {
   report("printf", t.in->kernel, 0, place_of(t) + " prints");

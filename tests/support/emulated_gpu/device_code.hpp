@@ -34,7 +34,7 @@ inline constexpr u64 device_base = 0x2000'0000'0000, bytes_base = 0x2200'0000'00
                      access_base = 0x2800'0000'0000;
 inline constexpr u64 shared_window = 0x2600'0000'0000, shared_limit = 256 << 10;  // shared memory in generic addresses
 
-inline constexpr u8 allocated = 1, written = 2;  // the state of a byte
+inline constexpr u8 allocated = 1, written = 2, in_flight = 4;  // the state of a byte; the last: of a cp.async
 
 /// The operation that last wrote and read an element. A tag: operation 24 bits, block 16, epoch 13, thread 11. An epoch
 /// of a block is the time between two barriers.
@@ -96,6 +96,11 @@ void emulated_barrier(thread&, u32 which, u32 count, int line);
 void emulated_warp_barrier(thread&, u32 mask, int line);
 u32 emulated_shuffle(thread&, int mode, u32 value, u32 b, u32 c, u32 mask, bool* valid, int line);
 const u32* emulated_gather(thread&, u32 value, u32 mask, u32* present, int line);  ///< the values of a warp's lanes
+/// Words of all lanes of a warp, of which each gives `count`, up to 8.
+const u32 (*emulated_collect(thread&, const u32* words, u32 count, int line))[8];
+void emulated_copy_begin(thread&, u64 into, u64 from, u32 used, int line);  ///< cp.async of 16 bytes
+void emulated_copy_commit(thread&);
+void emulated_copy_wait(thread&, u32 most, bool all, int line);  ///< all: also those that no group has yet
 u32 emulated_print(thread&, u64 format, u64 values);
 }
 
@@ -254,6 +259,24 @@ V atomic(thread& t, u64 at, bool shared, F next, int line) {
   return old;
 }
 
+/// ldmatrix: lane 8 m + r gives the address of row r of matrix m. Each element is read as itself, so that it is
+/// compared with what wrote it.
+template <int Count, bool Turned>
+void load_matrices(thread& t, u32 (&words)[Count], u32 row, int line) {
+  const u32(*const rows)[8] = emulated_collect(t, &row, 1, line);
+  const u32 across = t.lane() / 4, along = 2 * (t.lane() % 4);
+  for (u32 m = 0; m < Count; ++m) {
+    const auto element = [&](u32 of_row, u32 column) {
+      const u64 first = rows[8 * m + of_row][0];
+      if (first % 16 != 0) [[unlikely]]
+        emulated_bad_access(t, first, 16, false, "shared", line);
+      return u32{load_shared<u16>(t, first + 2 * column, line)};
+    };
+    words[m] = Turned ? element(along, across) | element(along + 1, across) << 16
+                      : element(across, along) | element(across, along + 1) << 16;
+  }
+}
+
 // Arithmetic
 // -----------------------------------------------------------------------------------------------------------
 
@@ -390,6 +413,20 @@ inline float cosine_of(float x) { return static_cast<float>(std::cos(static_cast
 inline float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 inline double inverse_root(double x) { return 1 / std::sqrt(x); }
 inline double coarse(double x) { return bits<double>(bits<u64>(x) & 0xffffffff00000000u); }  // low half is zero
+
+/// mma.m16n8k16 of bf16. A GPU adds the products of an element in an order that is unspecified: here one after the
+/// other, rounded each time.
+inline void add_products(thread& t, const u32 (&given)[6], float (&sums)[4], int line) {
+  const u32(*const of)[8] = emulated_collect(t, given, 6, line);
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 row = t.lane() / 4, lower = i / 2, column = 2 * (t.lane() % 4) + i % 2;
+    for (u32 k = 0; k < 16; ++k) {
+      const u32 lane = k % 8 / 2, half = 16 * (k % 2), upper = k / 8;
+      const u32 a = of[4 * row + lane][lower + 2 * upper] >> half, b = of[4 * column + lane][4 + upper] >> half;
+      sums[i] = std::fma(of_bf16(static_cast<u16>(a)), of_bf16(static_cast<u16>(b)), sums[i]);
+    }
+  }
+}
 
 inline u32 permute(u32 a, u32 b, u32 how) {
   const u64 all = u64{b} << 32 | a;

@@ -82,14 +82,14 @@ cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr what, int) {
     case cudaDevAttrComputeCapabilityMinor:
       *v = architecture() % 10;
       break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *v = shared_of_block();
+      break;
     case cudaDevAttrWarpSize:
       *v = 32;
       break;
     case cudaDevAttrMaxSharedMemoryPerBlock:
       *v = 49152;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *v = 166912;
       break;
     case cudaDevAttrMaxGridDimX:
       *v = 0x7fffffff;

@@ -23,7 +23,8 @@ extern std::mutex one_at_a_time;       ///< every call holds it
 extern std::condition_variable moved;  ///< some work is done
 extern thread_local int gpu_in_use;
 int gpu_count();
-int architecture();  ///< of the PTX that the emulated GPUs run, such as 80
+int architecture();     ///< of the PTX that the emulated GPUs run, such as 80
+int shared_of_block();  ///< the most bytes of shared memory that a program may ask for
 
 // Errors and reports
 // ---------------------------------------------------------------------------------------------------
@@ -118,6 +119,7 @@ struct kernel {
   const int *offsets = nullptr, *sizes = nullptr;          ///< of parameters
   const int *shared_at = nullptr, *shared_size = nullptr;  ///< of variables in shared memory
   int waits = 0, shared = 0, local = 0, max_threads = 0, parameter_bytes = 0;
+  std::size_t most_dynamic = 0;  ///< bytes of shared memory that the program has asked for
 };
 
 /// Runs every block.

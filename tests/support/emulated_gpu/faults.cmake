@@ -16,12 +16,17 @@ set(found
   "bounds|launch limits in .*small_blocks.*256 threads, and launch bounds of 128"
   "alignment|misaligned in .*misaligned"
   "divergence|divergent barrier in .*diverge.*threads of a warp wait at the barriers of lines"
+  "wait for a copy|copy in .*copy_and_load.*reads what a cp.async still writes"
+  "barrier after a copy|race in .*copy_and_load.*reads what thread .* wrote without a barrier between, at shared"
+  "lanes|warp in .*copy_and_load.*not all lanes of its warp take part"
+  "running copy|copy in .*copy_and_load.*has not awaited its copies"
+  "not asked|launch limits in .*take_dynamic.*60000 bytes of shared memory"
   "promise|cuBLASLt in cublasLtMatmul.*not aligned as the heuristic was promised"
   "stride|cuBLASLt in cublasLtMatmul.*a leading dimension is smaller than the rows"
   "freed|out of bounds in .*add"
   "other GPU|out of bounds in .*add.*without access to that GPU")
 
-foreach(correct IN ITEMS "" "graph" "product")
+foreach(correct IN ITEMS "" "graph" "product" "tensor cores" "asked")
   execute_process(COMMAND ${PROGRAM} ${correct} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
   if(NOT text MATCHES " 0 findings")
     message(SEND_ERROR "the correct program, ${correct}: status ${status}\n${text}")

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/device/cuda/kernels/mma.hpp>
+
 // faults [fault]: a sum of numbers on two streams, correct or with one planted fault. The emulated GPU must find the
 // fault, and nothing in the correct program. faults.cmake names what it says.
 
@@ -61,6 +63,30 @@ __global__ void diverge(float* a) {
     a[threadIdx.x] = 2;
     __syncthreads();
   }
+}
+enum class tensor_fault { none, wait, barrier, lanes, left_running };
+/// Two warps copy 16 bytes a thread, and each loads what the other one has copied.
+template <tensor_fault Fault>
+__global__ void copy_and_load(const float* from, float* into) {
+  using namespace gpipe::cuda::detail;
+  __shared__ uint4 rows[64];
+  const int i = static_cast<int>(threadIdx.x);
+  begin_copy(shared_address(rows + i), from + 4 * i, 16);
+  commit_copies();
+  if (Fault != tensor_fault::wait) await_copies<0>();
+  if (Fault != tensor_fault::barrier) __syncthreads();
+  left_fragment left{};
+  if (Fault != tensor_fault::lanes || i % 32 < 16) load_matrices(left.word, shared_address(rows + (i ^ 32)));
+  sum_fragment sums{};
+  multiply_add(sums, left, {});
+  __syncthreads();
+  if (Fault == tensor_fault::left_running) begin_copy(shared_address(rows + i), from, 0);
+  into[i] = sums.at[0];
+}
+__global__ void take_dynamic(float* into) {
+  extern __shared__ float taken[];
+  taken[threadIdx.x] = 1;
+  into[threadIdx.x] = taken[threadIdx.x];
 }
 float *a, *b, *c;
 cudaStream_t one, two;
@@ -139,6 +165,16 @@ int main(int count, char** words) {
   if (is("bounds")) small_blocks<<<1, 256, 0, two>>>(b);
   if (is("alignment")) misaligned<<<1, 1, 0, two>>>(b);
   if (is("divergence")) diverge<<<1, 32, 0, two>>>(b);
+  if (is("tensor cores")) copy_and_load<tensor_fault::none><<<1, 64, 0, two>>>(a, b);
+  if (is("wait for a copy")) copy_and_load<tensor_fault::wait><<<1, 64, 0, two>>>(a, b);
+  if (is("barrier after a copy")) copy_and_load<tensor_fault::barrier><<<1, 64, 0, two>>>(a, b);
+  if (is("lanes")) copy_and_load<tensor_fault::lanes><<<1, 64, 0, two>>>(a, b);
+  if (is("running copy")) copy_and_load<tensor_fault::left_running><<<1, 64, 0, two>>>(a, b);
+  if (is("asked") || is("not asked")) {
+    constexpr int much = 60'000;
+    if (is("asked")) cudaFuncSetAttribute(take_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, much);
+    take_dynamic<<<1, 64, much, two>>>(b);
+  }
   if (is("promise")) multiply(1, 8);
   if (is("stride")) multiply(0, 7);
   if (is("product")) multiply(0, 8);

@@ -138,7 +138,8 @@ cudaError_t launch(const void* function, dim3 grid, dim3 size, void** given, std
   if (threads > static_cast<u64>(k.max_threads))
     return refuse(cudaErrorInvalidValue,
                   std::to_string(threads) + " threads, and launch bounds of " + std::to_string(k.max_threads));
-  if (shared > 49152) return refuse(cudaErrorInvalidValue, std::to_string(shared) + " bytes of shared memory");
+  if (shared > 49152 && dynamic > k.most_dynamic)
+    return refuse(cudaErrorInvalidValue, std::to_string(shared) + " bytes of shared memory");
   std::vector<u64> parameters(static_cast<std::size_t>(k.parameter_bytes) / 8 + 2);
   for (int i = 0; k.offsets[i] >= 0; ++i)
     std::memcpy(reinterpret_cast<u8*>(parameters.data()) + k.offsets[i], given[i],
@@ -230,7 +231,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
   a->maxThreadsPerBlock = 1024, a->numRegs = 32, a->ptxVersion = a->binaryVersion = architecture();
   return cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute which, int value) {
+  const std::lock_guard held(one_at_a_time);
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || value > shared_of_block()) return returned(cudaErrorInvalidValue);
+  return kernels[f].most_dynamic = static_cast<std::size_t>(value), cudaSuccess;
+}
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void*, int size, std::size_t,
                                                                    unsigned) {
   return *n = std::max(1, 2048 / size), cudaSuccess;

@@ -36,6 +36,7 @@ int architecture() {
   static const int number = number_from_environment("EMULATED_ARCHITECTURE", 80);
   return number;
 }
+int shared_of_block() { return (architecture() >= 90 ? 227 : 163) << 10; }
 
 namespace {
 

@@ -727,6 +727,50 @@ class Kernel:
         self.write(a[0], 'x', kind)
         self.emit('}')
 
+    def words(self, text):
+        return [x.strip() for x in text.strip().strip('{}').split(',')]
+
+    def do_mma(self, o, a):
+        if o[1:] != ['sync', 'aligned', 'm16n8k16', 'row', 'col', 'f32', 'bf16', 'bf16', 'f32']:
+            raise Unknown('.'.join(o))
+        targets, left, right, before = map(self.words, a)
+        given = ', '.join(self.read(x, 'u32') for x in left + right)
+        sums = ', '.join(self.read(x, 'float') for x in before)
+        self.emit(f'{{ const u32 given[6] = {{{given}}}; float sums[4] = {{{sums}}}; '
+                  f'add_products(t, given, sums, {self.line});')
+        for i, target in enumerate(targets):
+            self.write(target, f'sums[{i}]', 'float')
+        self.emit('}')
+
+    def do_ldmatrix(self, o, a):
+        if o[1:4] != ['sync', 'aligned', 'm8n8'] or o[-1] != 'b16':
+            raise Unknown('.'.join(o))
+        targets = self.words(a[0])
+        if f'x{len(targets)}' != o[4]:
+            raise Unknown('number of matrices')
+        where, _, _ = self.address(a[1])
+        turned = 'true' if 'trans' in o else 'false'
+        self.emit(f'{{ u32 words[{len(targets)}]; load_matrices<{len(targets)}, {turned}>'
+                  f'(t, words, u32({where}), {self.line});')
+        for i, target in enumerate(targets):
+            self.write(target, f'words[{i}]', 'u32')
+        self.emit('}')
+
+    def do_cp(self, o, a):
+        if o[1] != 'async':
+            raise Unknown('.'.join(o))
+        if o[2] == 'commit_group':
+            return self.emit('emulated_copy_commit(t);')
+        if o[2] in ('wait_group', 'wait_all'):
+            most = self.read(a[0], 'u32') if o[2] == 'wait_group' else '0'
+            all_of_it = 'true' if o[2] == 'wait_all' else 'false'
+            return self.emit(f'emulated_copy_wait(t, {most}, {all_of_it}, {self.line});')
+        if o[2] not in ('ca', 'cg') or not o[3].startswith('shared') or o[4] != 'global' or a[2] != '16':
+            raise Unknown('.'.join(o))
+        into, source = self.address(a[0])[0], self.address(a[1])[0]
+        used = self.read(a[3], 'u32') if len(a) > 3 else '16'
+        self.emit(f'emulated_copy_begin(t, {into}, {source}, {used}, {self.line});')
+
     def do_atom(self, o, a, target=None):
         kind = VALUE[o[-1]]
         shared = 'true' if any(s.startswith('shared') for s in o) else 'false'
@@ -844,7 +888,7 @@ def translated(module, name):
         if function.entry:
             text += '  const u8* const p = t.in->parameters; static_cast<void>(p);\n'
         text += '\n'.join(function.declarations() + function.out) + '\n}\n'
-    waits = re.search('emulated_(barrier|warp_barrier|shuffle|gather)', everything) is not None
+    waits = re.search('emulated_(barrier|warp_barrier|shuffle|gather|copy)|add_products|load_matrices', everything) is not None
     numbers = {'waits': int(waits), 'shared': entry.shared_end, 'local': entry.local_end, 'max_threads': most,
                'parameter_bytes': entry.parameter_bytes}
     for key, value in numbers.items():
