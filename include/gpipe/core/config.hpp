@@ -50,11 +50,14 @@
 #define GPIPE_COLD __attribute__((noinline, optimize("Os")))
 #endif
 
-/// Before a loop that spills registers where nvcc unrolls it for a GPU.
+/// Before a loop that spills registers where nvcc unrolls it for a GPU, and before one whose arrays are in registers
+/// only if it is unrolled.
 #ifdef __CUDA_ARCH__
 #define GPIPE_NOT_UNROLLED _Pragma("unroll 1")
+#define GPIPE_UNROLLED _Pragma("unroll")
 #else
 #define GPIPE_NOT_UNROLLED
+#define GPIPE_UNROLLED
 #endif
 
 /// With -D GPIPE_CANARY=1 every training run overwrites dead buffers: see `training_options::canary`.

@@ -212,8 +212,8 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<attention<attention_options{.heads = 4, .key_heads = 2, .causal = true, .rotary = 100, .padded = true}>,
          tensor<T, 5, 24>>(2 * few);
   agrees<cross_attention<attention_options{.heads = 2, .padded = true}>, bundle<tensor<T, 4, 8>, tensor<T, 3, 6>>>(few);
-  // Its keys' and values' weights begin at elements 225 and 450 of one parameter.
-  agrees<cross_attention<attention_options{.heads = 3}>, bundle<tensor<T, 4, 15>, tensor<T, 3, 15>>>(few);
+  // Its keys' and values' weights begin at elements 225 and 450 of one parameter. A GPU rounds the softmax to bf16.
+  agrees<cross_attention<attention_options{.heads = 3}>, bundle<tensor<T, 4, 15>, tensor<T, 3, 15>>>(2 * few);
   agrees<linear<24, no_bias>, tensor<T, 3, 40>>(few);
   agrees<gated<silu>, tensor<T, 5, 34>>(few);
   agrees<gated<mish>, tensor<T, 5, 34>>(few);

@@ -10,6 +10,7 @@
 
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/cuda/kernels/attention.hpp>
+#include <gpipe/device/cuda/kernels/attention_bf16.hpp>
 #include <gpipe/device/cuda/kernels/convolution.hpp>
 #include <gpipe/device/cuda/kernels/convolution_tiles.hpp>
 #include <gpipe/device/cuda/kernels/elements.hpp>
@@ -190,26 +191,46 @@ class context {
 
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
   /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
-  /// gives o = 0 and log sum -infinity.
+  /// gives o = 0 and log sum -infinity. bf16 runs on tensor cores, unless the program's code for this GPU is of an
+  /// architecture before sm_80, or a block's shared memory is too small; then, and in other types, in plain tiles.
   template <class T>
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
                  compute_type<T>* log_sums) const {
-    const auto count = detail::attention_work::count(shape.samples, shape.heads, shape.queries);
-    if (count > 0) enqueue([&] { launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums); });
+    const auto count = detail::plain_work::count(shape.samples, shape.heads, shape.queries);
+    if (count == 0) return;
+    enqueue([&] {
+      const bool done = on_tensor_cores<T>(shape, [&]<int Width>() {
+        using tiles = detail::tiles_of_queries<Width>;
+        const bool aligned = detail::rows_are_aligned(shape, {q, k, v, o});
+        return launch_tensor_tiles<tiles, 1>(shape, shape.heads, shape.queries, detail::attend_bf16<Width>, shape, q, k,
+                                             v, lengths, o, log_sums, aligned);
+      });
+      if (!done) launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums);
+    });
   }
   /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
   /// and d_v. The heads that share a key head are added up in ascending order.
   template <class T>
   void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
                           const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q, T* d_k, T* d_v) const {
-    using detail::attention_work, detail::differentiate_keys, detail::differentiate_queries;
-    const auto of_queries = attention_work::count(shape.samples, shape.heads, shape.queries);
-    const auto of_keys = attention_work::count(shape.samples, shape.key_heads, shape.keys);
-    if (of_queries > 0)
-      enqueue([&] {
-        launch_tiles(of_queries, differentiate_queries<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_q);
-        launch_tiles(of_keys, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
+    using detail::plain_work, detail::differentiate_keys, detail::differentiate_queries;
+    const auto of_queries = plain_work::count(shape.samples, shape.heads, shape.queries);
+    const auto of_keys = plain_work::count(shape.samples, shape.key_heads, shape.keys);
+    if (of_queries == 0) return;
+    enqueue([&] {
+      const bool aligned = detail::rows_are_aligned(shape, {q, k, v, o, d_o, d_q, d_k, d_v});
+      const bool done = on_tensor_cores<T>(shape, [&]<int Width>() {
+        return launch_tensor_tiles<detail::tiles_of_queries<Width>, 2>(
+                   shape, shape.heads, shape.queries, detail::differentiate_queries_bf16<Width>, shape, q, k, v,
+                   lengths, o, log_sums, d_o, d_q, aligned) &&
+               launch_tensor_tiles<detail::tiles_of_keys<Width>, 2>(shape, shape.key_heads, shape.keys,
+                                                                    detail::differentiate_keys_bf16<Width>, shape, q, k,
+                                                                    v, lengths, o, log_sums, d_o, d_k, d_v, aligned);
       });
+      if (done) return;
+      launch_tiles(of_queries, differentiate_queries<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_q);
+      launch_tiles(of_keys, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
+    });
   }
 
   /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote.
@@ -397,6 +418,29 @@ class context {
     constexpr int tile = detail::attention_tile;
     cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(tile, tile), kernel, given...);
   }
+  // Calls call.operator()<Width>(), which returns whether it has launched, if attention of this type and width may run
+  // on tensor cores here; otherwise returns false.
+  template <class T, class Call>
+  bool on_tensor_cores(const attention_shape& shape, Call&& call) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (tensor_memory_ < 0) tensor_memory_ = detail::tensor_memory(gpu());
+      if (tensor_memory_ == 0 || shape.width > detail::max_head_width) return false;
+      if (shape.width <= 64) return call.template operator()<64>();
+      if (shape.width <= 128) return call.template operator()<128>();
+      return call.template operator()<256>();
+    }
+    return false;
+  }
+  template <class Tiles, int Lefts, class... Terms>
+  bool launch_tensor_tiles(const attention_shape& shape, int heads, int rows, void (*kernel)(Terms...),
+                           std::type_identity_t<Terms>... given) const {
+    constexpr int bytes = Tiles::bytes(Lefts), own = 1 << 10;  // at most this much more
+    if (bytes + own > tensor_memory_) return false;
+    const auto count = detail::tensor_work::count(shape.samples, heads, rows) * Tiles::parts;
+    cuda::launch_with_shared<Terms...>(stream_, detail::blocks(count), dim3(detail::tensor_threads), bytes, kernel,
+                                       given...);
+    return true;
+  }
   template <class Product>
   void multiply_tiles(const Product& of) const {
     const detail::tile_grid grid(of);
@@ -459,6 +503,7 @@ class context {
   mutable gemm gemm_;
   mutable staging staging_;
   mutable graph *capture_ = nullptr, *launched_ = nullptr;
+  mutable int tensor_memory_ = -1;  // bytes, of attention; asked for at the first one
   mutable operation_tag operation_{};
   [[no_unique_address]] mutable nvtx_range nvtx_range_;
   mutable std::optional<error> failure_;

@@ -108,6 +108,7 @@ struct tile_worker {
 };
 
 /// The work of a block: a tile of rows of a head of a sample.
+template <int Tile>
 struct attention_work {
   std::ptrdiff_t sample;
   int head, first;
@@ -115,12 +116,13 @@ struct attention_work {
   __device__ attention_work(std::ptrdiff_t index, int heads, int rows)
       : sample(index / tiles(rows) / heads),
         head(static_cast<int>(index / tiles(rows) % heads)),
-        first(static_cast<int>(index % tiles(rows)) * attention_tile) {}
-  GPIPE_HOST_DEVICE static int tiles(int rows) { return (rows + attention_tile - 1) / attention_tile; }
+        first(static_cast<int>(index % tiles(rows)) * Tile) {}
+  GPIPE_HOST_DEVICE static int tiles(int rows) { return (rows + Tile - 1) / Tile; }
   GPIPE_HOST_DEVICE static std::ptrdiff_t count(int samples, int heads, int rows) {
     return std::ptrdiff_t{samples} * heads * tiles(rows);
   }
 };
+using plain_work = attention_work<attention_tile>;
 
 inline constexpr int attention_threads = attention_tile * attention_tile;
 
@@ -134,9 +136,9 @@ __global__ void __launch_bounds__(attention_threads)
   __shared__ shared_tile<number> left, right, weights;
   const number lowest = -static_cast<number>(INFINITY);
   const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries);
+  const std::ptrdiff_t count = plain_work::count(s.samples, s.heads, s.queries);
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work at(index, s.heads, s.queries);
+    const plain_work at(index, s.heads, s.queries);
     const int row = at.first + tile.y, last = at.first + attention_tile - 1;
     const int key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
@@ -181,9 +183,9 @@ __global__ void __launch_bounds__(attention_threads)
   using number = compute_type<T>;
   __shared__ shared_tile<number> left, right, weights;
   const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries);
+  const std::ptrdiff_t count = plain_work::count(s.samples, s.heads, s.queries);
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work at(index, s.heads, s.queries);
+    const plain_work at(index, s.heads, s.queries);
     const int row = at.first + tile.y, last = at.first + attention_tile - 1;
     const int key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
@@ -220,10 +222,10 @@ __global__ void __launch_bounds__(attention_threads)
   using number = compute_type<T>;
   __shared__ shared_tile<number> left, right, weights;
   const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.key_heads, s.keys);
+  const std::ptrdiff_t count = plain_work::count(s.samples, s.key_heads, s.keys);
   const int group = s.heads / s.key_heads;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work at(index, s.key_heads, s.keys);
+    const plain_work at(index, s.key_heads, s.keys);
     const int row = at.first + tile.y;
     const auto keys = rows_of(k, s.k, at.sample, at.head), values = rows_of(v, s.v, at.sample, at.head);
     const visible_keys visible(s, lengths, at.sample);

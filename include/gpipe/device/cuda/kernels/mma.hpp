@@ -62,6 +62,18 @@ __device__ inline unsigned shared_address(const void* at) {
   return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
 
+/// The shared memory whose size the launch gives.
+__device__ inline const void* dynamic_shared() {
+  extern __shared__ uint4 gpipe_dynamic_shared[];
+  return gpipe_dynamic_shared;
+}
+/// Stores 16 bytes at an aligned address.
+__device__ inline void store_words(unsigned at, const unsigned (&word)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+               "r"(word[3])
+               : "memory");
+}
+
 /// Loads Count matrices of 8 rows of 8 bf16: lane 8 m + r gives the address of row r of matrix m, 16 bytes which are
 /// aligned. Word m of a lane is then elements 2t and 2t + 1 of row g of matrix m; if transposed, of column g.
 template <int Count, bool Transposed = false>
@@ -149,26 +161,33 @@ struct swizzled_rows {
   __device__ unsigned at(int row, int c) const {
     return first + static_cast<unsigned>(row * Width * 2 + (c ^ row % 8) * 16);
   }
-  /// Rows [row, row + 16) and columns [column, column + 16) as a left operand.
+  /// Rows [row, row + 16) and columns [column, column + 16) as a left operand; both are multiples of 16.
   __device__ left_fragment left(int row, int column) const {
     const int lane = lane_of_warp();
     left_fragment found;
-    load_matrices(found.word, at(row + lane % 16, column / group + lane / 16));
+    load_matrices(found.word, of_lane(row, lane % 16, column, lane / 16));
     return found;
   }
   /// The same elements, whose rows are the sums' columns, as two right operands: rows 0 to 7, and 8 to 15.
   __device__ void right(right_fragment (&found)[2], int row, int column) const {
     const int lane = lane_of_warp();
     unsigned word[4];
-    load_matrices(word, at(row + lane % 8 + lane / 16 * 8, column / group + lane / 8 % 2));
+    load_matrices(word, of_lane(row, lane % 8 + lane / 16 * 8, column, lane / 8 % 2));
     found[0] = {{word[0], word[1]}}, found[1] = {{word[2], word[3]}};
   }
   /// The same elements, whose columns are the sums' columns, as two right operands: columns 0 to 7, and 8 to 15.
   __device__ void right_transposed(right_fragment (&found)[2], int row, int column) const {
     const int lane = lane_of_warp();
     unsigned word[4];
-    load_matrices<4, true>(word, at(row + lane % 16, column / group + lane / 16));
+    load_matrices<4, true>(word, of_lane(row, lane % 16, column, lane / 16));
     found[0] = {{word[0], word[1]}}, found[1] = {{word[2], word[3]}};
+  }
+
+ private:
+  // at(row + lane_row, column / 8 + half), in an order that leaves little to compute for constant rows and columns.
+  __device__ unsigned of_lane(int row, int lane_row, int column, int half) const {
+    const int of_lane = lane_row * Width * 2 + (half ^ lane_row % 8) * 16;
+    return (first + static_cast<unsigned>(of_lane ^ column * 2)) + static_cast<unsigned>(row * Width * 2);
   }
 };
 
