@@ -80,6 +80,11 @@ emulated_test(support/emulated_gpu/faults device COMMAND
                    -D DOUBLE_IN_TYPE=$<TARGET_FILE:tests.support.emulated_gpu.double_in_type>
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/faults.cmake)
 
+# It counts what kernels do.
+emulated_program(tests.support.emulated_gpu.counts support/emulated_gpu/counts.cu)
+target_link_libraries(tests.support.emulated_gpu.counts PRIVATE tests.emulated_main)
+emulated_test(support/emulated_gpu/counts device EMULATED_COUNTS=1 COMMAND tests.support.emulated_gpu.counts)
+
 # Each test with its program. In one batch all are one program.
 set(of_batch "")
 if(GPIPE_TEST_BATCHES)

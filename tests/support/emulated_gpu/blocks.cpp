@@ -77,6 +77,7 @@ void yield() { emulated_switch(&running->stack_pointer, scheduler); }
 void set_thread(thread& t, u32 index) {
   t.in = &current;
   t.index = index;
+  t.counted = trace_of(index);
   t.id[0] = index % current.size[0], t.id[1] = index / current.size[0] % current.size[1];
   t.id[2] = index / current.size[0] / current.size[1];
 }
@@ -130,6 +131,7 @@ bool release_barrier() {
                    std::to_string(f.line));
     }
     if (there == 0 || there < (count == 0 ? live : count)) continue;
+    if (at_barriers == live) count_traces([](u32 i) { return fibers[i].is == state::ended; });
     if (count == 0 && live < current.threads)
       report(
           "divergent barrier", current.kernel, of_warp->line,
@@ -164,7 +166,7 @@ void run_block(const kernel& k) {
           if (failed) return;
         }
       }
-    if (live == 0 || (alone && fibers[0].is == state::ended)) return;
+    if (live == 0 || (alone && fibers[0].is == state::ended)) return count_traces([](u32) { return true; });
   } while (release_barrier());
   std::ostringstream text;
   int shown = 0;
@@ -207,6 +209,7 @@ void run_kernel(const kernel& k, dim3 grid, dim3 size, const std::vector<u64>& p
   current.reachable = reachable(gpu);
   current_kernel = &k;
   failed = false;
+  begin_count(k, grid, size, bytes);
   u64 index = 0;
   for (u32 z = 0; z < grid.z; ++z)
     for (u32 y = 0; y < grid.y; ++y)
@@ -217,8 +220,9 @@ void run_kernel(const kernel& k, dim3 grid, dim3 size, const std::vector<u64>& p
         for (int i = 0; k.shared_at[i] >= 0; ++i)
           std::memset(shared_state.data() + k.shared_at[i], allocated, static_cast<std::size_t>(k.shared_size[i]));
         std::memset(shared_state.data() + k.shared, allocated, dynamic);
-        run_block(k);
+        if (begin_block(index)) run_block(k);
       }
+  end_count();
 }
 
 }  // namespace emulated

@@ -68,12 +68,27 @@ struct block {
   const char* kernel;
 };
 
+/// What a thread has done since the last barrier, while a program counts: the numbers of the blocks of instructions
+/// that it has entered, each followed by the addresses of the block's accesses, or 0 where a guard left one out.
+struct trace {
+  u64 *next = nullptr, *end = nullptr;
+};
+/// A block of instructions, and its accesses from the number `first` on (see counts.py).
+struct counted_block {
+  u32 of_pipe[7], barriers, first, accesses;
+  int joins;  ///< the block where its ways out join, or -1
+};
+struct counted_access {
+  u8 bytes, writes;
+};
+
 struct thread {
   block* in;
   u32 id[3], index;
   u32 cc = 0;  ///< carry
   u8* local = nullptr;
   u32 local_bytes = 0;
+  trace* counted = nullptr;
   u32 lane() const { return index % 32; }
   u64 tag() const { return in->tag | index; }
 };
@@ -102,7 +117,19 @@ void emulated_copy_begin(thread&, u64 into, u64 from, u32 used, int line);  ///<
 void emulated_copy_commit(thread&);
 void emulated_copy_wait(thread&, u32 most, bool all, int line);  ///< all: also those that no group has yet
 u32 emulated_print(thread&, u64 format, u64 values);
+void emulated_longer(trace&);
 }
+
+#ifdef EMULATED_COUNTS
+inline void keep(thread& t, u64 word) {
+  trace& into = *t.counted;
+  if (into.next == into.end) [[unlikely]]
+    emulated_longer(into);
+  *into.next++ = word;
+}
+#else
+inline void keep(thread&, u64) {}
+#endif
 
 // Memory
 // ---------------------------------------------------------------------------------------------------------------

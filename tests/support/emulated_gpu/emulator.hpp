@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "counts.hpp"
 #include "device_code.hpp"
 
 namespace emulated {
@@ -120,11 +121,25 @@ struct kernel {
   const int *shared_at = nullptr, *shared_size = nullptr;  ///< of variables in shared memory
   int waits = 0, shared = 0, local = 0, max_threads = 0, parameter_bytes = 0;
   std::size_t most_dynamic = 0;  ///< bytes of shared memory that the program has asked for
+  const counted_block* counted = nullptr;  ///< by number
+  const counted_access* accesses = nullptr;
+  std::string module_path;  ///< of its PTX
 };
 
 /// Runs every block.
 void run_kernel(const kernel& k, dim3 grid, dim3 size, const std::vector<u64>& parameters, std::size_t dynamic,
                 int gpu);
+
+// Counts (see counts.hpp)
+// --------------------------------------------------------------------------------------------------------------
+
+trace* trace_of(u32 thread);
+void begin_count(const kernel& k, dim3 grid, dim3 size, std::size_t shared);
+bool begin_block(u64 index);  ///< false: it is not in the sample
+/// Counts what all threads have done since the last barrier, where each of them waits or has ended.
+void count_traces(const std::function<bool(u32)>& has_ended);
+void end_count();
+bool count_product(u64 m, u64 n, u64 k, std::size_t bytes);  ///< false: the program does not count
 
 }  // namespace emulated
 

@@ -53,7 +53,8 @@ const std::string& cache() {
 const std::string& compiler() {
   static const std::string command = [] {
     const std::string flags = from_environment("EMULATED_CXX", "g++") +
-                              " -std=c++20 -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fPIC -w -fno-exceptions";
+                              " -std=c++20 -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fPIC -w -fno-exceptions" +
+                              (counting() ? " -DEMULATED_COUNTS" : "");
     const std::string header = GPIPE_EMULATOR_FOLDER "/device_code.hpp";
     const std::string folder = cache() + "/" + hash(contents(header) + flags), own = std::to_string(::getpid());
     if (!exists(folder + "/device_code.hpp.gch"))
@@ -66,7 +67,9 @@ const std::string& compiler() {
 
 bool translate(module& m) {
   const std::string translator = GPIPE_EMULATOR_FOLDER "/translate.py";
-  m.folder = cache() + "/" + hash(m.ptx + contents(translator) + contents(GPIPE_EMULATOR_FOLDER "/ptx.py"));
+  m.folder = cache() + "/" +
+             hash(m.ptx + contents(translator) + contents(GPIPE_EMULATOR_FOLDER "/ptx.py") +
+                  contents(GPIPE_EMULATOR_FOLDER "/counts.py"));
   if (exists(m.folder + "/translated")) return true;
   const std::string part = m.folder + "." + std::to_string(::getpid());
   if (!succeeds("mkdir -p '" + part + "'")) return false;
@@ -97,6 +100,9 @@ bool load(kernel& k) {
     std::memcpy(bytes_of(*v->address), v->bytes, v->size);
     std::memset(state_of(*v->address), allocated | written, v->size);
   }
+  k.counted = static_cast<const counted_block*>(dlsym(loaded, "emulated_blocks"));
+  k.accesses = static_cast<const counted_access*>(dlsym(loaded, "emulated_accesses"));
+  k.module_path = k.of->folder + "/module.ptx";
   k.run = reinterpret_cast<void (*)(thread&)>(dlsym(loaded, "emulated_kernel"));
   return true;
 }

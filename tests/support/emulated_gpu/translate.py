@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 
+from counts import JUMPS, Blocks
 from ptx import SIZE, STORED, VALUE, Module, Unknown, name_in_c, parameters, split_operands
 
 FLOATS = ('float', 'double')
@@ -142,6 +143,8 @@ class Kernel:
     def translate(self):
         body, line = self.body, 1
         text, depth = '', 0
+        self.module.blocks.begin_function(self.entry)
+        self.enter()
         # Statements end at ; or, for labels, at :, and braces stand alone.
         for piece in re.split(r'([;\n{}:])', body):
             if piece == '\n':
@@ -156,12 +159,28 @@ class Kernel:
                 self.emit('}')
             elif piece == ':' and re.match(r'\s*[$\w]+$', text.rstrip()) and '?' not in text:
                 self.emit(f'{self.c_name(text.strip())}:;')
+                self.enter(text.strip())
                 text = ''
             else:
                 if piece.strip() and not text.strip():
                     self.line = line
                 text += piece
+        self.module.blocks.end_function()
         return self
+
+    def enter(self, label=None):
+        """Begins a block of instructions to count."""
+        self.emit(f'keep(t, {self.module.blocks.enter(label)});')
+
+    def count(self, operation, operands, guarded):
+        """Counts an instruction; returns the statement for a thread whose guard leaves it out."""
+        found = self.module.blocks.add(operation, operands, guarded)
+        for where, _, _, shared in found:
+            at, _, _ = self.address(where)
+            self.emit(f'keep(t, {at}{" + shared_window" if shared else ""});')
+        if operation[0] == 'ret' and not self.entry:
+            self.emit(f'keep(t, {self.module.blocks.first});')
+        return ' else {' + ' keep(t, 0);' * len(found) + ' }' if found else ''
 
     def statement(self, text):
         if not text:
@@ -182,11 +201,14 @@ class Kernel:
         if handler is None:
             raise Unknown(m[1])
         try:
+            otherwise = self.count(operation, operands, bool(guard))
             handler(operation, operands)
         except (Unknown, KeyError, IndexError, TypeError, ValueError) as cause:
             raise Unknown(f'{text} (line {self.line}): {cause!r}')
         if guard:
-            self.emit('}')
+            self.emit('}' + otherwise)
+        if operation[0] in JUMPS:
+            self.enter()
 
     def directive(self, text):
         m = re.match(r'\.reg\s+\.(\w+)\s+(.*)$', text, re.S)
@@ -828,6 +850,7 @@ class Kernel:
 
 def translated(module, name):
     """C++ of an entry with the functions that it calls, and a table of what a launch must know."""
+    module.blocks = Blocks()
     entry = Kernel(module, name)
     pattern = r'\.(?:extern\s+)?(?:\.?shared)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*;'
     for m in re.finditer(pattern, module.outside):
@@ -881,6 +904,9 @@ def translated(module, name):
         variables.append(f'{{&global_{name_of}, first_{name_of}, sizeof first_{name_of}}}')
     variables.append('{nullptr, nullptr, 0}')
     text += table('variable', 'emulated_variables', variables)
+    blocks, accesses = module.blocks.tables()
+    text += table('counted_block', 'emulated_blocks', blocks)
+    text += table('counted_access', 'emulated_accesses', accesses)
     for function in bodies:
         text += function.signature() + ';\n'
     for function in bodies + [entry]:
