@@ -60,7 +60,10 @@ object(main_header_only units/main.cpp)
 object(other_header_only units/other.cpp)
 build(trains "two units train: yes" main_header_only.o other_header_only.o ${libraries} -pthread)
 
-# The same with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
+object(fast_math -O2 -ffast-math units/fast_math.cpp)
+build(refuses "NaN is refused: yes" fast_math.o ${libraries} -pthread)
+
+# Two units with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
 # why.
 object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
 object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
