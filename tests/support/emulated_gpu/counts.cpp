@@ -170,7 +170,7 @@ void begin_count(const kernel& k, dim3 grid, dim3 size, std::size_t shared) {
 }
 bool begin_block(u64 index) {
   if (!counting()) return true;
-  // A block of each of so many equal parts of the grid: in part i at the fraction of i times the golden ratio, for
+  // A block of each of N equal parts of the grid: in part i at the fraction of i times the golden ratio, for
   // whatever period the blocks' work has.
   if (const u64 most = std::min(most_blocks, now.blocks); most < now.blocks) {
     const u64 part = index * most / now.blocks, first = (part * now.blocks + most - 1) / most,

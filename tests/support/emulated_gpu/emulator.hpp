@@ -120,7 +120,7 @@ struct kernel {
   const int *offsets = nullptr, *sizes = nullptr;          ///< of parameters
   const int *shared_at = nullptr, *shared_size = nullptr;  ///< of variables in shared memory
   int waits = 0, shared = 0, local = 0, max_threads = 0, parameter_bytes = 0;
-  std::size_t most_dynamic = 0;  ///< bytes of shared memory that the program has asked for
+  std::size_t most_dynamic = 0;            ///< bytes of shared memory that the program has asked for
   const counted_block* counted = nullptr;  ///< by number
   const counted_access* accesses = nullptr;
   std::string module_path;  ///< of its PTX

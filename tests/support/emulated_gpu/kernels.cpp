@@ -55,11 +55,13 @@ const std::string& compiler() {
     const std::string flags = from_environment("EMULATED_CXX", "g++") +
                               " -std=c++20 -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fPIC -w -fno-exceptions" +
                               (counting() ? " -DEMULATED_COUNTS" : "");
-    const std::string header = GPIPE_EMULATOR_FOLDER "/device_code.hpp";
-    const std::string folder = cache() + "/" + hash(contents(header) + flags), own = std::to_string(::getpid());
+    const std::string from = GPIPE_EMULATOR_FOLDER "/", own = std::to_string(::getpid());
+    const std::string headers = contents(from + "device_code.hpp") + contents(from + "arithmetic.hpp");
+    const std::string folder = cache() + "/" + hash(headers + flags);
     if (!exists(folder + "/device_code.hpp.gch"))
-      succeeds("mkdir -p '" + folder + "' && cp '" + header + "' '" + folder + "' && cd '" + folder + "' && " + flags +
-               " -x c++-header device_code.hpp -o " + own + " && mv " + own + " device_code.hpp.gch");
+      succeeds("mkdir -p '" + folder + "' && cp '" + from + "device_code.hpp' '" + from + "arithmetic.hpp' '" + folder +
+               "' && cd '" + folder + "' && " + flags + " -x c++-header device_code.hpp -o " + own + " && mv " + own +
+               " device_code.hpp.gch");
     return "cd '" + folder + "' && " + flags + " -shared -I.";
   }();
   return command;
