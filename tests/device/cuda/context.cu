@@ -70,6 +70,9 @@ struct row_statistics {
     sums[row] = both;
   }
 };
+struct statistics_of_narrow_rows : row_statistics {
+  std::ptrdiff_t row_width() const { return width; }
+};
 struct entry {
   const float* values;
   std::ptrdiff_t width;
@@ -101,10 +104,11 @@ TEST_CASE("each visits every index once") {
   }
 }
 
-TEST_CASE("rows gives each row a team, whose loops run one after the other") {
+TEST_CASE_TEMPLATE("rows gives each row a team, whose loops run one after the other", F, row_statistics,
+                   statistics_of_narrow_rows) {
   const gpipe::cuda::context there;
   for (const int rows : {1, 5, many})
-    for (const int width : {1, 31, 256, 257, 1000}) {
+    for (const int width : {1, 31, 256, 257, 1000, 1025}) {
       if (rows > 5 && width > 31) continue;
       CAPTURE(rows);
       CAPTURE(width);
@@ -112,7 +116,7 @@ TEST_CASE("rows gives each row a team, whose loops run one after the other") {
       std::vector<float> sums(cells(rows, 1)), tops(sums), doubled(values.size());
       const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled);
       here.rows(rows, row_statistics{values.data(), width, sums.data(), tops.data(), doubled.data()});
-      there.rows(rows, row_statistics{v, width, s, t, w});
+      there.rows(rows, F{row_statistics{v, width, s, t, w}});
       CHECK(worst(s.back(), sums) < 4 * tolerance<float>(width));
       CHECK(t.back() == tops);
       CHECK(w.back() == doubled);
@@ -142,6 +146,12 @@ TEST_CASE("a block works on several rows and columns, one after the other") {
   CHECK(t.back() == tops);
   CHECK(w.back() == doubled);
   CHECK(i.back() == into);
+  const on_gpu<float> narrow(there, std::vector<float>(sums.size()));
+  using of_warps = statistics_of_narrow_rows;
+  gpipe::cuda::launch<std::ptrdiff_t, of_warps>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
+                                                over_narrow_rows<of_warps>, rows,
+                                                of_warps{row_statistics{v, n, narrow, t, w}});
+  CHECK(worst(narrow.back(), sums) < 4 * tolerance<float>(n));
 }
 
 TEST_CASE("columns adds up rows onto the previous content, with the host's bits") {

@@ -226,6 +226,10 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<sinusoidal_positions, tensor<T, 70, 10>>(few);
   agrees<embedding<2, 300, T, times_root_of_width>, tensor<std::int32_t, 2, 5>>(few + sum(32, 100));
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
+  // Rows of more than 1024 elements have a block of a GPU each, others a warp.
+  agrees_in_few_rows<layer_norm, tensor<T, 1100>>(2 * few);
+  agrees_in_few_rows<rms_norm, tensor<T, 1100>>(2 * few);
+  agrees_in_few_rows<softmax_cross_entropy, tensor<T, 1100>>(2 * few);
   if constexpr (std::is_same_v<T, float> || every_type) {  // nvcc takes minutes for all in two types
     agrees<exact_gelu, tensor<T, 33>>(few);
     agrees<sigmoid_activation, tensor<T, 33>>(few);

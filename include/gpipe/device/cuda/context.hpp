@@ -62,12 +62,19 @@ class context {
     });
   }
 
-  /// f(row, team) for row in [0, count), in any order.
+  /// f(row, team) for row in [0, count), in any order. The team is a warp_team where f.row_width() is small.
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {
-    if (count > 0)
-      enqueue(
-          [&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
+    constexpr std::ptrdiff_t narrow = warp_team::max_width;
+    if (count <= 0) return;
+    if constexpr (detail::has_constant_width<F>) {
+      if constexpr (F::row_width() <= narrow) narrow_rows(count, f);
+      else wide_rows(count, f);
+    } else if constexpr (detail::has_width<F>) {
+      f.row_width() <= narrow ? narrow_rows(count, f) : wide_rows(count, f);
+    } else {
+      wide_rows(count, f);
+    }
   }
 
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks,
@@ -393,6 +400,17 @@ class context {
                                              .layer_index = operation_.layer_index,
                                              .stage = operation_.stage,
                                              .micro_batch = operation_.micro_batch});
+  }
+  template <class F>
+  void wide_rows(std::ptrdiff_t count, const F& f) const {
+    enqueue([&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
+  }
+  template <class F>
+  void narrow_rows(std::ptrdiff_t count, const F& f) const {
+    enqueue([&] {
+      cuda::launch(stream_, detail::blocks((count + detail::row_warps - 1) / detail::row_warps), dim3(team::threads),
+                   detail::over_narrow_rows<F>, count, f);
+    });
   }
   template <class T>
   void add_some_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,

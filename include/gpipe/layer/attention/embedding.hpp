@@ -61,6 +61,7 @@ struct embedding_kernels {
     T* out;
     std::ptrdiff_t width;
     bool scaled;
+    std::ptrdiff_t row_width() const { return width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const number *from = weight + std::ptrdiff_t{tokens[row]} * width, by = scale;

@@ -20,6 +20,7 @@ struct add_rows_of_table {
   const compute_type<T>* table;
   std::ptrdiff_t rows, width;
   T* out;
+  std::ptrdiff_t row_width() const { return width; }
   template <class Team>
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
     const T* x = in + row * width;

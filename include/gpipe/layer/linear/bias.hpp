@@ -45,6 +45,7 @@ struct bias {
       const T* in;
       const number* bias;
       T* out;
+      static constexpr std::ptrdiff_t row_width() { return N; }
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * N;

@@ -95,6 +95,7 @@ struct cross_entropy_kernels {
     summary* out;
     number limit;
     int classes;
+    std::ptrdiff_t row_width() const { return classes; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;
@@ -147,6 +148,7 @@ struct cross_entropy_kernels {
     T* gradient;
     number limit;
     int classes;
+    std::ptrdiff_t row_width() const { return classes; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;

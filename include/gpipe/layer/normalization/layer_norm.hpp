@@ -56,6 +56,7 @@ struct layer_norm_kernels {
     T* out;
     of_rows found;
     double epsilon;
+    static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
@@ -77,6 +78,7 @@ struct layer_norm_kernels {
     const number* weight;
     T* in_gradient;
     of_rows found;
+    static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;

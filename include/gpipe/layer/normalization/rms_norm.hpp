@@ -55,6 +55,7 @@ struct rms_norm_kernels {
     T* out;
     of_rows found;
     double epsilon;
+    static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
@@ -73,6 +74,7 @@ struct rms_norm_kernels {
     const number* weight;
     of_rows found;
     T* in_gradient;
+    static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;

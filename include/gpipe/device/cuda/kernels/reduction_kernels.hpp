@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include <gpipe/device/cuda/kernels/team.hpp>
 #include <gpipe/device/cuda/stream/check.hpp>
@@ -25,6 +26,29 @@ __global__ void __launch_bounds__(team::threads, 1) over_rows(std::ptrdiff_t cou
     __syncthreads();
   }
 }
+
+inline constexpr int row_warps = team::threads / team::warp;
+
+/// The same for narrow rows, a warp at a time.
+template <class F>
+__global__ void __launch_bounds__(team::threads, 1) over_narrow_rows(std::ptrdiff_t count, F f) {
+  const std::ptrdiff_t apart = std::ptrdiff_t{gridDim.x} * row_warps;
+  for (std::ptrdiff_t row = std::ptrdiff_t{blockIdx.x} * row_warps + threadIdx.x / team::warp; row < count;
+       row += apart) {
+    f(row, warp_team{});
+    __syncwarp();
+  }
+}
+
+/// Whether a functor of rows has a constant width, and whether it has one at all.
+template <class F>
+concept has_constant_width = requires {
+  typename std::integral_constant<std::ptrdiff_t, F::row_width()>;
+};
+template <class F>
+concept has_width = requires(const F& f) {
+  f.row_width();
+};
 
 /// How the sums over the rows of a matrix with n columns are made: the rows in blocks of 64, as on the host, and the
 /// blocks in parts, each of which a thread adds up for a column. It depends on the extents alone, so that every GPU
