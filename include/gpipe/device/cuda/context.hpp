@@ -203,7 +203,7 @@ class context {
   template <class T>
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
                  compute_type<T>* log_sums) const {
-    const auto count = detail::plain_work::count(shape.samples, shape.heads, shape.queries);
+    const auto count = detail::attention_work::count(shape.samples, shape.heads, shape.queries);
     if (count == 0) return;
     enqueue([&] {
       const bool done = on_tensor_cores<T>(shape, [&]<int Width>() {
@@ -212,7 +212,9 @@ class context {
         return launch_tensor_tiles<tiles, 1>(shape, shape.heads, shape.queries, detail::attend_bf16<Width>, shape, q, k,
                                              v, lengths, o, log_sums, aligned);
       });
-      if (!done) launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums);
+      if (!done)
+        launch_tiles(count * detail::tile_worker<T>::parts_of(shape.width), detail::attend<T>, shape, q, k, v, lengths,
+                     o, log_sums);
     });
   }
   /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
@@ -220,9 +222,9 @@ class context {
   template <class T>
   void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
                           const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q, T* d_k, T* d_v) const {
-    using detail::plain_work, detail::differentiate_keys, detail::differentiate_queries;
-    const auto of_queries = plain_work::count(shape.samples, shape.heads, shape.queries);
-    const auto of_keys = plain_work::count(shape.samples, shape.key_heads, shape.keys);
+    using detail::attention_work, detail::differentiate_keys, detail::differentiate_queries;
+    const auto of_queries = attention_work::count(shape.samples, shape.heads, shape.queries);
+    const auto of_keys = attention_work::count(shape.samples, shape.key_heads, shape.keys);
     if (of_queries == 0) return;
     enqueue([&] {
       const bool aligned = detail::rows_are_aligned(shape, {q, k, v, o, d_o, d_q, d_k, d_v});
@@ -235,8 +237,9 @@ class context {
                                                                     v, lengths, o, log_sums, d_o, d_k, d_v, aligned);
       });
       if (done) return;
-      launch_tiles(of_queries, differentiate_queries<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_q);
-      launch_tiles(of_keys, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
+      const int parts = detail::tile_worker<T>::parts_of(shape.width);
+      launch_tiles(of_queries * parts, differentiate_queries<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_q);
+      launch_tiles(of_keys * parts, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
     });
   }
 
@@ -433,8 +436,8 @@ class context {
   }
   template <class... Terms>
   void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {
-    constexpr int tile = detail::attention_tile;
-    cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(tile, tile), kernel, given...);
+    constexpr int lanes = detail::attention_lanes;
+    cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(lanes, lanes), kernel, given...);
   }
   // Calls call.operator()<Width>(), which returns whether it has launched, if attention of this type and width may run
   // on tensor cores here; otherwise returns false.
@@ -454,7 +457,7 @@ class context {
                            std::type_identity_t<Terms>... given) const {
     constexpr int bytes = Tiles::bytes(Lefts), own = 1 << 10;  // at most this much more
     if (bytes + own > tensor_memory_) return false;
-    const auto count = detail::tensor_work::count(shape.samples, heads, rows) * Tiles::parts;
+    const auto count = detail::attention_work::count(shape.samples, heads, rows) * Tiles::parts;
     cuda::launch_with_shared<Terms...>(stream_, detail::blocks(count), dim3(detail::tensor_threads), bytes, kernel,
                                        given...);
     return true;

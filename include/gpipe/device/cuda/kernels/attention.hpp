@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
@@ -11,18 +12,14 @@
 
 namespace gpipe::cuda::detail {
 
-// Attention in tiles of 16 queries and 16 keys, without the weights of all pairs (Dao et al., 2022). A block has a
-// thread (x, y) for each pair of a tile, and works on one tile of queries, or of keys, from its first partner to its
-// last. Thread (x, y) also has the elements x, x + 16, ... of row y of the block's result. There are no atomics: sums
-// have a fixed order.
+// Attention in tiles of 64 queries and 64 keys, without the weights of all pairs (Dao et al., 2022). A block has 16 x
+// 16 threads, and works on one tile of queries, or of keys, from its first partner to its last. Thread (x, y) has the
+// pairs of rows y, y + 16, y + 32, y + 48 with partners x, x + 16, x + 32, x + 48, and elements x, x + 16, ... of the
+// same rows of the block's result. So it loads 8 factors from shared memory for 16 products. A block of a wide head has
+// the results of some columns, and finds the weights for them. There are no atomics: sums have a fixed order.
 
-inline constexpr int attention_tile = 16, max_head_width = 256, head_parts = max_head_width / attention_tile;
-
-/// A tile in shared memory; one more column, so that rows begin in different banks.
-template <class Number>
-struct shared_tile {
-  Number at[attention_tile][attention_tile + 1];
-};
+inline constexpr int attention_tile = 64, attention_lanes = 16, attention_threads = attention_lanes * attention_lanes;
+inline constexpr int max_head_width = 256;
 
 /// The rows of one head in one sample.
 template <class T>
@@ -47,68 +44,124 @@ struct visible_keys {
   }
 };
 
-/// A block's loops over tiles.
+/// A block's shared memory. Rows have one more number, so that they begin in different banks.
+template <class Number>
+struct attention_memory {
+  static constexpr int deep = 64 / sizeof(Number);  ///< columns of factors at once, or partners
+  Number weights[attention_tile][attention_tile + 1];
+  Number factors[2][attention_tile][deep + 1];
+  Number products[attention_tile], log_sums[attention_tile];  ///< of queries
+};
+
+/// A block's loops over tiles. `own`: the rows, and the partners, of a thread.
 template <class T>
 struct tile_worker {
   using number = compute_type<T>;
-  shared_tile<number>&left, &right;
+  static constexpr int own = attention_tile / attention_lanes, deep = attention_memory<number>::deep;
+  static constexpr int columns = 512 / sizeof(number), parts = columns / attention_lanes;  ///< of a block's results
+  static constexpr int stride = columns + 1;
+  static_assert(deep * stride <= 2 * attention_tile * (deep + 1));
+
+  attention_memory<number>& memory;
   int width;
-  int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), me = y * attention_lanes + x;
 
-  /// The product of row y of `a` and row x of `b`; 0 beyond their rows.
-  __device__ number product(const head_rows<const T>& a, int a_first, int a_end, const head_rows<const T>& b,
-                            int b_first, int b_end) const {
-    number sum = 0;
-    for (int first = 0; first < width; first += attention_tile) {
-      __syncthreads();
-      left.at[y][x] = a_first + y < a_end && first + x < width ? number(a[a_first + y][first + x]) : number(0);
-      right.at[y][x] = b_first + y < b_end && first + x < width ? number(b[b_first + y][first + x]) : number(0);
-      __syncthreads();
-      for (int d = 0; d < attention_tile; ++d) sum += left.at[y][d] * right.at[x][d];
-    }
-    return sum;
-  }
+  GPIPE_HOST_DEVICE static int parts_of(int width) { return (width + columns - 1) / columns; }
 
-  /// Adds the sum over j of weights[y][j] m[first + j] to the thread's elements.
-  __device__ void add(number (&sums)[head_parts], const shared_tile<number>& weights, const head_rows<const T>& m,
-                      int first, int end) const {
-    for (int part = 0; part < head_parts; ++part) {
-      if (part * attention_tile >= width) break;
-      const int d = part * attention_tile + x;
+  /// The products of rows of `a` and rows of `b`; 0 beyond their rows.
+  __device__ void multiply(number (&sums)[own][own], const head_rows<const T>& a, int a_first, int a_end,
+                           const head_rows<const T>& b, int b_first, int b_end) const {
+    auto& [left, right] = memory.factors;
+    for (auto& row : sums)
+      for (number& sum : row) sum = 0;
+    for (int first = 0; first < width; first += deep) {
       __syncthreads();
-      right.at[y][x] = first + y < end && d < width ? number(m[first + y][d]) : number(0);
+      for (int i = me; i < attention_tile * deep; i += attention_threads) {
+        const int r = i / deep, d = i % deep;
+        const bool inside = first + d < width;
+        left[r][d] = inside && a_first + r < a_end ? number(a[a_first + r][first + d]) : number(0);
+        right[r][d] = inside && b_first + r < b_end ? number(b[b_first + r][first + d]) : number(0);
+      }
       __syncthreads();
-      number sum = 0;
-      for (int j = 0; j < attention_tile; ++j) sum += weights.at[y][j] * right.at[j][x];
-      sums[part] += sum;
+      GPIPE_UNROLLED
+      for (int d = 0; d < deep; ++d)
+        for (int i = 0; i < own; ++i)
+          for (int j = 0; j < own; ++j)
+            sums[i][j] += left[y + i * attention_lanes][d] * right[x + j * attention_lanes][d];
     }
   }
 
-  /// Stores the thread's elements of row y times a factor.
-  __device__ void store(const number (&sums)[head_parts], number factor, const head_rows<T>& into, int row,
-                        int end) const {
-    for (int part = 0; part < head_parts; ++part) {
-      const int d = part * attention_tile + x;
-      if (row < end && d < width) into[row][d] = sums[part] * factor;
+  /// Adds the sum over j of weights[.][j] m[first + j] to the thread's elements, from `column` on.
+  __device__ void add(number (&sums)[own][parts], const head_rows<const T>& m, int first, int end, int column) const {
+    number* const rows = &memory.factors[0][0][0];
+    for (int begin = 0; begin < attention_tile; begin += deep) {
+      __syncthreads();
+      for (int i = me; i < deep * columns; i += attention_threads) {
+        const int r = begin + i / columns, d = column + i % columns;
+        rows[i / columns * stride + i % columns] = first + r < end && d < width ? number(m[first + r][d]) : number(0);
+      }
+      __syncthreads();
+      for (int r = 0; r < deep; ++r) {
+        number weight[own];
+        for (int i = 0; i < own; ++i) weight[i] = memory.weights[y + i * attention_lanes][begin + r];
+        GPIPE_UNROLLED
+        for (int part = 0; part < parts; ++part) {
+          const number factor = rows[r * stride + part * attention_lanes + x];
+          for (int i = 0; i < own; ++i) sums[i][part] += weight[i] * factor;
+        }
+      }
     }
   }
 
-  /// The sum over the elements of a row of `o` times those of `d_o`, for row x of 16 rows.
-  __device__ number row_product(const head_rows<const T>& o, const head_rows<const T>& d_o, int first, int end) const {
-    number sum = 0;
-    if (first + y < end)
-      for (int d = x; d < width; d += attention_tile) sum += number(o[first + y][d]) * number(d_o[first + y][d]);
+  /// Stores the thread's elements times a factor for each row.
+  __device__ void store(const number (&sums)[own][parts], const number (&factor)[own], const head_rows<T>& into,
+                        int first, int end, int column) const {
+    for (int i = 0; i < own; ++i)
+      for (int part = 0; part < parts; ++part) {
+        const int row = first + y + i * attention_lanes, d = column + part * attention_lanes + x;
+        if (row < end && d < width) into[row][d] = sums[i][part] * factor[i];
+      }
+  }
+  __device__ void store(const number (&sums)[own][parts], const head_rows<T>& into, int first, int end,
+                        int column) const {
+    number one[own];
+    for (number& factor : one) factor = 1;
+    store(sums, one, into, first, end, column);
+  }
+
+  /// The sum over the 16 threads of a row, in pairs 8 apart, 4, 2, 1.
+  __device__ static number sum(number value) {
+    for (int apart = attention_lanes / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(0xffffffffu, value, apart);
+    return value;
+  }
+  /// The larger of two; NaN if one is.
+  __device__ static number larger(number a, number b) { return b <= a || a != a ? a : b; }
+  __device__ static number maximum(number value) {
+    for (int apart = attention_lanes / 2; apart > 0; apart /= 2)
+      value = larger(value, __shfl_xor_sync(0xffffffffu, value, apart));
+    return value;
+  }
+
+  /// memory.products[r] = the sum over the elements of row r of `o` times those of `d_o`; and memory.log_sums, 0
+  /// beyond.
+  __device__ void take_rows(const head_rows<const T>& o, const head_rows<const T>& d_o, const number* log_sums,
+                            int first, int end) const {
+    for (int i = 0; i < own; ++i) {
+      const int r = y + i * attention_lanes;
+      number partial = 0;
+      if (first + r < end)
+        for (int d = x; d < width; d += attention_lanes) partial += number(o[first + r][d]) * number(d_o[first + r][d]);
+      partial = sum(partial);
+      if (x == 0) {
+        memory.products[r] = partial;
+        memory.log_sums[r] = first + r < end ? log_sums[first + r] : number(0);
+      }
+    }
     __syncthreads();
-    left.at[y][x] = sum;
-    __syncthreads();
-    sum = 0;
-    for (int part = 0; part < attention_tile; ++part) sum += left.at[x][part];
-    return sum;
   }
 };
 
 /// The work of a block: a tile of rows of a head of a sample.
-template <int Tile>
 struct attention_work {
   std::ptrdiff_t sample;
   int head, first;
@@ -116,143 +169,172 @@ struct attention_work {
   __device__ attention_work(std::ptrdiff_t index, int heads, int rows)
       : sample(index / tiles(rows) / heads),
         head(static_cast<int>(index / tiles(rows) % heads)),
-        first(static_cast<int>(index % tiles(rows)) * Tile) {}
-  GPIPE_HOST_DEVICE static int tiles(int rows) { return (rows + Tile - 1) / Tile; }
+        first(static_cast<int>(index % tiles(rows)) * attention_tile) {}
+  GPIPE_HOST_DEVICE static int tiles(int rows) { return (rows + attention_tile - 1) / attention_tile; }
   GPIPE_HOST_DEVICE static std::ptrdiff_t count(int samples, int heads, int rows) {
     return std::ptrdiff_t{samples} * heads * tiles(rows);
   }
 };
-using plain_work = attention_work<attention_tile>;
-
-inline constexpr int attention_threads = attention_tile * attention_tile;
-
 /// o and the logarithms of the softmax's sums, for a tile of queries: the softmax is scaled anew when a tile of keys
 /// has a larger maximum.
 template <class T>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     attend(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
            compute_type<T>* log_sums) {
   using number = compute_type<T>;
-  __shared__ shared_tile<number> left, right, weights;
+  using worker = tile_worker<T>;
+  constexpr int own = worker::own;
+  __shared__ attention_memory<number> memory;
   const number lowest = -static_cast<number>(INFINITY);
-  const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = plain_work::count(s.samples, s.heads, s.queries);
+  const worker tile{memory, s.width};
+  const int parts = worker::parts_of(s.width);
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const plain_work at(index, s.heads, s.queries);
-    const int row = at.first + tile.y, last = at.first + attention_tile - 1;
-    const int key_head = at.head / (s.heads / s.key_heads);
+    const attention_work at(index / parts, s.heads, s.queries);
+    const int column = static_cast<int>(index % parts) * worker::columns;
+    const int last = at.first + attention_tile - 1, key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
                values = rows_of(v, s.v, at.sample, key_head);
     const visible_keys visible(s, lengths, at.sample);
-    const int end = visible.end(last < s.queries ? last : s.queries - 1), own_end = visible.end(row);
-    number top = lowest, total = 0, sums[head_parts] = {};
+    const int end = visible.end(last < s.queries ? last : s.queries - 1);
+    number top[own], total[own], sums[own][worker::parts] = {};
+    for (int i = 0; i < own; ++i) top[i] = lowest, total[i] = 0;
     for (int first = 0; first < end; first += attention_tile) {
-      const number score = number(s.scale) * tile.product(queries, at.first, s.queries, keys, first, end);
-      const bool sees = row < s.queries && first + tile.x < own_end;
-      __syncthreads();
-      weights.at[tile.y][tile.x] = sees ? score : lowest;
-      __syncthreads();
-      number higher = top;
-      for (int j = 0; j < attention_tile; ++j)
-        if (!(weights.at[tile.y][j] <= higher)) higher = weights.at[tile.y][j];
-      const number scaled = higher == top ? number(1) : math::exp(top - higher);
-      const number weight = sees ? math::exp(score - higher) : number(0);
-      __syncthreads();
-      weights.at[tile.y][tile.x] = weight;
-      __syncthreads();
-      number sum = 0;
-      for (int j = 0; j < attention_tile; ++j) sum += weights.at[tile.y][j];
-      total = total * scaled + sum;
-      top = higher;
-      for (number& of_row : sums) of_row *= scaled;
-      tile.add(sums, weights, values, first, end);
+      number scores[own][own];
+      tile.multiply(scores, queries, at.first, s.queries, keys, first, end);
+      for (int i = 0; i < own; ++i) {
+        const int row = tile.y + i * attention_lanes, own_end = visible.end(at.first + row);
+        number higher = top[i], sum = 0;
+        for (int j = 0; j < own; ++j) {
+          const bool sees = at.first + row < s.queries && first + tile.x + j * attention_lanes < own_end;
+          scores[i][j] = sees ? number(s.scale) * scores[i][j] : lowest;
+          higher = worker::larger(higher, scores[i][j]);
+        }
+        higher = worker::maximum(higher);
+        const number scaled = higher == top[i] ? number(1) : math::exp(top[i] - higher);
+        for (int j = 0; j < own; ++j) {
+          const int key = tile.x + j * attention_lanes;
+          const bool sees = at.first + row < s.queries && first + key < own_end;
+          const number weight = sees ? math::exp(scores[i][j] - higher) : number(0);
+          memory.weights[row][key] = weight;
+          sum += weight;
+        }
+        total[i] = total[i] * scaled + worker::sum(sum);
+        top[i] = higher;
+        for (number& of_row : sums[i]) of_row *= scaled;
+      }
+      tile.add(sums, values, first, end, column);
     }
-    const bool empty = own_end == 0;
-    tile.store(sums, empty ? number(0) : number(1) / total, rows_of(o, s.o, at.sample, at.head), row, s.queries);
-    if (tile.x == 0 && row < s.queries)
-      log_sums[(at.sample * s.heads + at.head) * s.queries + row] = empty ? lowest : top + std::log(total);
+    number factor[own];
+    for (int i = 0; i < own; ++i) {
+      const int row = at.first + tile.y + i * attention_lanes;
+      const bool empty = visible.end(row) == 0;
+      factor[i] = empty ? number(0) : number(1) / total[i];
+      if (column == 0 && tile.x == 0 && row < s.queries)
+        log_sums[(at.sample * s.heads + at.head) * s.queries + row] = empty ? lowest : top[i] + std::log(total[i]);
+    }
+    tile.store(sums, factor, rows_of(o, s.o, at.sample, at.head), at.first, s.queries, column);
   }
 }
 
 /// dq for a tile of queries: p = e^(s - L), ds = p (dp - d) scale, dq = sum over keys of ds k, with dp = do v^T and
 /// d = the sum of o do over a row.
 template <class T>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     differentiate_queries(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths,
                           const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q) {
   using number = compute_type<T>;
-  __shared__ shared_tile<number> left, right, weights;
-  const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = plain_work::count(s.samples, s.heads, s.queries);
+  using worker = tile_worker<T>;
+  constexpr int own = worker::own;
+  __shared__ attention_memory<number> memory;
+  const worker tile{memory, s.width};
+  const int parts = worker::parts_of(s.width);
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const plain_work at(index, s.heads, s.queries);
-    const int row = at.first + tile.y, last = at.first + attention_tile - 1;
-    const int key_head = at.head / (s.heads / s.key_heads);
+    const attention_work at(index / parts, s.heads, s.queries);
+    const int column = static_cast<int>(index % parts) * worker::columns;
+    const int last = at.first + attention_tile - 1, key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
-               values = rows_of(v, s.v, at.sample, key_head), mixed = rows_of(o, s.o, at.sample, at.head),
-               of_mixed = rows_of(d_o, s.o, at.sample, at.head);
+               values = rows_of(v, s.v, at.sample, key_head), of_mixed = rows_of(d_o, s.o, at.sample, at.head);
     const visible_keys visible(s, lengths, at.sample);
-    const int end = visible.end(last < s.queries ? last : s.queries - 1), own_end = visible.end(row);
-    const number of_row_x = tile.row_product(mixed, of_mixed, at.first, s.queries);
-    __syncthreads();
-    weights.at[0][tile.x] = of_row_x;  // the same from all rows of threads
-    __syncthreads();
-    const number of_row = weights.at[0][tile.y];
-    const number log_sum = row < s.queries ? log_sums[(at.sample * s.heads + at.head) * s.queries + row] : number(0);
-    number sums[head_parts] = {};
+    const int end = visible.end(last < s.queries ? last : s.queries - 1);
+    __syncthreads();  // all threads are done with the tile before
+    tile.take_rows(rows_of(o, s.o, at.sample, at.head), of_mixed,
+                   log_sums + (at.sample * s.heads + at.head) * s.queries, at.first, s.queries);
+    number sums[own][worker::parts] = {};
     for (int first = 0; first < end; first += attention_tile) {
-      const number score = number(s.scale) * tile.product(queries, at.first, s.queries, keys, first, end);
-      const number of_weight = tile.product(of_mixed, at.first, s.queries, values, first, end);
-      const bool sees = row < s.queries && first + tile.x < own_end;
-      const number weight = sees ? math::exp(score - log_sum) : number(0);
-      __syncthreads();
-      weights.at[tile.y][tile.x] = sees ? weight * (of_weight - of_row) * number(s.scale) : number(0);
-      tile.add(sums, weights, keys, first, end);
+      number scores[own][own], of_weights[own][own];
+      tile.multiply(scores, queries, at.first, s.queries, keys, first, end);
+      tile.multiply(of_weights, of_mixed, at.first, s.queries, values, first, end);
+      for (int i = 0; i < own; ++i) {
+        const int row = tile.y + i * attention_lanes, own_end = visible.end(at.first + row);
+        for (int j = 0; j < own; ++j) {
+          const int key = tile.x + j * attention_lanes;
+          const bool sees = at.first + row < s.queries && first + key < own_end;
+          const number weight = sees ? math::exp(number(s.scale) * scores[i][j] - memory.log_sums[row]) : number(0);
+          memory.weights[row][key] =
+              sees ? weight * (of_weights[i][j] - memory.products[row]) * number(s.scale) : number(0);
+        }
+      }
+      tile.add(sums, keys, first, end, column);
     }
-    tile.store(sums, number(1), rows_of(d_q, s.q, at.sample, at.head), row, s.queries);
+    tile.store(sums, rows_of(d_q, s.q, at.sample, at.head), at.first, s.queries, column);
   }
 }
 
 /// dk and dv for a tile of keys, over the query heads that share it: dv = sum over queries of p do, dk = that of ds q.
-/// Here thread (x, y) has the pair of key y and query x.
+/// Here thread (x, y) has the pairs of its keys y and queries x.
 template <class T>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     differentiate_keys(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths, const T* o,
                        const compute_type<T>* log_sums, const T* d_o, T* d_k, T* d_v) {
   using number = compute_type<T>;
-  __shared__ shared_tile<number> left, right, weights;
-  const tile_worker<T> tile{left, right, s.width};
-  const std::ptrdiff_t count = plain_work::count(s.samples, s.key_heads, s.keys);
-  const int group = s.heads / s.key_heads;
+  using worker = tile_worker<T>;
+  constexpr int own = worker::own;
+  __shared__ attention_memory<number> memory;
+  const worker tile{memory, s.width};
+  const int parts = worker::parts_of(s.width), group = s.heads / s.key_heads;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.key_heads, s.keys) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const plain_work at(index, s.key_heads, s.keys);
-    const int row = at.first + tile.y;
+    const attention_work at(index / parts, s.key_heads, s.keys);
+    const int column = static_cast<int>(index % parts) * worker::columns;
     const auto keys = rows_of(k, s.k, at.sample, at.head), values = rows_of(v, s.v, at.sample, at.head);
     const visible_keys visible(s, lengths, at.sample);
     const int end = visible.count < s.keys ? visible.count : s.keys;
     const int earliest = s.causal && at.first > s.keys - s.queries ? at.first - (s.keys - s.queries) : 0;
-    number of_keys[head_parts] = {}, of_values[head_parts] = {};
+    number of_keys[own][worker::parts] = {}, of_values[own][worker::parts] = {};
     for (int head = at.head * group; at.first < end && head < (at.head + 1) * group; ++head) {
-      const auto queries = rows_of(q, s.q, at.sample, head), mixed = rows_of(o, s.o, at.sample, head),
-                 of_mixed = rows_of(d_o, s.o, at.sample, head);
+      const auto queries = rows_of(q, s.q, at.sample, head), of_mixed = rows_of(d_o, s.o, at.sample, head);
       for (int first = earliest / attention_tile * attention_tile; first < s.queries; first += attention_tile) {
-        const int query = first + tile.x;
-        const number of_row = tile.row_product(mixed, of_mixed, first, s.queries);
-        const number score = number(s.scale) * tile.product(keys, at.first, end, queries, first, s.queries);
-        const number of_weight = tile.product(values, at.first, end, of_mixed, first, s.queries);
-        const bool sees = query < s.queries && row < visible.end(query);
-        const number log_sum = sees ? log_sums[(at.sample * s.heads + head) * s.queries + query] : number(0);
-        const number weight = sees ? math::exp(score - log_sum) : number(0);
+        __syncthreads();  // all threads are done with the tile before
+        tile.take_rows(rows_of(o, s.o, at.sample, head), of_mixed, log_sums + (at.sample * s.heads + head) * s.queries,
+                       first, s.queries);
+        number weights[own][own], of_weights[own][own];
+        tile.multiply(weights, keys, at.first, end, queries, first, s.queries);
+        tile.multiply(of_weights, values, at.first, end, of_mixed, first, s.queries);
+        for (int j = 0; j < own; ++j) {
+          const int query = tile.x + j * attention_lanes;
+          const int seen = first + query < s.queries ? visible.end(first + query) : 0;
+          for (int i = 0; i < own; ++i) {
+            const int row = tile.y + i * attention_lanes;
+            const bool sees = at.first + row < seen;
+            const number weight =
+                sees ? math::exp(number(s.scale) * weights[i][j] - memory.log_sums[query]) : number(0);
+            of_weights[i][j] =
+                sees ? weight * (of_weights[i][j] - memory.products[query]) * number(s.scale) : number(0);
+            memory.weights[row][query] = weight;
+          }
+        }
+        tile.add(of_values, of_mixed, first, s.queries, column);
         __syncthreads();
-        weights.at[tile.y][tile.x] = weight;
-        tile.add(of_values, weights, of_mixed, first, s.queries);
-        __syncthreads();
-        weights.at[tile.y][tile.x] = sees ? weight * (of_weight - of_row) * number(s.scale) : number(0);
-        tile.add(of_keys, weights, queries, first, s.queries);
+        for (int i = 0; i < own; ++i)
+          for (int j = 0; j < own; ++j)
+            memory.weights[tile.y + i * attention_lanes][tile.x + j * attention_lanes] = of_weights[i][j];
+        tile.add(of_keys, queries, first, s.queries, column);
       }
     }
-    tile.store(of_keys, number(1), rows_of(d_k, s.k, at.sample, at.head), row, s.keys);
-    tile.store(of_values, number(1), rows_of(d_v, s.v, at.sample, at.head), row, s.keys);
+    tile.store(of_keys, rows_of(d_k, s.k, at.sample, at.head), at.first, s.keys, column);
+    tile.store(of_values, rows_of(d_v, s.v, at.sample, at.head), at.first, s.keys, column);
   }
 }
 

@@ -30,8 +30,7 @@ namespace gpipe::cuda::detail {
 // number of rows. So a result's bits depend on its own row and its partners alone: pairs that a mask leaves out add
 // zeros.
 
-inline constexpr int tensor_tile = 64, tensor_threads = 128;
-using tensor_work = attention_work<tensor_tile>;
+inline constexpr int tensor_tile = attention_tile, tensor_threads = 128;
 
 /// The shared memory of a block. `Kept`: the left operands stay in registers, and only pass through the second stage.
 template <int Width, bool Kept>
@@ -214,9 +213,9 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const tiles memory{shared_address(dynamic_shared()), 1};
   const tensor_thread me(s.width, aligned);
   const float lowest = -static_cast<float>(INFINITY), factor = static_cast<float>(s.scale) * log2_of_e;
-  const std::ptrdiff_t count = tensor_work::count(s.samples, s.heads, s.queries) * tiles::parts;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const tensor_work at(index / tiles::parts, s.heads, s.queries);
+    const attention_work at(index / tiles::parts, s.heads, s.queries);
     const int part = static_cast<int>(index % tiles::parts), key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
                values = rows_of(v, s.v, at.sample, key_head);
@@ -311,9 +310,9 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const tiles memory{shared_address(dynamic_shared()), 2};
   const tensor_thread me(s.width, aligned);
   const float factor = static_cast<float>(s.scale) * log2_of_e, scale = static_cast<float>(s.scale);
-  const std::ptrdiff_t count = tensor_work::count(s.samples, s.heads, s.queries) * tiles::parts;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const tensor_work at(index / tiles::parts, s.heads, s.queries);
+    const attention_work at(index / tiles::parts, s.heads, s.queries);
     const int part = static_cast<int>(index % tiles::parts), key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
                values = rows_of(v, s.v, at.sample, key_head), mixed = rows_of(o, s.o, at.sample, at.head),
@@ -391,10 +390,10 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const tiles memory{shared_address(dynamic_shared()), 2};
   const tensor_thread me(s.width, aligned);
   const float factor = static_cast<float>(s.scale) * log2_of_e, scale = static_cast<float>(s.scale);
-  const std::ptrdiff_t count = tensor_work::count(s.samples, s.key_heads, s.keys) * tiles::parts;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.key_heads, s.keys) * tiles::parts;
   const int group = s.heads / s.key_heads;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const tensor_work at(index / tiles::parts, s.key_heads, s.keys);
+    const attention_work at(index / tiles::parts, s.key_heads, s.keys);
     const int part = static_cast<int>(index % tiles::parts);
     const visible_keys visible(s, lengths, at.sample);
     const int end = visible.count < s.keys ? visible.count : s.keys, row = at.first + 16 * me.warp + me.row;
