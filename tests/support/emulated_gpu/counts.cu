@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/device/cuda/kernels/mma.hpp>
+
 // Kernels whose counts are known by hand. CMake runs this with EMULATED_COUNTS=1.
 
 namespace {
@@ -72,6 +74,24 @@ __global__ void climb(float* into) {
 #pragma unroll 1
   for (unsigned i = blockIdx.x; i > 0; --i) x = fmaf(x, x, 2.0f);
   into[index_in_grid()] = x;
+}
+
+/// A matrix of 8 x 8 from rows which begin `stride` bytes apart, and a product with it; 16 bytes for each thread are
+/// copied before, where `copies` says so.
+__global__ void multiply_on_tensor_cores(const float* from, float* into, unsigned stride, bool copies) {
+  using namespace gpipe::cuda::detail;
+  __shared__ uint4 rows[threads];
+  begin_copy(shared_address(rows + threadIdx.x), from + 4 * threadIdx.x, copies ? 16 : 0);
+  commit_copies();
+  await_copies<0>();
+  __syncthreads();
+  unsigned word[1];
+  load_matrices(word, shared_address(rows) + stride * (threadIdx.x % 8));
+  sum_fragment sums{};
+  left_fragment left{};
+  left.word[0] = word[0];
+  multiply_add(sums, left, {});
+  into[index_in_grid()] = sums.at[0];
 }
 
 /// Zeros on the GPU.
@@ -183,6 +203,19 @@ TEST_CASE("the instructions of loops and branches") {
   CHECK(c.of_pipe[single] == (3 + 5 + 1) * warps);
   CHECK(c.divergent >= (3 + 5) * warps);
   CHECK(c.divergent < c.issued - warps);
+}
+
+TEST_CASE("tensor cores, and what feeds them") {
+  zeros<float> from(256), into(256);
+  auto c = counts_of([&] { multiply_on_tensor_cores<<<blocks, threads>>>(from.data, into.data, 16, true); });
+  CHECK(c.of_pipe[tensor] == warps * 16 * 8 * 16);
+  CHECK(c.sectors == warps * (32 * 16 + 32 * 4) / 32);  // copied, and stored
+  CHECK(c.shared_accesses == 2 * warps);
+  CHECK(c.wavefronts == (4 + 1) * warps);  // of 512 bytes, and of a matrix
+  CHECK(c.conflicts == 0);
+  c = counts_of([&] { multiply_on_tensor_cores<<<blocks, threads>>>(from.data, into.data, 128, false); });
+  CHECK(c.sectors == warps * 32 * 4 / 32);
+  CHECK(c.conflicts == 7 * warps);  // rows of the matrix begin in one bank
 }
 
 TEST_CASE("a sample of the blocks has the counts of all") {

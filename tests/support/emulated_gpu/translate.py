@@ -176,8 +176,12 @@ class Kernel:
         """Counts an instruction; returns the statement for a thread whose guard leaves it out."""
         found = self.module.blocks.add(operation, operands, guarded)
         for where, _, _, shared in found:
-            at, _, _ = self.address(where)
-            self.emit(f'keep(t, {at}{" + shared_window" if shared else ""});')
+            at = self.address(where)[0] + (' + shared_window' if shared else '')
+            if operation[0] == 'ldmatrix':  # lane 8 m + r has row r of matrix m
+                at = f't.lane() < 8 * {operation[4][1:]} ? {at} : 0'
+            elif operation[0] == 'cp' and not shared and len(operands) > 3:
+                at = f'{self.read(operands[3], "u32")} != 0 ? {at} : 0'
+            self.emit(f'keep(t, {at});')
         if operation[0] == 'ret' and not self.entry:
             self.emit(f'keep(t, {self.module.blocks.first});')
         return ' else {' + ' keep(t, 0);' * len(found) + ' }' if found else ''
