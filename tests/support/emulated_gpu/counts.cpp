@@ -170,8 +170,8 @@ void begin_count(const kernel& k, dim3 grid, dim3 size, std::size_t shared) {
 }
 bool begin_block(u64 index) {
   if (!counting()) return true;
-  // A block of each of N equal parts of the grid: in part i at the fraction of i times the golden ratio, for
-  // whatever period the blocks' work has.
+  // A block of each of `most` equal parts of the grid: in part i at the fraction of i times the golden ratio, for
+  // any period of the blocks' work.
   if (const u64 most = std::min(most_blocks, now.blocks); most < now.blocks) {
     const u64 part = index * most / now.blocks, first = (part * now.blocks + most - 1) / most,
               end = ((part + 1) * now.blocks + most - 1) / most;
