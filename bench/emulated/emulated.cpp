@@ -5,7 +5,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/report/report.hpp>
 #include <gpipe/train/trainer.hpp>

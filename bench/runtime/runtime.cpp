@@ -3,7 +3,7 @@
 #include "../measure.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/train/trainer.hpp>

@@ -6,7 +6,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/make_plan.hpp>

@@ -1,7 +1,7 @@
 // Cells with many edges, as those of AmoebaNet: a cell takes two tensors and gives two, and sums operations on named
 // states.
 
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include <gpipe/core/tensors/tensor.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 

@@ -9,7 +9,7 @@
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/type.hpp>
 
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 

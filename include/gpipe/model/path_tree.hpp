@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <gpipe/model/graph.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 

@@ -11,7 +11,7 @@
 
 #include <gpipe/layer.hpp>
 #include <gpipe/layer/loss/auxiliary_loss.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/testing/layer_fixture.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 #include <doctest/doctest.h>
 
