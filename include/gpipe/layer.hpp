@@ -13,6 +13,7 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/attention/vocabulary_slice.hpp>
 #include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/layer/convolution/conv1d.hpp>
@@ -23,6 +24,7 @@
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/binary_cross_entropy.hpp>
+#include <gpipe/layer/loss/carried_cross_entropy.hpp>
 #include <gpipe/layer/loss/mean_absolute_error.hpp>
 #include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>

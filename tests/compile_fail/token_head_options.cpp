@@ -1,4 +1,4 @@
-// expect: gpipe: token_head<Vocabulary, ...> has two options: no_bias, and one of softmax_cross_entropy and
+// expect: gpipe: token_head<Vocabulary, ...> has three options: no_bias, slices<N>, and one of
 // errors: 1
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/loss/mean_squared_error.hpp>

@@ -379,6 +379,19 @@ TEST_CASE("softmax_cross_entropy_with") {
   holds<every_setting, tensor<double, 3, 17>>();
 }
 
+TEST_CASE("slices of a head") {
+  using carried = tensor<double, 3, 5>;
+  using rows = tensor<double, 3, 9>;
+  holds<vocabulary_slice<17, 0, 6>, rows>();
+  holds<vocabulary_slice<17, 6, 4, false>, bundle<carried, rows>>();
+  holds<vocabulary_slice<17, 10, 7>, bundle<tensor<double, 37, 5>, tensor<double, 37, 9>>>();
+  holds<vocabulary_slice<17, 0, 6, true, cross_entropy{.smoothing = 0.1, .ignored = 1000, .clip = 0.75}>, rows>();
+  holds<vocabulary_slice<17, 6, 7, true, cross_entropy{.smoothing = 0.1, .ignored = 1000, .clip = 0.75}>,
+        bundle<carried, rows>>();
+  holds<carried_cross_entropy<17>, carried>();
+  holds<carried_cross_entropy<17, cross_entropy{.smoothing = 0.1, .ignored = -100}>, carried>();
+}
+
 TEST_CASE("token_head") {
   holds<token_head<5>, tensor<double, 7>>();
   holds<token_head<17, no_bias>, tensor<double, 3, 9>>();

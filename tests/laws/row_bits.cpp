@@ -157,6 +157,9 @@ TEST_CASE("row bits: products") {
   holds<feed_forward<37>, tensor<float, 3, 17>>();
   holds<gated_feed_forward<37>, tensor<bf16, 3, 17>>();
   holds<token_head<17>, tensor<float, 3, 9>>();
+  holds<vocabulary_slice<17, 0, 6>, tensor<float, 3, 9>>();
+  holds<vocabulary_slice<17, 6, 11>, bundle<tensor<float, 3, 5>, tensor<float, 3, 9>>>();
+  holds<vocabulary_slice<17, 6, 11>, bundle<tensor<float, 3, 5>, tensor<bf16, 3, 9>>>();
 }
 
 TEST_CASE("row bits: convolutions") {

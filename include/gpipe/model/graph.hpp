@@ -46,6 +46,7 @@ struct layer_type {
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, workspace_count = 0;
   int field_count = 0, partial_count = 0;
   int predicted = -1;                        ///< the extra that a prediction reads, in place of the inputs; -1: none
+  bool predicts = true;                      ///< of a loss: its input, or what it makes, is a prediction
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
   std::string_view loss_name{};              ///< of an auxiliary loss
   double loss_factor = 1;                    ///< of the loss in the total
@@ -316,6 +317,7 @@ constexpr layer_type describe_layer_type() {
   }
   r.keeps = Bound::keeps;
   r.predicted = Bound::predicted;
+  if constexpr (requires { Bound::on::predicts; }) r.predicts = Bound::on::predicts;
   r.cost = Bound::cost;
   r.view = Bound::view;
   if constexpr (requires { in::pixels, out::rank; }) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/model/network.hpp>
+#include <gpipe/model/structure/sliced_head.hpp>
 
 namespace gpipe {
 

@@ -199,6 +199,13 @@ struct gradient_flows_back {
       "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
       "to the loss leads through integers");
 };
+template <class Position, class Items, bool Holds>
+struct tied_item_is_one_layer {
+  static_assert(
+      (holds<Holds, Position, Items>),
+      "gpipe: a tied<Name, Layer> needs one layer, and this is a list of several. The slices of a head cannot "
+      "share parts of an embedding's weight: leave the head uncut, or do not tie it");
+};
 template <class Position, class Tie, class Parameter, class Here, class First, bool Holds>
 struct tied_parameters_match {
   static_assert((holds<Holds, Position, Tie, Parameter, Here, First>),

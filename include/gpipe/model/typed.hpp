@@ -362,6 +362,11 @@ constexpr auto typed_item() {
   else if constexpr (requires { Item::times; }) return repeated<Position, before, Item::times, typename Item::items>();
   else if constexpr (requires { Item::adds_its_input; })
     return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
+  else if constexpr (requires {
+                       Item::tied_as;
+                       typename Item::layer::items;
+                     })
+    return mistaken<broken::tied_item_is_one_layer<broken::position<Position>, typename Item::layer, false>>{};
   else if constexpr (requires { Item::tied_as; })
     return typed_tied<decltype(checked_layer<Position, typename Item::layer, Edge, Skips...>()), Item>{};
   else if constexpr (requires { Item::is_scope; }) return typed_scope<Position, before, typename Item::items>{};

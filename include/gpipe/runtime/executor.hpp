@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -167,10 +168,21 @@ class executor {
     return call();
   }
 
+  /// Throws `error` if what the loss reads is not a prediction.
+  GPIPE_COLD void require_prediction() const {
+    const int loss = net_.loss_layer();
+    if (loss >= 0 && !net_.type_of(loss).predicts)
+      detail::throw_error({"predict: the loss reads sums over the slices of a head, and no stage has all logits"},
+                          {"give the head no slices in the model that predicts, and its weights: the slices' in their "
+                           "order"},
+                          {.layer = std::string(net_.type_of(loss).name), .layer_index = loss});
+  }
+
   /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
   /// Fields that only the loss reads may be missing.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
+    require_prediction();
     usable();
     // A kernel that returns after the deadline still writes to the rows: then they stay here, and `into` has none.
     const struct lent {
@@ -190,6 +202,7 @@ class executor {
   }
   /// Rows for the input of the loss, with this number of samples.
   GPIPE_COLD tensor_rows predictions(int samples) const {
+    require_prediction();
     tensor_rows rows;
     const int layer = net_.loss_layer();
     const detail::layer_type& loss = net_.type_of(layer);

@@ -9,11 +9,13 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/attention/vocabulary_slice.hpp>
 #include <gpipe/layer/convolution/conv2d.hpp>
 #include <gpipe/layer/convolution/conv_transpose2d.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/carried_cross_entropy.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/normalization/group_norm.hpp>
@@ -65,6 +67,9 @@ GPIPE_HOST_KIND(learned_positions_kernels<float>)
 GPIPE_HOST_KIND(attention_kernels<float, false>)
 GPIPE_HOST_KIND(cross_entropy_kernels<float, cross_entropy{}>)
 GPIPE_HOST_KIND(token_head_kernels<float, cross_entropy_kernels<float, cross_entropy{}>>)
+GPIPE_HOST_KIND(slice_kernels<float, cross_entropy{}, true>)
+GPIPE_HOST_KIND(slice_kernels<float, cross_entropy{}, false>)
+GPIPE_HOST_KIND(carried_cross_entropy_kernels<float, cross_entropy{}>)
 GPIPE_HOST_KIND(channel_dropout_kernels<float>)
 GPIPE_HOST_KIND(convolution_kernels<float, false>)
 GPIPE_HOST_KIND(convolution_kernels<float, true>)
@@ -106,6 +111,8 @@ GPIPE_HOST_KIND(learned_positions_kernels<bf16>)
 GPIPE_HOST_KIND(attention_kernels<bf16, false>)
 GPIPE_HOST_KIND(cross_entropy_kernels<bf16, cross_entropy{}>)
 GPIPE_HOST_KIND(token_head_kernels<bf16, cross_entropy_kernels<bf16, cross_entropy{}>>)
+GPIPE_HOST_KIND(slice_kernels<bf16, cross_entropy{}, true>)
+GPIPE_HOST_KIND(slice_kernels<bf16, cross_entropy{}, false>)
 
 }  // namespace gpipe::detail
 

@@ -14,13 +14,21 @@
 
 namespace gpipe {
 
+/// The option of a token head that is cut: `token_head<50'257, slices<8>>` is a list of 8 layers, each with its part of
+/// the vocabulary, and a loss behind them. A cut of the model may stand between any two of them.
+template <int Count>
+struct slices {
+  static_assert(Count > 0, "gpipe: slices<Count>: a head has at least 1 slice");
+};
+
 namespace detail {
 
-/// The options of a token head, in any order: `no_bias`, and a cross-entropy.
+/// The options of a token head, in any order: `no_bias`, `slices`, and a cross-entropy.
 template <class... Options>
 struct head_options {
   static constexpr bool known = true, biased = true;
-  static constexpr int losses = 0;
+  static constexpr int losses = 0, slices = 1, cuts = 0;
+  static constexpr cross_entropy settings{};
   using loss = softmax_cross_entropy;
 };
 template <class Option, class... Rest>
@@ -31,6 +39,10 @@ template <class... Rest>
 struct head_options<no_bias, Rest...> : head_options<Rest...> {
   static constexpr bool biased = false;
 };
+template <int Count, class... Rest>
+struct head_options<gpipe::slices<Count>, Rest...> : head_options<Rest...> {
+  static constexpr int slices = Count, cuts = head_options<Rest...>::cuts + 1;
+};
 template <class... Rest>
 struct head_options<softmax_cross_entropy, Rest...> : head_options<Rest...> {
   static constexpr int losses = head_options<Rest...>::losses + 1;
@@ -38,6 +50,7 @@ struct head_options<softmax_cross_entropy, Rest...> : head_options<Rest...> {
 template <cross_entropy Settings, class... Rest>
 struct head_options<softmax_cross_entropy_with<Settings>, Rest...> : head_options<Rest...> {
   static constexpr int losses = head_options<Rest...>::losses + 1;
+  static constexpr cross_entropy settings = Settings;
   using loss = softmax_cross_entropy_with<Settings>;
 };
 
@@ -154,17 +167,21 @@ struct token_head_kernels {
 ///
 ///     input tensor<T, ..., width>, weight {Vocabulary, width}, bias {Vocabulary} unless an option is `no_bias`
 ///
-/// Options, in any order: `no_bias`, and a cross-entropy such as `softmax_cross_entropy_with<cross_entropy{.smoothing =
-/// 0.1}>`. Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per
-/// token. `predict` gives the logits x. It trains with the bits of `linear` and the loss, in less memory: backward
-/// overwrites the logits with their gradient.
+/// Options, in any order: `no_bias`, a cross-entropy such as `softmax_cross_entropy_with<cross_entropy{.smoothing =
+/// 0.1}>`, and `slices<N>`, which makes N layers of it ([sliced_head.hpp](../../model/structure/sliced_head.hpp)).
+/// Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per token.
+/// `predict` gives the logits x. It trains with the bits of `linear` and the loss, in less memory: backward overwrites
+/// the logits with their gradient.
 template <int Vocabulary, class... Options>
 struct token_head {
   using options = detail::head_options<Options...>;
   static_assert(Vocabulary > 0, "gpipe: token_head<Vocabulary>: the vocabulary must have at least 1 token");
-  static_assert(options::known && options::losses <= 1,
-                "gpipe: token_head<Vocabulary, ...> has two options: no_bias, and one of softmax_cross_entropy and "
-                "softmax_cross_entropy_with<...>");
+  static_assert(options::known && options::losses <= 1 && options::cuts <= 1,
+                "gpipe: token_head<Vocabulary, ...> has three options: no_bias, slices<N>, and one of "
+                "softmax_cross_entropy and softmax_cross_entropy_with<...>");
+  static_assert(options::slices == 1,
+                "gpipe: token_head<Vocabulary, slices<N>> is a list of layers for a model: include "
+                "<gpipe/model/model.hpp>");
 
   template <class In>
   struct on;

@@ -64,7 +64,8 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
 ///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
 ///       static constexpr int predicted = 0;               the index of the extra that `predict` writes: a loss that
-///                                                         also makes its own inputs
+///                                                         also makes its own inputs, or a part of them
+///       static constexpr bool predicts = false;           of a loss whose input is no prediction
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
 ///       static constexpr bool mixes_tokens = true;        an output token depends on other tokens: for generation

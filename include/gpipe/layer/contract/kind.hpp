@@ -65,6 +65,24 @@ struct input_of_kind<Kind> {
   using type = typename Kind::input_type;
 };
 
+// That of one of several inputs or outputs: a kind whose edges have tensors of several types has `in_of` and `out_of`.
+template <class Kind, int I>
+struct input_at : input_of_kind<Kind> {};
+template <class Kind, int I>
+requires requires { typename Kind::template in_of<I>; }
+struct input_at<Kind, I> {
+  using type = typename Kind::template in_of<I>;
+};
+template <class Kind, int I>
+struct output_at {
+  using type = typename Kind::value_type;
+};
+template <class Kind, int I>
+requires requires { typename Kind::template out_of<I>; }
+struct output_at<Kind, I> {
+  using type = typename Kind::template out_of<I>;
+};
+
 /// A kind in the place of `bound`, for operands.
 template <class Kind>
 struct bound_kind {
@@ -75,9 +93,9 @@ struct bound_kind {
   using value_type = compute_type<output>;
 
   template <int I>
-  using in_type = input;
+  using in_type = typename input_at<Kind, I>::type;
   template <int I>
-  using out_type = output;
+  using out_type = typename output_at<Kind, I>::type;
   template <int I>
   using derived_type = output;
   template <int I>
