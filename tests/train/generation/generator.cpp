@@ -33,6 +33,12 @@ using grouped =
 /// One weight for the embedding and for a head that is also the loss, and has a bias of its own.
 struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocabulary, width>>, learned_positions<40>,
                       repeat<2, block>, layer_norm, tied<"words", token_head<vocabulary>>> {};
+/// The same head, whole and in slices.
+template <class... Cut>
+struct ends_in_head : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<40>,
+                            repeat<2, block>, layer_norm, named<"head", token_head<vocabulary, Cut...>>> {};
+struct whole_head : ends_in_head<> {};
+struct cut_head : ends_in_head<slices<3>> {};
 /// Multiplies by a weight of one number and counts how often it is derived.
 struct counted {
   static inline std::atomic<int> refreshes{0};
@@ -381,6 +387,31 @@ TEST_CASE("every array that a layer keeps of earlier tokens goes with its beam")
     }
     CHECK(text.log_probability == doctest::Approx(sum).epsilon(1e-4));
   }
+}
+
+TEST_CASE("a head in slices generates the texts of an uncut one: greedy, drawn, and by beams") {
+  trained<whole_head> of(2);
+  trainer<cut_head, adam> cut({.stages = 3, .micro_batches = 2, .micro_batch_size = 8}, adam{});
+  std::vector<float> words, biases;
+  for (auto& p : cut.parameters()) {
+    const bool weight = p.name == "weight";
+    if (!p.path.starts_with("head")) {
+      p.set(of.training.parameter(p.path));
+      continue;
+    }
+    std::vector<float>& from = weight ? words : biases;
+    if (p.path.starts_with("head.slice0")) from = of.training.parameter(weight ? "head.weight" : "head.bias");
+    p.set(std::vector<float>(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(p.size())));
+    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(p.size()));
+  }
+  const generator<whole_head> expected(of.training);
+  const generator<cut_head> found(cut);
+  CHECK(found.generate(prompt, {.tokens = 20}) == expected.generate(prompt, {.tokens = 20}));
+  const generation_options drawn{.tokens = 20, .temperature = 1.5, .top_k = 9, .seed = 7};
+  CHECK(found.generate(prompt, drawn) == expected.generate(prompt, drawn));
+  const auto wide = found.beam_search(prompt, {.tokens = 6}), other = expected.beam_search(prompt, {.tokens = 6});
+  REQUIRE(wide.size() == other.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) CHECK(wide[i].tokens == other[i].tokens);
 }
 
 TEST_CASE("parameters are copied when refresh says so") {

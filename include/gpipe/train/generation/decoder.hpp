@@ -72,7 +72,7 @@ class decoder {
 
   int samples() const { return samples_; }
   int tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
-  int vocabulary() const { return static_cast<int>(logits_part().size); }
+  int vocabulary() const;
 
   /// The logits behind each sequence when `next` has come at `position`: [samples][vocabulary], valid until the next
   /// call. Positions come in ascending order from 0.
@@ -87,13 +87,19 @@ class decoder {
   const forward_row<host::context>& forward_at(int l) const { return of_.forward[of_.token.layers[l].type]; }
   call call_of(int l) const;
   const layer_type& loss() const { return of_.token.type_of(of_.token.loss_layer()); }
-  /// The logits are what the loss reads, or what it makes itself.
-  edge_part logits_part() const {
-    if (loss().predicted < 0) return of_.token.values[read_by_loss()].part;
-    return {loss().extras[loss().predicted].size, loss().extras[loss().predicted].type};
+  /// The logits are what the loss reads, or what it or the slices of a head make.
+  edge_part read_by_loss() const { return of_.token.values[value_read_by_loss()].part; }
+  int value_read_by_loss() const { return of_.token.reads_value(of_.token.loss_layer(), 0); }
+  /// Calls visit(layer, part) for each layer that makes logits.
+  template <class Visit>
+  void each_part(const Visit& visit) const {
+    for (int l = 0; l < end_; ++l) {
+      const layer_type& r = of_.token.type_of(l);
+      if (r.predicted >= 0) visit(l, edge_part{r.extras[r.predicted].size, r.extras[r.predicted].type});
+    }
   }
-  int read_by_loss() const { return of_.token.reads_value(of_.token.loss_layer(), 0); }
-  const std::byte* logits() const;
+  bool makes_logits(int l) const { return of_.token.type_of(l).predicted >= 0; }
+  const std::byte* logits();
   void require_decodable() const;
 
   decoded_model of_;
@@ -103,6 +109,7 @@ class decoder {
   std::vector<decoder_memory> extras_;  // [layer]
   decoder_memory workspace_;            // of all layers
   std::vector<decoder_memory> values_;
+  std::vector<float> joined_;                 // the logits of several slices, [samples][vocabulary]
   std::unique_ptr<product_threads> sharing_;  // null: one thread
 };
 
