@@ -4,6 +4,7 @@
 
 #if GPIPE_WITH_CUDA
 #include "bounds.hpp"
+#include "gpt2_step.hpp"
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/cuda/cuda.hpp>
@@ -13,9 +14,12 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <regex>
 #include <string>
@@ -54,8 +58,8 @@ std::string short_name(const std::string& mangled) {
       std::regex_replace(text, std::regex("\\b(gpipe|cub|thrust|cuda|std|detail|for_each|[A-Z]+_\\w+)::|^void "), "");
   text = std::regex_replace(text, std::regex("\\(anonymous namespace\\)::|<unnamed>::"), "");
   if (const auto at = text.find("static_kernel<"); at == 0) {
-    const auto f = text.find("functor<");
-    text = "each " + (f == text.npos ? text.substr(14) : text.substr(f + 8));
+    const auto f = text.find("op_wrapper_t<long, ");
+    text = "each " + (f == text.npos ? text : text.substr(f + 19));
   }
   return text.substr(0, 44);
 }
@@ -67,6 +71,11 @@ struct sums {
 };
 
 bench::register_table registers;
+
+/// Seconds on each GPU.
+std::array<double, 2> bounds_of(const launch_counts& c) {
+  return {bench::bound_of(c, bench::models[0]).seconds, bench::bound_of(c, bench::models[1]).seconds};
+}
 
 sums print(const std::vector<launch_counts>& launches) {
   sums all;
@@ -233,6 +242,51 @@ void count_layer(const gpipe::cuda::context& c, const std::string& name, std::ui
   layer.forward(name, most), layer.backward(name, most);
 }
 
+/// The launches from one launch of a kernel to the next, for its second one: those of a block, which repeats.
+int launches_of_block(const std::vector<launch_counts>& step, const std::string& kernel) {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < step.size(); ++i)
+    if (step[i].kernel.find(kernel) != std::string::npos) found.push_back(static_cast<int>(i));
+  return found.size() < 4 ? 0 : found[3] - found[2];
+}
+
+/// GPT-2's step of 8 samples in 4 micro-batches. Only those of 1 and of 2 run: each further one adds the difference.
+void count_step() {
+  struct share {
+    double seconds[2]{}, launches = 0;
+    void add(const launch_counts& c, double times) {
+      const auto found = bounds_of(c);
+      for (int m = 0; m < 2; ++m) seconds[m] += times * found[m];
+      launches += times;
+    }
+  };
+  const auto one = bench::launches_of_gpt2_step(1, 2), two = bench::launches_of_gpt2_step(2, 2);
+  share all;
+  std::map<std::string, share> of_kernel;
+  const auto add = [&](const std::vector<launch_counts>& step, double times) {
+    for (const launch_counts& c : step) {
+      all.add(c, times);
+      of_kernel[c.m != 0 ? "products by cuBLASLt" : short_name(c.kernel)].add(c, times);
+    }
+  };
+  add(one, -2), add(two, 3);
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [name, part] : of_kernel) order.emplace_back(-part.seconds[0], name);
+  std::sort(order.begin(), order.end());
+  std::printf("gpt2_124m.step, 4 micro-batches of 2 x 1024 tokens: launches, A100 and H100\n");
+  for (const auto& [time, name] : order) {
+    const share& part = of_kernel[name];
+    std::printf("  %-44s %6.0f %9.2f ms %9.2f ms\n", name.c_str(), part.launches, 1e3 * part.seconds[0],
+                1e3 * part.seconds[1]);
+  }
+  for (int m = 0; m < 2; ++m)
+    bench::result(std::string("gpu_counts.gpt2_124m.step.") + bench::models[m].name, 1e3 * all.seconds[m],
+                  "ms, a bound");
+  bench::result("gpu_counts.gpt2_124m.micro_batch", static_cast<double>(two.size() - one.size()), "launches");
+  bench::result("gpu_counts.gpt2_block.forward", launches_of_block(one, "attend"), "launches");
+  bench::result("gpu_counts.gpt2_block.backward", launches_of_block(one, "differentiate_keys"), "launches");
+}
+
 void run() {
   const gpipe::cuda::context c;
   std::printf(
@@ -253,9 +307,10 @@ void run() {
   }
   count_layer<layer_norm, rows>(c, "layer_norm");
   count_layer<gelu, rows>(c, "pointwise");
-  count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding");
+  count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding", 64);  // all of the sort
   count_layer<softmax_cross_entropy, tensor<bf16, tokens, vocabulary>>(c, "softmax", 8);
   count_convolutions(c);
+  count_step();
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "support/emulated_gpu/counts.hpp"
+
+#include <vector>
+
+namespace bench {
+
+/// The launches of a step of GPT-2, 124 million parameters, in bf16 with AdamW and a largest norm, on one stage.
+std::vector<emulated::launch_counts> launches_of_gpt2_step(int micro_batches, int micro_batch_size);
+
+}  // namespace bench
