@@ -21,7 +21,8 @@
 //                                                     has D's type
 //   cublasLt.h, CUBLASLT_EPILOGUE_BGRADB              sums B over k, for each column of D
 //
-// An epilogue is offered to narrow products alone, so that the substitute for an epilogue runs too.
+// An epilogue is offered to narrow products alone, so that the substitute for an epilogue runs too; but to all where a
+// program counts.
 
 using namespace emulated;
 
@@ -103,7 +104,9 @@ void scribble(u64 workspace, std::size_t bytes) {
     if (u8* const p = touch(at, part, true, "cublasLtMatmul's workspace")) std::memset(p, 0xff, part);
 }
 
-bool has_epilogue(const product& p, const layout& d) { return p.then == CUBLASLT_EPILOGUE_DEFAULT || d.rows <= 64; }
+bool has_epilogue(const product& p, const layout& d) {
+  return p.then == CUBLASLT_EPILOGUE_DEFAULT || d.rows <= 64 || counting();
+}
 
 void multiply(const product& p, double one, double add, const layout& a, u64 a_at, const layout& b, u64 b_at,
               const layout& d, u64 d_at) {
