@@ -98,17 +98,18 @@ struct tensor_thread {
   template <int Width>
   __device__ void load(const swizzled_rows<Width>& into, const head_rows<const bf16>& from, int first, int rows,
                        int end) const {
-    constexpr int groups = Width / 8;
+    constexpr int groups = Width / 8, at_once = tensor_threads / groups;  // rows
+    const int c = static_cast<int>(threadIdx.x) % groups;
+    if (c >= 2 * steps) return;
+    const int begin = static_cast<int>(threadIdx.x) / groups, inside = 8 * c < width ? end - first : 0;
+    const bf16* at = from[first + begin] + 8 * c;
     GPIPE_NOT_UNROLLED
-    for (int i = static_cast<int>(threadIdx.x); i < rows * groups; i += tensor_threads) {
-      const int r = i / groups, c = i % groups;
-      if (c >= 2 * steps) continue;
-      const bool inside = first + r < end && 8 * c < width;
+    for (int r = begin; r < rows; r += at_once, at += at_once * from.stride) {
       if (aligned) {
-        begin_copy(into.at(r, c), inside ? from[first + r] + 8 * c : from.first, inside ? 16 : 0);
+        begin_copy(into.at(r, c), r < inside ? at : from.first, r < inside ? 16 : 0);
       } else {
         unsigned word[4] = {};
-        if (inside) eight(from[first + r], c, word);
+        if (r < inside) eight(at - 8 * c, c, word);
         store_words(into.at(r, c), word);
       }
     }
