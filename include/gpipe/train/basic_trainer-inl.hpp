@@ -276,6 +276,18 @@ GPIPE_COLD void basic_trainer<Device>::keep_own_values(std::vector<std::byte>& i
   executor_->read_own_values(into);
 }
 template <class Device>
+GPIPE_COLD process_group* basic_trainer<Device>::job() const {
+  return executor_->options().job;
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::read_value(const array_location& from, void* into) const {
+  executor_->read(from, into);
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::read_own_value(const array_location& from, void* into) const {
+  executor_->read_here(from, into);
+}
+template <class Device>
 GPIPE_COLD void basic_trainer<Device>::restore_own_values(std::span<const std::byte> from) {
   if (const std::size_t bytes = executor_->own_value_bytes(); from.size() != bytes)
     detail::throw_error({"the values have ", from.size(), " bytes, but this process has ", bytes, " of the model"},

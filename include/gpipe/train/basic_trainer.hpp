@@ -55,6 +55,8 @@ struct saving;
 template <class Device>
 struct trainer_checkpoints;
 
+class token_generator;
+
 /// The source of a trainer's plan.
 struct plan_source {
   plan_options options;
@@ -267,6 +269,11 @@ class basic_trainer {
   void set_watched(int layer, bool watched);
 
   friend detail::trainer_checkpoints<Device>;
+  // For a generator: the job, null without one; and a value of all processes together, or of this one.
+  friend detail::token_generator;
+  process_group* job() const;
+  void read_value(const array_location& from, void* into) const;
+  void read_own_value(const array_location& from, void* into) const;
   template <class On, class Call>
   decltype(auto) checkpoints(Call&& call) {
     using calls = detail::trainer_checkpoints<On>;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
@@ -22,35 +23,69 @@ namespace gpipe::detail {
 
 GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& sequence,
                                                                const decode_row<host::context>* decode,
-                                                               std::span<const std::byte> values) {
-  for (int l = 0; l < sequence.layer_count; ++l) {
-    const layer_type& r = sequence.type_of(l);
-    of_layer& layer = layers_.emplace_back();
-    layer.parameters = allocate_to_decode(sequence.own_bytes(l));
-    for (int p = 0; p < r.parameter_count; ++p) {
-      const array_location owner = locate(sequence, {l, p});
-      layer.parameter_at.push_back(layers_[index(owner.layer_index)].parameters.get() + owner.at);
+                                                               layer_share share, const value_reader& read)
+    : share_(std::move(share)) {
+  struct borrowed_value {
+    array_location from;
+    int by;  // the rank
+    std::byte* at;
+  };
+  std::vector<borrowed_value> borrowed;  // by layers of any process
+  share_.work([&] {
+    for (int l = 0; l < sequence.layer_count; ++l) {
+      const layer_type& r = sequence.type_of(l);
+      of_layer& layer = layers_.emplace_back();
+      const bool here = share_.has(l);
+      if (here) {
+        layer.parameters = allocate(sequence.own_bytes(l));
+        layer.state = allocate(r.state_bytes());
+        layer.derived = allocate(r.derived_bytes());
+      }
+      for (int p = 0; p < r.parameter_count; ++p) {
+        const array_location owner = locate(sequence, {l, p});
+        const int rank = share_.rank_of(l);
+        if (share_.rank_of(owner.layer_index) == rank) {
+          if (here) layer.parameter_at.push_back(layers_[index(owner.layer_index)].parameters.get() + owner.at);
+          continue;
+        }
+        auto found = std::find_if(borrowed.begin(), borrowed.end(),
+                                  [&](const borrowed_value& it) { return it.from == owner && it.by == rank; });
+        if (found == borrowed.end()) {
+          if (here) borrowed_.push_back(allocate(owner.bytes));
+          found = borrowed.insert(found, {owner, rank, here ? borrowed_.back().get() : nullptr});
+        }
+        if (here) layer.parameter_at.push_back(found->at);
+      }
     }
-    layer.state = allocate_to_decode(r.state_bytes());
-    layer.derived = allocate_to_decode(r.derived_bytes());
-  }
-  std::size_t from = 0;
-  each_value(sequence, [&](const array_location& value) {
-    const of_layer& layer = layers_[index(value.layer_index)];
-    std::byte* const into = value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get();
-    std::memcpy(into + value.at, values.data() + from, value.bytes);
-    from += value.bytes;
   });
-  for (int l = 0; l < sequence.layer_count; ++l) {
-    const auto refresh = decode[sequence.layers[l].type].refresh;
-    if (refresh == nullptr) continue;
-    call c;
-    c.lists = sequence.type_of(l).lists;
-    c.parameter_at = layers_[index(l)].parameter_at.data();
-    c.state = layers_[index(l)].state.get();
-    c.derived = layers_[index(l)].derived.get();
-    refresh(host::context{}, c);
-  }
+  std::vector<std::byte> passing;
+  each_value(sequence, [&](const array_location& value) {
+    std::byte* into = nullptr;
+    if (share_.has(value.layer_index)) {
+      const of_layer& layer = layers_[index(value.layer_index)];
+      into = (value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get()) + value.at;
+    }
+    bool lent = false;
+    for (const borrowed_value& it : borrowed)
+      if (it.from == value) {
+        lent = true;
+        if (it.at != nullptr) into = it.at;
+      }
+    if (lent && into == nullptr) passing.resize(value.bytes), into = passing.data();
+    if (into != nullptr) read(value, into, lent);
+  });
+  share_.work([&] {
+    for (int l = 0; l < sequence.layer_count; ++l) {
+      const auto refresh = decode[sequence.layers[l].type].refresh;
+      if (refresh == nullptr || !share_.has(l)) continue;
+      call c;
+      c.lists = sequence.type_of(l).lists;
+      c.parameter_at = layers_[index(l)].parameter_at.data();
+      c.state = layers_[index(l)].state.get();
+      c.derived = layers_[index(l)].derived.get();
+      refresh(host::context{}, c);
+    }
+  });
 }
 
 GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_parameters& parameters, int samples,
@@ -60,18 +95,64 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
       samples_(samples),
       end_(of.token.loss_layer() + (loss().predicted >= 0 ? 1 : 0)) {
   require_decodable();
-  for (int v = 0; v < of_.token.value_count; ++v)
-    values_.push_back(allocate_to_decode(of_.token.values[v].part.bytes(samples)));
+  cut_by_rank();
   std::size_t workspace = 0;
   for (int l = 0; l < end_; ++l) {
+    extras_.emplace_back();
+    if (!parameters_.share().has(l)) {  // the last rank joins the slices of all
+      if (in_slices() && makes_logits(l) && parameters_.share().has_rank(last_rank()))
+        extras_.back() = allocate(of_.token.type_of(l).extra_bytes(samples));
+      continue;
+    }
     const bool decodes = decode_at(l).decode != nullptr;
     const layer_type& r = decodes ? row_at(l) : of_.token.type_of(l);
-    extras_.push_back(allocate_to_decode(r.extra_bytes(samples)));
+    extras_.back() = allocate(r.extra_bytes(samples));
     if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
     if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples, of_.token.type_of(l).lists);
   }
-  workspace_ = allocate_to_decode(workspace);
+  workspace_ = allocate(workspace);
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
+}
+
+// The layers that run become parts, each of one rank, and values get memory where they are read or written.
+GPIPE_COLD GPIPE_INLINE void decoder::cut_by_rank() {
+  const layer_share& share = parameters_.share();
+  std::vector<char> here(index(of_.token.value_count));
+  std::vector<int> written_in(here.size(), -1);  // the part; -1: the tokens, which every process has
+  std::size_t passing = 0;
+  const auto sends = [&](int v) {
+    std::vector<int>& all = parts_[index(written_in[index(v)])].sent;
+    if (std::find(all.begin(), all.end(), v) == all.end()) all.push_back(v);
+  };
+  for (int l = 0; l < end_; ++l) {
+    const int rank = share.rank_of(l);
+    const detail::expanded_layer& s = of_.token.layers[l];
+    if (parts_.empty() || parts_.back().rank != rank) parts_.push_back({l, l, rank, {}});
+    parts_.back().last = l + 1;
+    for (int i = 0; i < s.reads; ++i) {
+      const int v = of_.token.reads_value(l, i), part = written_in[index(v)];
+      if (share.has(l)) here[index(v)] = 1;
+      if (part >= 0 && parts_[index(part)].rank != rank) sends(v);
+    }
+    for (int o = 0; o < s.writes; ++o) {
+      const int v = of_.token.writes_value(l, o);
+      written_in[index(v)] = static_cast<int>(parts_.size()) - 1;
+      if (share.has(l)) here[index(v)] = 1;
+    }
+  }
+  // The last rank reads the logits.
+  if (loss().predicts && loss().predicted < 0) {
+    const int v = value_read_by_loss(), part = written_in[index(v)];
+    if (share.has_rank(last_rank())) here[index(v)] = 1;
+    if (part >= 0 && parts_[index(part)].rank != last_rank()) sends(v);
+  }
+  for (const part& of : parts_)
+    for (const int v : of.sent)
+      if (!here[index(v)]) passing = (std::max)(passing, of_.token.values[v].part.bytes(samples_));
+  for (int v = 0; v < of_.token.value_count; ++v)
+    values_.push_back(here[index(v)] ? allocate(of_.token.values[v].part.bytes(samples_)) : decoder_memory());
+  if (in_slices()) each_part([&](int, const edge_part& made) { passing = (std::max)(passing, made.bytes(samples_)); });
+  passing_ = allocate(passing);
 }
 
 GPIPE_COLD GPIPE_INLINE void decoder::require_decodable() const {
@@ -120,19 +201,45 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   return c;
 }
 
-GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+GPIPE_COLD GPIPE_INLINE void decoder::run(int first, int last, int position) {
   const default_float_environment exact;
   const shared_products sharing(sharing_.get());
-  std::memcpy(values_[0].get(), next.data(), next.size_bytes());
-  for (int l = 0; l < end_; ++l) {
+  for (int l = first; l < last; ++l) {
     if (const auto decode = decode_at(l).decode) decode(context_, call_of(l), position);
     else forward_at(l).forward(context_, call_of(l));
   }
+}
+
+GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+  const layer_share& share = parameters_.share();
+  if (values_[0] != nullptr) std::memcpy(values_[0].get(), next.data(), next.size_bytes());
+  for (const part& of : parts_) {
+    if (share.has_rank(of.rank)) share.work([&] { run(of.first, of.last, position); });
+    for (const int v : of.sent) {
+      const edge_part& row = of_.token.values[v].part;
+      share.broadcast(values_[index(v)] != nullptr ? values_[index(v)].get() : passing_.get(),
+                      row.size * bytes_of(row.type) * index(samples_), of.rank, static_cast<std::uint64_t>(v));
+    }
+  }
+  if (in_slices()) bring_slices();
+  if (!share.has_rank(last_rank())) return {};
   const std::span found{reinterpret_cast<const float*>(logits()), index(samples_) * index(vocabulary())};
-  if (std::any_of(found.begin(), found.end(), [](float x) { return is_nan(x); }))
-    throw_error({"the logits behind token ", position, " are not numbers"},
-                {"train the model again, or load another checkpoint: its parameters are not finite"});
+  share.work([&] {
+    if (std::any_of(found.begin(), found.end(), [](float x) { return is_nan(x); }))
+      throw_error({"the logits behind token ", position, " are not numbers"},
+                  {"train the model again, or load another checkpoint: its parameters are not finite"});
+  });
   return found;
+}
+
+GPIPE_COLD GPIPE_INLINE void decoder::bring_slices() {
+  const layer_share& share = parameters_.share();
+  each_part([&](int l, const edge_part& made) {
+    const int rank = share.rank_of(l);
+    if (rank == last_rank()) return;
+    share.broadcast(extras_[index(l)] != nullptr ? made_by(l) : passing_.get(),
+                    made.size * bytes_of(made.type) * index(samples_), rank, static_cast<std::uint64_t>(l));
+  });
 }
 
 GPIPE_COLD GPIPE_INLINE int decoder::vocabulary() const {
@@ -142,10 +249,6 @@ GPIPE_COLD GPIPE_INLINE int decoder::vocabulary() const {
 }
 
 GPIPE_COLD GPIPE_INLINE const std::byte* decoder::logits() {
-  const auto made_by = [&](int l) {
-    const layer_type& r = of_.token.type_of(l);
-    return extras_[index(l)].get() + r.extra_offset(r.predicted, samples_);
-  };
   if (loss().predicted >= 0) return made_by(of_.token.loss_layer());
   if (loss().predicts) return values_[index(value_read_by_loss())].get();
   const auto all = index(vocabulary());
@@ -163,6 +266,7 @@ GPIPE_COLD GPIPE_INLINE const std::byte* decoder::logits() {
 GPIPE_COLD GPIPE_INLINE void decoder::reorder(std::span<const int> parents, int tokens) {
   std::vector<std::byte> kept;
   for (int l = 0; l < end_; ++l) {
+    if (!parameters_.share().has(l)) continue;
     const layer_type& r = row_at(l);
     std::size_t at = 0;
     for (int e = 0; e < decode_at(l).kept_extras; ++e) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -14,6 +15,7 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/train/generation/decode_kernels.hpp>
+#include <gpipe/train/generation/layer_share.hpp>
 #include <gpipe/train/generation/product_threads.hpp>
 
 namespace gpipe::detail {
@@ -41,22 +43,36 @@ GPIPE_COLD inline decoder_memory allocate_to_decode(std::size_t bytes) {
   return decoder_memory(at);
 }
 
-/// The parameters of a model and what its layers derive from them, such as packed weights. Decoders read them and write
-/// none, so that any number of decoders share them: packing takes as long as many tokens.
+/// The parameters of the layers that this process has, and what layers derive from them, such as packed weights.
+/// Decoders read them and write none, so that any number of decoders share them: packing takes as long as many tokens.
 class decoded_parameters {
  public:
-  /// `values` are parameters and state, as `keep_values` copies them.
-  decoded_parameters(const network& sequence, const decode_row<host::context>* decode,
-                     std::span<const std::byte> values);
+  /// Copies a parameter or a part of the state. `together`: all processes of the job call it for this value, and each
+  /// of them gets it; else only the process that has the layer does.
+  using value_reader = std::function<void(const array_location& from, void* into, bool together)>;
+
+  decoded_parameters(const network& sequence, const decode_row<host::context>* decode, layer_share share,
+                     const value_reader& read);
 
   struct of_layer {
     decoder_memory parameters, state, derived;   // parameters: its own
     std::vector<const std::byte*> parameter_at;  // of each parameter, a tied one at its owner
   };
   const of_layer& operator[](int l) const { return layers_[index(l)]; }
+  const layer_share& share() const { return share_; }
+  /// All that is here.
+  std::size_t bytes() const { return bytes_; }
 
  private:
-  std::vector<of_layer> layers_;
+  decoder_memory allocate(std::size_t bytes) {
+    bytes_ += bytes;
+    return allocate_to_decode(bytes);
+  }
+
+  layer_share share_;
+  std::vector<of_layer> layers_;          // empty: another process has the layer
+  std::vector<decoder_memory> borrowed_;  // parameters of other processes' layers, to which layers here are tied
+  std::size_t bytes_ = 0;
 };
 
 /// Makes the logits that follow a token, for several sequences at once. What layers keep of earlier tokens stays in
@@ -65,7 +81,8 @@ class decoded_parameters {
 ///     position 0 1 2 3
 ///     keys     x x x .      step 3 writes the key and the value of token 3, and reads all four
 ///
-/// It runs on the calling thread, which shares its large products with others. `parameters` must live as long.
+/// It runs on the calling thread, which shares its large products with others. `parameters` must live as long. In a job
+/// all processes make the same calls: each runs its own layers, and sends what they write to those that read it.
 class decoder {
  public:
   decoder(const decoded_model& of, const decoded_parameters& parameters, int samples, int threads);
@@ -74,8 +91,13 @@ class decoder {
   int tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
   int vocabulary() const;
 
+  /// The rank that has the logits.
+  int last_rank() const { return parts_.back().rank; }
+  /// The memory for what layers here keep of earlier tokens, and for the rows between layers.
+  std::size_t bytes() const { return bytes_; }
+
   /// The logits behind each sequence when `next` has come at `position`: [samples][vocabulary], valid until the next
-  /// call. Positions come in ascending order from 0.
+  /// call; empty in a process that does not have them. Positions come in ascending order from 0.
   std::span<const float> step(std::span<const std::int32_t> next, int position);
 
   /// Sequence i goes on from what sequence `parents[i]` was, of `tokens` tokens.
@@ -98,17 +120,39 @@ class decoder {
       if (r.predicted >= 0) visit(l, edge_part{r.extras[r.predicted].size, r.extras[r.predicted].type});
     }
   }
+  /// Whether several layers make the logits: a head in slices.
+  bool in_slices() const { return loss().predicted < 0 && !loss().predicts; }
+  std::byte* made_by(int l) const {
+    const layer_type& r = of_.token.type_of(l);
+    return extras_[index(l)].get() + r.extra_offset(r.predicted, samples_);
+  }
+  void bring_slices();
   bool makes_logits(int l) const { return of_.token.type_of(l).predicted >= 0; }
   const std::byte* logits();
   void require_decodable() const;
+  void cut_by_rank();
+  void run(int first, int last, int position);
+  decoder_memory allocate(std::size_t bytes) {
+    bytes_ += bytes;
+    return allocate_to_decode(bytes);
+  }
+
+  /// Neighbours that one rank has.
+  struct part {
+    int first, last, rank;
+    std::vector<int> sent;  // values that another rank reads
+  };
 
   decoded_model of_;
   const decoded_parameters& parameters_;
   host::context context_{};
   int samples_, end_;                   // the layer behind the last one that runs
-  std::vector<decoder_memory> extras_;  // [layer]
+  std::vector<part> parts_;             // all layers that run, in order
+  std::vector<decoder_memory> extras_;  // [layer]; null: another process has the layer
   decoder_memory workspace_;            // of all layers
-  std::vector<decoder_memory> values_;
+  std::vector<decoder_memory> values_;  // null: no layer here reads or writes it
+  decoder_memory passing_;              // a value that goes from another process to a third one
+  std::size_t bytes_ = 0;
   std::vector<float> joined_;                 // the logits of several slices, [samples][vocabulary]
   std::unique_ptr<product_threads> sharing_;  // null: one thread
 };

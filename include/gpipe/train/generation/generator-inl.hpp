@@ -4,23 +4,49 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/hash.hpp>
+#include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/train/generation/generator.hpp>
+#include <gpipe/train/generation/layer_share.hpp>
+#include <gpipe/transport/contract/call_fingerprint.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
 
 namespace detail {
 
-GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt, int tokens,
-                                                         int threads) const {
-  decoder from(of_, *parameters_, samples, threads_for(threads));
+GPIPE_COLD GPIPE_INLINE void token_generator::take(const step_plan& plan, process_group* job,
+                                                   const generator_options& how,
+                                                   const decoded_parameters::value_reader& read) {
+  const agreed_value keeps[] = {agreed_value::number("whole_model of the generator", how.whole_model)};
+  if (job != nullptr) job->agree(collective_kind::refresh, keeps);
+  if (job == nullptr || how.whole_model || job->ranks() == 1) {  // all processes of a job read all values together
+    parameters_ = std::make_shared<const decoded_parameters>(
+        of_.sequence, of_.decode, layer_share(),
+        [&](const array_location& from, void* into, bool) { read(from, into, true); });
+    return;
+  }
+  std::vector<int> ranks;  // of the first replica
+  for (int l = 0; l < of_.sequence.layer_count; ++l) ranks.push_back(plan.worker_of(plan.cut().stage_of(l)));
+  const layer_share shared(*job, std::move(ranks));
+  auto made = std::make_shared<const decoded_parameters>(of_.sequence, of_.decode, shared, read);
+  job->agree(collective_kind::refresh, keeps);  // all have packed their weights
+  parameters_ = std::move(made);
+}
+
+GPIPE_COLD GPIPE_INLINE void token_generator::require_fits(std::span<const std::int32_t> prompt, int tokens) const {
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
   // The last token that is generated needs no position.
@@ -33,7 +59,12 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
     if (prompt[i] < 0 || (below > 0 && prompt[i] >= below))
       throw_error({"token ", prompt[i], " of the prompt, at ", i, ", is not below ", below},
                   {"give tokens of the vocabulary"});
-  return from;
+}
+
+GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, int threads) const {
+  std::optional<decoder> from;
+  share().work([&] { from.emplace(of_, *parameters_, samples, threads_for(threads)); });
+  return std::move(*from);
 }
 
 GPIPE_COLD GPIPE_INLINE int token_generator::threads_for(int asked) const {
@@ -45,41 +76,98 @@ GPIPE_COLD GPIPE_INLINE int token_generator::threads_for(int asked) const {
   return of_.token.parameters() < (1 << 20) ? 1 : (std::max)(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(decoder& from,
-                                                                            std::span<const std::int32_t> prompt) {
+GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(
+    decoder& from, std::span<const std::int32_t> prompt) const {
   std::span<const float> logits;
   std::vector<std::int32_t> next(index(from.samples()));
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     std::fill(next.begin(), next.end(), prompt[i]);
     logits = from.step(next, static_cast<int>(i));
   }
+  std::byte done{};  // also if no token follows, no process returns before the last one has logits
+  share().broadcast(&done, 1, from.last_rank(), 0);
   return logits;
+}
+
+// Processes that share a generator make the same call.
+GPIPE_COLD inline std::uint64_t hash_of_prompt(std::span<const std::int32_t> prompt) {
+  hash sum;
+  sum.add(reinterpret_cast<const std::byte*>(prompt.data()), prompt.size_bytes());
+  return sum.value();
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std::span<const std::int32_t> prompt,
                                                                             const generation_options& how) const {
+  if (!share().alone()) {
+    const agreed_value same[] = {agreed_value::number("the length of the prompt", std::ssize(prompt)),
+                                 {"the prompt", hash_of_prompt(prompt)},
+                                 agreed_value::number("tokens", how.tokens),
+                                 agreed_value::number("end", how.end),
+                                 agreed_value::real("temperature", how.temperature),
+                                 agreed_value::number("top_k", how.top_k),
+                                 agreed_value::number("seed", static_cast<std::int64_t>(how.seed))};
+    share().agree(collective_kind::generate, same);
+  }
   if (!(how.temperature >= 0) || !is_finite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
-  decoder from = started(1, prompt, how.tokens, how.threads);
+  decoder from = started(1, how.threads);
+  require_fits(prompt, how.tokens);
   token_sampler choose(how);
   std::vector<std::int32_t> found;
   std::span<const float> logits = read_prompt(from, prompt);
   while (static_cast<int>(found.size()) < how.tokens) {
     const int position = static_cast<int>(prompt.size() + found.size());
-    found.push_back(choose(logits, position));
+    std::int32_t token = 0;
+    if (share().has_rank(from.last_rank())) share().work([&] { token = choose(logits, position); });
+    share().broadcast(&token, sizeof token, from.last_rank(), 0);
+    found.push_back(token);
     if (found.back() == how.end || static_cast<int>(found.size()) == how.tokens) break;
     logits = from.step(std::span(found).last(1), position);
   }
   return found;
 }
 
+/// A beam, the token behind it, and the log probability of both.
+struct beam_candidate {
+  std::int32_t beam, token;
+  double log_probability;
+};
+
+/// The first `count` of all candidates: the first beam and the first token win among equals, so that the result is
+/// always the same. `logits`: [beam][vocabulary].
+GPIPE_COLD inline void best_candidates(std::span<const float> logits, std::size_t vocabulary,
+                                       const std::vector<continuation>& living, std::span<beam_candidate> best) {
+  std::vector<beam_candidate> candidates;
+  std::vector<double> of_beam;
+  for (std::size_t b = 0; b < living.size(); ++b) {
+    log_probabilities(logits.subspan(b * vocabulary, vocabulary), of_beam);
+    for (std::size_t token = 0; token < vocabulary; ++token)
+      candidates.push_back(
+          {static_cast<std::int32_t>(b), static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
+  }
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(best.size()), candidates.end(),
+                    [](const beam_candidate& a, const beam_candidate& b) {
+                      if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+                      return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
+                    });
+  std::copy_n(candidates.begin(), best.size(), best.begin());
+}
+
 GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(std::span<const std::int32_t> prompt,
                                                                                const beam_options& how) const {
+  if (!share().alone()) {
+    const agreed_value same[] = {
+        agreed_value::number("beams", how.beams), agreed_value::number("the length of the prompt", std::ssize(prompt)),
+        {"the prompt", hash_of_prompt(prompt)},   agreed_value::number("tokens", how.tokens),
+        agreed_value::number("end", how.end),     agreed_value::real("length_power", how.length_power)};
+    share().agree(collective_kind::search, same);
+  }
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
   if (!is_finite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
-  decoder from = started(how.beams, prompt, how.tokens, how.threads);
+  decoder from = started(how.beams, how.threads);
+  require_fits(prompt, how.tokens);
   const auto vocabulary = index(from.vocabulary());
   const auto score = [&](const continuation& one) {
     return one.log_probability /
@@ -90,33 +178,17 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   std::vector<continuation> living(1), ended;
   std::span<const float> logits = read_prompt(from, prompt);
   for (int t = 0; t < how.tokens && !living.empty(); ++t) {
-    struct candidate {
-      std::size_t beam;
-      std::int32_t token;
-      double log_probability;
-    };
-    std::vector<candidate> candidates;
-    std::vector<double> of_beam;
-    for (std::size_t b = 0; b < living.size(); ++b) {
-      log_probabilities(logits.subspan(b * vocabulary, vocabulary), of_beam);
-      for (std::size_t token = 0; token < vocabulary; ++token)
-        candidates.push_back({b, static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
-    }
-    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live. The
-    // first beam and the first token win among equals, so that the result is always the same.
+    // At most one continuation of each beam ends here, so that twice as many candidates leave n that live.
     const auto n = index(how.beams);
-    const std::size_t kept = (std::min)(2 * n, candidates.size());
-    std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(),
-                      [](const candidate& a, const candidate& b) {
-                        if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
-                        return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
-                      });
+    std::vector<beam_candidate> best((std::min)(2 * n, living.size() * vocabulary));
+    if (share().has_rank(from.last_rank())) share().work([&] { best_candidates(logits, vocabulary, living, best); });
+    share().broadcast(best.data(), best.size() * sizeof best[0], from.last_rank(), 0);
     std::vector<continuation> next;
     std::vector<int> parents;
-    for (std::size_t i = 0; i < kept && next.size() < n; ++i) {
-      const candidate& chosen = candidates[i];
+    for (std::size_t i = 0; i < best.size() && next.size() < n; ++i) {
+      const beam_candidate& chosen = best[i];
       if (chosen.token == how.end && i >= n) continue;  // n others are more likely
-      continuation one = living[chosen.beam];
+      continuation one = living[index(chosen.beam)];
       one.tokens.push_back(chosen.token);
       one.log_probability = chosen.log_probability;
       if (chosen.token == how.end) {
@@ -124,7 +196,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
         continue;
       }
       next.push_back(std::move(one));
-      parents.push_back(static_cast<int>(chosen.beam));
+      parents.push_back(chosen.beam);
     }
     living = std::move(next);
     if (living.empty() || t + 1 == how.tokens) break;

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/generation/decoder.hpp>
+#include <gpipe/train/generation/layer_share.hpp>
 #include <gpipe/train/generation/sampling.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
 
@@ -28,6 +32,11 @@ struct continuation {
   double log_probability = 0;
 };
 
+/// A choice for a generator in a job of processes.
+struct generator_options {
+  bool whole_model = false;  ///< a process keeps all layers and generates alone; else it keeps those of its own stages
+};
+
 namespace detail {
 
 /// The part of a generator that does not depend on the model's type.
@@ -37,6 +46,9 @@ class token_generator {
 
   /// The longest sequence, with its prompt.
   int max_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
+
+  /// The bytes of the parameters that this process has, and of what layers derive from them.
+  std::size_t parameter_bytes() const { return parameters_->bytes(); }
 
   std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, const generation_options& how = {}) const;
   std::vector<continuation> beam_search(std::span<const std::int32_t> prompt, const beam_options& how = {}) const;
@@ -53,14 +65,22 @@ class token_generator {
 
  protected:
   /// Packs the parameters, once for all texts.
-  void set_values(std::span<const std::byte> values) {
-    parameters_ = std::make_shared<const decoded_parameters>(of_.sequence, of_.decode, values);
+  template <class Device>
+  void take_values(const basic_trainer<Device>& training, const generator_options& how) {
+    take(training.plan(), training.job(), how, [&](const array_location& from, void* into, bool together) {
+      if (together) training.read_value(from, into);
+      else training.read_own_value(from, into);
+    });
   }
 
  private:
-  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens, int threads) const;
+  void take(const step_plan& plan, process_group* job, const generator_options& how,
+            const decoded_parameters::value_reader& read);
+  void require_fits(std::span<const std::int32_t> prompt, int tokens) const;
+  const layer_share& share() const { return parameters_->share(); }
+  decoder started(int samples, int threads) const;
   int threads_for(int asked) const;
-  static std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt);
+  std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt) const;
 
   decoded_model of_;
   std::shared_ptr<const decoded_parameters> parameters_;
@@ -76,8 +96,12 @@ class token_generator {
 ///
 /// It has a copy of the parameters, packed once, and works on the host. Keys and values of earlier tokens are kept, so
 /// that a token costs one row. The tokens are the same for every number of stages and of threads. Several threads may
-/// generate at once. In a job of processes every process calls the constructor and `refresh`; no text may be under way
-/// then.
+/// generate at once.
+///
+/// In a job each process has the layers of its own stages in the first replica, and no others. Every process makes the
+/// same calls with the same prompts and options, one after the other, and gets the same tokens; the constructor and
+/// `refresh` are such calls, too. The job lives as long as the generator. With `whole_model` each process has all
+/// layers: the processes make constructor and `refresh` together, and each generates alone.
 template <class Model>
 class generator : public detail::token_generator {
   static_assert(Model::entering::rank == 1 && dtype_of<typename Model::entering::value_type> == dtype::int32,
@@ -85,20 +109,22 @@ class generator : public detail::token_generator {
 
  public:
   template <class Device>
-  explicit generator(const basic_trainer<Device>& training)
+  explicit generator(const basic_trainer<Device>& training, const generator_options& how = {})
       : token_generator({network_of<Model>, network_of<detail::of_one_token<Model>>,
                          detail::decode_rows<Model, host::context>.rows,
-                         detail::forward_rows<Model, host::context>.rows}) {
+                         detail::forward_rows<Model, host::context>.rows}),
+        how_(how) {
     refresh(training);
   }
 
   /// Copies the parameters again, after steps.
   template <class Device>
   void refresh(const basic_trainer<Device>& training) {
-    std::vector<std::byte> values;
-    training.keep_values(values);
-    set_values(values);
+    take_values(training, how_);
   }
+
+ private:
+  generator_options how_;
 };
 
 }  // namespace gpipe

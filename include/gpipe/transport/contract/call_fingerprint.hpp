@@ -26,12 +26,17 @@ enum class collective_kind : std::uint8_t {
   freeze,
   watch,
   save,
-  load
+  load,
+  generate,
+  search,
+  refresh
 };
 
 constexpr const char* name_of(collective_kind what) {
-  constexpr const char* names[] = {"make a trainer", "step",  "accumulate", "measure", "examine", "evaluate", "predict",
-                                   "read",           "write", "freeze",     "watch",   "save",    "load"};
+  constexpr const char* names[] = {"make a trainer", "step",     "accumulate",      "measure",
+                                   "examine",        "evaluate", "predict",         "read",
+                                   "write",          "freeze",   "watch",           "save",
+                                   "load",           "generate", "search by beams", "refresh a generator"};
   return names[static_cast<int>(what)];
 }
 

@@ -1,0 +1,81 @@
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gpipe/generate.hpp>
+#include <gpipe/job.hpp>
+#include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include "support/processes.hpp"
+
+// Text in the job of processes that mpirun has started, beside that of a process alone.
+
+using namespace gpipe;
+
+namespace {
+
+training_options options(process_group* job) {
+  training_options o;
+  o.seed = 5;
+  o.deadline = std::chrono::seconds(30);
+  if (job != nullptr) o.job = &the_job();
+  return o;
+}
+
+/// The embedding's weight is also that of the head, in the last stage.
+struct writing
+    : model<input<std::int32_t, 16>, tied<"words", embedding<13, 16>>, learned_positions<16>,
+            repeat<3, sequence<residual<layer_norm, causal_attention<2>>, residual<layer_norm, linear<16>, gelu>>>,
+            layer_norm, tied<"words", token_head<13>>> {};
+
+/// Texts, and the bits of log probabilities, before and after other weights.
+std::vector<std::int64_t> texts_of(generator<writing>& from, trainer<writing, adam>& training) {
+  std::vector<std::int64_t> found;
+  const std::vector<std::int32_t> prompt{3, 4, 8};
+  for (int round = 0; round < 2; ++round) {
+    for (const std::int32_t token : from.generate(prompt, {.tokens = 13, .temperature = 2, .top_k = 7}))
+      found.push_back(token);
+    for (const continuation& text : from.beam_search(prompt, {.tokens = 9, .beams = 3, .end = 5})) {
+      found.push_back(std::bit_cast<std::int64_t>(text.log_probability));
+      found.insert(found.end(), text.tokens.begin(), text.tokens.end());
+    }
+    training.set_parameter(1, "weight", std::vector<float>(16 * 16, 0.25F));
+    from.refresh(training);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("processes that share a model write the same texts as one, and each has its part of the parameters") {
+  const int ranks = the_job().ranks();
+  const plan_options o{.stages = ranks, .micro_batches = 1, .micro_batch_size = 1};
+  trainer<writing, adam> training(o, adam{}, options(&the_job())), twin(o, adam{}, options(nullptr));
+  generator<writing> from(training), alone(twin);
+  CHECK(from.parameter_bytes() < alone.parameter_bytes() * 7 / 10);
+  CHECK(texts_of(from, training) == texts_of(alone, twin));
+
+  const bool differs = the_job().rank() == ranks - 1;
+  std::string said;
+  try {
+    from.generate(std::vector<std::int32_t>{3, differs ? 2 : 1});
+  } catch (const error& cause) {
+    said = cause.wrong();
+  }
+  CHECK(said == "ranks 0 and " + std::to_string(ranks - 1) + " do not agree on the prompt");
+  said.clear();
+  try {  // it fails in one process, in the middle of a call of all
+    from.generate(std::vector<std::int32_t>{3, 1}, {.tokens = 5, .threads = differs ? -1 : 1});
+  } catch (const error& cause) {
+    said = cause.wrong();
+    CHECK(cause.where().rank == ranks - 1);
+  }
+  CHECK(said == "threads is -1");
+  CHECK(texts_of(from, training) == texts_of(alone, twin));
+}
