@@ -169,11 +169,11 @@ struct slice_kernels {
         return slope(j) + (number(z[j]) == most ? by_top : number(0));
       };
       number* const of_mine = gradient_of_label + row;
-      if (mine)
-        team.each(1, [=](std::ptrdiff_t) {
-          const number logit = z[label];
-          *of_mine = slope_with_top(label) + (logit >= -bound && logit <= bound ? by_label : number(0));
-        });
+      team.each(1, [=](std::ptrdiff_t) {
+        const number logit = mine ? number(z[label]) : number(0);
+        const number own = logit >= -bound && logit <= bound ? by_label : number(0);
+        *of_mine = mine ? slope_with_top(label) + own : number(0);
+      });
       if (by_top != number(0)) team.each(words, [=](std::ptrdiff_t j) { z[j] = slope_with_top(j); });  // no loss has it
       else team.each(words, [=](std::ptrdiff_t j) { z[j] = slope(j); });
       if (mine) team.each(1, [=](std::ptrdiff_t) { z[label] = *of_mine; });
