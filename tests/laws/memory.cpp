@@ -65,6 +65,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
   touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
   touches_what_is_predicted<token_net<float>>(samples<float, std::int32_t>(9, 3, 1));
   touches_what_is_predicted<headed_net<float>>(samples<float, std::int32_t>(9, 3, 3));
+  touches_what_is_predicted<sliced_net<float>>(samples<float, std::int32_t>(9, 3, 3));
   for (const int group : {2, 3}) {
     touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, group);
     touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, group);

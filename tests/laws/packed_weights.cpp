@@ -64,6 +64,7 @@ TEST_CASE("layers that share the memory of packed weights: the same bits") {
   changes_no_bit<image_net<double>>(samples<double>(19, 12, 1));
   changes_no_bit<tied_net<bf16>>(samples<float>(19, 12, 1));
   changes_no_bit<headed_net<float>>(samples<float, std::int32_t>(19, 3, 3));
+  changes_no_bit<sliced_net<float>>(samples<float, std::int32_t>(19, 3, 3));
   changes_no_bit<attended_net<float>>(token_samples<float>(19));
 }
 

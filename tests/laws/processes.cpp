@@ -158,6 +158,9 @@ TEST_CASE("processes have the bits of threads: tied layers") { same_as_in_thread
 TEST_CASE("processes have the bits of threads: a head with a bias and the weight of the embedding") {
   same_as_in_threads<headed_net<float>>(samples<float, std::int32_t>(40, 3, 3));
 }
+TEST_CASE("processes have the bits of threads: a head in slices") {
+  same_as_in_threads<sliced_net<float>>(samples<float, std::int32_t>(40, 3, 3));
+}
 TEST_CASE("processes have the bits of threads: several losses") { same_as_in_threads<losses_net<float>>(plain); }
 TEST_CASE("processes have the bits of threads: integers, links without gradients") {
   same_as_in_threads<integer_net<float>>(samples<float, std::int32_t>(40, 3, 1));

@@ -307,6 +307,14 @@ TEST_CASE("two tensors on an edge, unread values, integers on edges: the same bi
   holds_for_every_cut<integer_net, float>(samples<float, std::int32_t>(9, 3, 1));
 }
 
+TEST_CASE("a head in slices: the same bits for every cut, recompute mode and schedule") {
+  const samples<float, std::int32_t> data(40, 3, 3);
+  holds_for_every_cut<sliced_net, float>(data);
+  holds_for_every_cut<sliced_net, bf16>(data);
+  holds_for_stages<sliced_net, float, adam>(data, 0.1);
+  if (!sanitized) holds_for_schedules<sliced_net, float>(data);
+}
+
 TEST_CASE("tied parameters: the same bits for every S, recompute, trace") {
   holds_for_stages<tied_net, float, adam>(samples<float>(19, 12, 1), 0.1);
   holds_for_stages<headed_net, float, adam>(samples<float, std::int32_t>(19, 3, 3), 0.1);
