@@ -114,39 +114,39 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
 }
 
-// The layers that run become parts, each of one rank, and values get memory where they are read or written.
+// The layers that run become segments, each of one rank, and values get memory where they are read or written.
 GPIPE_COLD GPIPE_INLINE void decoder::cut_by_rank() {
   const layer_share& share = parameters_.share();
   std::vector<char> here(index(of_.token.value_count));
-  std::vector<int> written_in(here.size(), -1);  // the part; -1: the tokens, which every process has
+  std::vector<int> written_in(here.size(), -1);  // the segment; -1: the tokens, which every process has
   std::size_t passing = 0;
   const auto sends = [&](int v) {
-    std::vector<int>& all = parts_[index(written_in[index(v)])].sent;
+    std::vector<int>& all = segments_[index(written_in[index(v)])].sent;
     if (std::find(all.begin(), all.end(), v) == all.end()) all.push_back(v);
   };
   for (int l = 0; l < end_; ++l) {
     const int rank = share.rank_of(l);
     const detail::expanded_layer& s = of_.token.layers[l];
-    if (parts_.empty() || parts_.back().rank != rank) parts_.push_back({l, l, rank, {}});
-    parts_.back().last = l + 1;
+    if (segments_.empty() || segments_.back().rank != rank) segments_.push_back({l, l, rank, {}});
+    segments_.back().last = l + 1;
     for (int i = 0; i < s.reads; ++i) {
-      const int v = of_.token.reads_value(l, i), part = written_in[index(v)];
+      const int v = of_.token.reads_value(l, i), from = written_in[index(v)];
       if (share.has(l)) here[index(v)] = 1;
-      if (part >= 0 && parts_[index(part)].rank != rank) sends(v);
+      if (from >= 0 && segments_[index(from)].rank != rank) sends(v);
     }
     for (int o = 0; o < s.writes; ++o) {
       const int v = of_.token.writes_value(l, o);
-      written_in[index(v)] = static_cast<int>(parts_.size()) - 1;
+      written_in[index(v)] = static_cast<int>(segments_.size()) - 1;
       if (share.has(l)) here[index(v)] = 1;
     }
   }
   // The last rank reads the logits.
   if (loss().predicts && loss().predicted < 0) {
-    const int v = value_read_by_loss(), part = written_in[index(v)];
+    const int v = value_read_by_loss(), from = written_in[index(v)];
     if (share.has_rank(last_rank())) here[index(v)] = 1;
-    if (part >= 0 && parts_[index(part)].rank != last_rank()) sends(v);
+    if (from >= 0 && segments_[index(from)].rank != last_rank()) sends(v);
   }
-  for (const part& of : parts_)
+  for (const segment& of : segments_)
     for (const int v : of.sent)
       if (!here[index(v)]) passing = (std::max)(passing, of_.token.values[v].part.bytes(samples_));
   for (int v = 0; v < of_.token.value_count; ++v)
@@ -213,7 +213,7 @@ GPIPE_COLD GPIPE_INLINE void decoder::run(int first, int last, int position) {
 GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
   const layer_share& share = parameters_.share();
   if (values_[0] != nullptr) std::memcpy(values_[0].get(), next.data(), next.size_bytes());
-  for (const part& of : parts_) {
+  for (const segment& of : segments_) {
     if (share.has_rank(of.rank)) share.work([&] { run(of.first, of.last, position); });
     for (const int v : of.sent) {
       const edge_part& row = of_.token.values[v].part;

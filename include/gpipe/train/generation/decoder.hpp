@@ -92,7 +92,7 @@ class decoder {
   int vocabulary() const;
 
   /// The rank that has the logits.
-  int last_rank() const { return parts_.back().rank; }
+  int last_rank() const { return segments_.back().rank; }
   /// The memory for what layers here keep of earlier tokens, and for the rows between layers.
   std::size_t bytes() const { return bytes_; }
 
@@ -138,7 +138,7 @@ class decoder {
   }
 
   /// Neighbours that one rank has.
-  struct part {
+  struct segment {
     int first, last, rank;
     std::vector<int> sent;  // values that another rank reads
   };
@@ -147,7 +147,7 @@ class decoder {
   const decoded_parameters& parameters_;
   host::context context_{};
   int samples_, end_;                   // the layer behind the last one that runs
-  std::vector<part> parts_;             // all layers that run, in order
+  std::vector<segment> segments_;       // all layers that run, in order
   std::vector<decoder_memory> extras_;  // [layer]; null: another process has the layer
   decoder_memory workspace_;            // of all layers
   std::vector<decoder_memory> values_;  // null: no layer here reads or writes it
