@@ -110,8 +110,11 @@ void set_first_values(Training& training, double scale) {
 
 /// All that a training gives: losses, weights, hits; then the parameters, the head's weight and its bias last.
 template <class Model, class T>
-std::vector<double> trained(const plan_options& options, bool ignores = false, double scale = 1) {
-  trainer<Model, sgd> training(options, sgd{.learning_rate = 0.5});
+std::vector<double> trained(const plan_options& options, bool ignores = false, double scale = 1,
+                            const std::vector<int>& cut = {}) {
+  training_options how;
+  how.cut = cut;
+  trainer<Model, sgd> training(options, sgd{.learning_rate = 0.5}, how);
   set_first_values<T>(training, scale);
   const numbers<T> data(ignores);
   std::vector<double> found, weights, biases;
@@ -161,6 +164,22 @@ void has_the_same_bits(bool ignores = false) {
   }
 }
 
+/// All 2^(L - 1) cuts.
+template <class Net, class T>
+void has_the_same_bits_at_every_cut() {
+  constexpr int L = layers_of<Net>;
+  const auto expected = trained<Net, T>(one);
+  for (unsigned mask = 0; mask < 1U << (L - 1); ++mask) {
+    std::vector<int> cut;
+    for (int l = 1; l < L; ++l)
+      if ((mask >> (l - 1) & 1U) != 0) cut.push_back(l);
+    plan_options options = one;
+    options.stages = static_cast<int>(cut.size()) + 1;
+    CAPTURE(cut);
+    CHECK((trained<Net, T>(options, false, 1, cut) == expected));
+  }
+}
+
 /// GPT-2 with a head of its own.
 template <class... Head>
 struct large : model<input<std::int32_t, 1024>, embedding<50'257, 768>, repeat<12, gpt2_block<768, 12, 12>>, layer_norm,
@@ -205,6 +224,11 @@ TEST_CASE("a head in slices has the same bits for every number of stages, schedu
   has_the_same_bits<ending_in<float, slices<3>>, float>();
   has_the_same_bits<ending_in<float, every, slices<2>>, float>(true);
   has_the_same_bits<ending_in<bf16, slices<3>>, float>();
+}
+
+TEST_CASE("a head in slices has the same bits at every cut") {
+  has_the_same_bits_at_every_cut<ending_in<float, slices<3>>, float>();
+  has_the_same_bits_at_every_cut<ending_in<bf16, slices<3>>, float>();
 }
 
 TEST_CASE("in bf16 the loss of a head in slices differs by roundings from the uncut one") {
