@@ -37,8 +37,8 @@ struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocab
                       learned_positions<tokens>, repeat<3, block>, layer_norm, tied<"words", token_head<vocabulary>>> {
 };
 /// The logits come from layers of several stages.
-struct cut : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<tokens>, block,
-                   layer_norm, token_head<vocabulary, slices<5>>> {};
+struct sliced : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<tokens>, block,
+                      layer_norm, token_head<vocabulary, slices<5>>> {};
 /// Throws for one token in the process that has it, when a test says so.
 struct throwing {
   static inline std::atomic<int> at{-1};
@@ -143,7 +143,7 @@ std::vector<std::string> errors_of(threaded::job& job, const std::function<void(
 }  // namespace
 
 TEST_CASE_TEMPLATE("processes that share a model write the bits of one, and each has its share of the parameters", Net,
-                   skipping, headed, cut) {
+                   skipping, headed, sliced) {
   const temporary_folder folder;
   const std::string weights = folder.beside("weights.safetensors");
   const written alone = write<Net>(plan_of(1), nullptr, weights);
@@ -237,7 +237,7 @@ TEST_CASE("processes that do not agree on a text throw alike, and the next text 
       {[](auto& from, int r) { r == 2 ? void(from.generate(prompt)) : void(from.beam_search(prompt)); },
        "ranks 0 and 2 do not agree on the call: search by beams and generate"},
       {[](auto& from, int) { from.generate(list{}); }, "the prompt has no token"},
-      {[](auto& from, int r) { from.generate(prompt, {.threads = r == 1 ? -1 : 1}); }, "threads is -1"},
+      {[](auto& from, int r) { from.generate(prompt, {.tokens = 6, .threads = r == 1 ? -1 : 1}); }, "threads is -1"},
   };
   std::array<std::atomic<int>, 3> right{};
   job.run([&](process_group& here) {

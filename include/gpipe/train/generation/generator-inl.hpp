@@ -61,9 +61,13 @@ GPIPE_COLD GPIPE_INLINE void token_generator::require_fits(std::span<const std::
                   {"give tokens of the vocabulary"});
 }
 
-GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, int threads) const {
+GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt, int tokens,
+                                                         int threads) const {
   std::optional<decoder> from;
-  share().work([&] { from.emplace(of_, *parameters_, samples, threads_for(threads)); });
+  share().work([&] {  // all that may fail before the first token: it fails in all processes
+    from.emplace(of_, *parameters_, samples, threads_for(threads));
+    require_fits(prompt, tokens);
+  });
   return std::move(*from);
 }
 
@@ -111,8 +115,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
   if (!(how.temperature >= 0) || !is_finite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
-  decoder from = started(1, how.threads);
-  require_fits(prompt, how.tokens);
+  decoder from = started(1, prompt, how.tokens, how.threads);
   token_sampler choose(how);
   std::vector<std::int32_t> found;
   std::span<const float> logits = read_prompt(from, prompt);
@@ -166,8 +169,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
   if (!is_finite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
-  decoder from = started(how.beams, how.threads);
-  require_fits(prompt, how.tokens);
+  decoder from = started(how.beams, prompt, how.tokens, how.threads);
   const auto vocabulary = index(from.vocabulary());
   const auto score = [&](const continuation& one) {
     return one.log_probability /

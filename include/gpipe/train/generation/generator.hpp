@@ -78,7 +78,7 @@ class token_generator {
             const decoded_parameters::value_reader& read);
   void require_fits(std::span<const std::int32_t> prompt, int tokens) const;
   const layer_share& share() const { return parameters_->share(); }
-  decoder started(int samples, int threads) const;
+  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens, int threads) const;
   int threads_for(int asked) const;
   std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt) const;
 
