@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -12,6 +13,7 @@
 #include <gpipe/device/cuda/kernels/attention.hpp>
 #include <gpipe/device/cuda/kernels/attention_bf16.hpp>
 #include <gpipe/device/cuda/kernels/convolution.hpp>
+#include <gpipe/device/cuda/kernels/convolution_bf16.hpp>
 #include <gpipe/device/cuda/kernels/convolution_tiles.hpp>
 #include <gpipe/device/cuda/kernels/elements.hpp>
 #include <gpipe/device/cuda/kernels/for_each.hpp>
@@ -243,9 +245,12 @@ class context {
     });
   }
 
-  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote.
+  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote. bf16
+  /// runs on tensor cores where fits_tensor_cores holds and arrays begin at 16 bytes, unless the program's code for
+  /// this GPU is of an architecture before sm_80.
   template <class T>
   void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
+    if (convolved_on_tensor_cores<false>(s, s.out_channels, x, packed, bias, y)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_product<T>{s, height, width, x, packed, bias, y});
     else
@@ -254,6 +259,8 @@ class context {
   }
   template <class T>
   void convolve_backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) const {
+    const compute_type<T>* none = nullptr;
+    if (convolved_on_tensor_cores<true>(s, s.in_channels, dy, packed, none, dx)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_back_product<T>{s, height, width, dy, packed, dx});
     else
@@ -262,6 +269,7 @@ class context {
   }
   template <class T>
   void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
+    if (weight_on_tensor_cores(s, x, dy, dw)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_weight_product<T>{s, height, width, x, dy, dw});
     else
@@ -462,6 +470,56 @@ class context {
                                        given...);
     return true;
   }
+  // Whether convolutions of this shape, whose arrays begin at these addresses, run on tensor cores.
+  template <class T>
+  bool on_tensor_cores(const convolution_shape& s, std::initializer_list<const void*> arrays) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (!detail::fits_tensor_cores(s) || !detail::all_aligned(arrays)) return false;
+      if (!convolves_on_tensor_cores_)
+        enqueue([&] { convolves_on_tensor_cores_ = detail::has_tensor_cores(detail::convolve_bf16<false>); });
+      return convolves_on_tensor_cores_.value_or(false);
+    }
+    return false;
+  }
+  // Launches a convolution, or a gradient of the input, if it runs on tensor cores; whether it does.
+  template <bool Back, class T>
+  bool convolved_on_tensor_cores(const convolution_shape& s, int columns, const T* from, const T* weight,
+                                 const compute_type<T>* bias, T* into) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (!on_tensor_cores<T>(s, {from, weight, into})) return false;
+      const auto windows = Back ? detail::tensor_windows::back(s) : detail::tensor_windows::forward(s);
+      const std::ptrdiff_t count = windows.tiles() * detail::tiles_across(columns);
+      if (count > 0)
+        enqueue([&] {
+          cuda::launch(stream_, detail::blocks(count), dim3(detail::convolution_bf16_threads),
+                       detail::convolve_bf16<Back>, windows, columns, from, weight, bias, into);
+        });
+      return true;
+    }
+    return false;
+  }
+  template <class T>
+  bool weight_on_tensor_cores(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (!on_tensor_cores<T>(s, {x, dy})) return false;
+      const auto windows = detail::tensor_windows::forward(s);
+      const detail::gradient_parts parts(windows, s.out_channels, gemm::scratch_bytes / sizeof(float));
+      const bool one = parts.count == 1;
+      const std::ptrdiff_t blocks =
+          parts.count * detail::tiles_across(windows.depth) * detail::tiles_across(s.out_channels);
+      float* const found = one ? dw : gemm_.scratch<float>();
+      if (blocks == 0) return true;
+      enqueue([&] {
+        cuda::launch(stream_, detail::blocks(blocks), dim3(detail::convolution_bf16_threads),
+                     one ? detail::differentiate_weight_bf16<false> : detail::differentiate_weight_bf16<true>, windows,
+                     s.out_channels, parts, x, dy, found);
+      });
+      const auto size = static_cast<std::ptrdiff_t>(s.weight_size());
+      if (!one) each(size, detail::add_gradient_parts{parts.count, size, found, dw});
+      return true;
+    }
+    return false;
+  }
   template <class Product>
   void multiply_tiles(const Product& of) const {
     const detail::tile_grid grid(of);
@@ -524,7 +582,8 @@ class context {
   mutable gemm gemm_;
   mutable staging staging_;
   mutable graph *capture_ = nullptr, *launched_ = nullptr;
-  mutable int tensor_memory_ = -1;  // bytes, of attention; asked for at the first one
+  mutable int tensor_memory_ = -1;                         // bytes, of attention; asked for at the first one
+  mutable std::optional<bool> convolves_on_tensor_cores_;  // asked for at the first convolution that fits them
   mutable operation_tag operation_{};
   [[no_unique_address]] mutable nvtx_range nvtx_range_;
   mutable std::optional<error> failure_;

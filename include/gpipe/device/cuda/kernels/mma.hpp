@@ -168,6 +168,13 @@ struct swizzled_rows {
     load_matrices(found.word, of_lane(row, lane % 16, column, lane / 16));
     return found;
   }
+  /// The same elements, whose columns are the operand's rows.
+  __device__ left_fragment left_transposed(int row, int column) const {
+    const int lane = lane_of_warp();
+    left_fragment found;
+    load_matrices<4, true>(found.word, of_lane(row, lane % 8 + lane / 16 * 8, column, lane / 8 % 2));
+    return found;
+  }
   /// The same elements, whose rows are the sums' columns, as two right operands: rows 0 to 7, and 8 to 15.
   __device__ void right(right_fragment (&found)[2], int row, int column) const {
     const int lane = lane_of_warp();
