@@ -270,7 +270,7 @@ class basic_trainer {
 
   friend detail::trainer_checkpoints<Device>;
   // For a generator: the job, null without one; and a value of all processes together, or of this one.
-  friend detail::token_generator;
+  friend class detail::token_generator;
   process_group* job() const;
   void read_value(const array_location& from, void* into) const;
   void read_own_value(const array_location& from, void* into) const;
