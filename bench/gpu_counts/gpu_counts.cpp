@@ -142,7 +142,8 @@ void count_attention(const gpipe::cuda::context& c, const std::string& name) {
 }
 
 /// The shapes of bench/conv, for 8 images.
-void count_convolutions(const gpipe::cuda::context& c) {
+template <class T>
+void count_convolutions(const gpipe::cuda::context& c, const std::string& of) {
   const struct {
     const char* name;
     convolution_shape shape;
@@ -161,12 +162,13 @@ void count_convolutions(const gpipe::cuda::context& c) {
     };
     const std::size_t in = maps(s.in_height, s.in_width, s.in_channels),
                       out = maps(s.out_height(), s.out_width(), s.out_channels);
-    const zeros<float> x(in), dx(in), y(out), dy(out), weight(s.weight_size()), dw(s.weight_size());
-    const float* none = nullptr;
-    const std::string prefix = std::string("conv.") + name;
-    count(prefix + ".forward", 16, c, [&] { c.convolve<float>(s, x, weight, none, y); });
-    count(prefix + ".input", 16, c, [&] { c.convolve_backward_input<float>(s, dy, weight, dx); });
-    count(prefix + ".weight", 4, c, [&] { c.convolve_backward_weight<float>(s, x, dy, dw); });
+    const zeros<T> x(in), dx(in), y(out), dy(out), weight(s.weight_size());
+    const zeros<compute_type<T>> dw(s.weight_size());
+    const compute_type<T>* none = nullptr;
+    const std::string prefix = of + name;
+    count(prefix + ".forward", 16, c, [&] { c.convolve<T>(s, x, weight, none, y); });
+    count(prefix + ".input", 16, c, [&] { c.convolve_backward_input<T>(s, dy, weight, dx); });
+    count(prefix + ".weight", 4, c, [&] { c.convolve_backward_weight<T>(s, x, dy, dw); });
   }
 }
 
@@ -309,7 +311,8 @@ void run() {
   count_layer<gelu, rows>(c, "pointwise");
   count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding", 64);  // all of the sort
   count_layer<softmax_cross_entropy, tensor<bf16, tokens, vocabulary>>(c, "softmax", 8);
-  count_convolutions(c);
+  count_convolutions<bf16>(c, "conv.");
+  count_convolutions<float>(c, "conv.float.");
   count_step();
 }
 
