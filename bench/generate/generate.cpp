@@ -8,7 +8,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 #include <gpipe/train/generation/generator.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

@@ -10,7 +10,7 @@
 
 #include <sys/resource.h>
 
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 
 #include <gpipe/job.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

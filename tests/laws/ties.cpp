@@ -12,7 +12,7 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/job.hpp>
 #include <gpipe/layer/linear/bias.hpp>
-#include <gpipe/train/checkpoint/name_map.hpp>
+#include <gpipe/train/checkpoint/names/name_map.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/larger_error.hpp"

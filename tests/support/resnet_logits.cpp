@@ -9,7 +9,7 @@
 
 #include <gpipe.hpp>
 #include <gpipe/model/vision/resnet.hpp>
-#include <gpipe/train/checkpoint/torchvision.hpp>
+#include <gpipe/train/checkpoint/names/torchvision.hpp>
 
 using namespace gpipe;
 

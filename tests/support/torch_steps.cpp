@@ -18,7 +18,7 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

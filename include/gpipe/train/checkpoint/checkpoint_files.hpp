@@ -8,7 +8,7 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/checkpoint/index.hpp>
-#include <gpipe/train/checkpoint/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
 

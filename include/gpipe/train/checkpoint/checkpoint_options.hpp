@@ -6,7 +6,8 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/data_position.hpp>
-#include <gpipe/train/checkpoint/name_map.hpp>
+#include <gpipe/train/checkpoint/names/load_report.hpp>
+#include <gpipe/train/checkpoint/names/name_map.hpp>
 
 namespace gpipe {
 
@@ -40,14 +41,6 @@ struct load_options {
   load_mode mode = load_mode::exact;
   name_map names{};                             ///< of a model that another program has written
   file_layout layout = file_layout::automatic;  ///< of a file that does not say it
-};
-
-/// The arrays of a file that fit a model, by name and shape. The names are those in the file.
-struct load_report {
-  std::vector<std::string> loaded{};
-  std::vector<std::string> missing{};     ///< in the model alone
-  std::vector<std::string> unexpected{};  ///< in the file alone
-  std::vector<std::string> misshaped{};   ///< in both: "0.weight (file 8 x 4, model 8 x 5)"
 };
 
 /// The result of `basic_trainer::load`.

@@ -24,9 +24,9 @@
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 #include <gpipe/train/checkpoint/facts.hpp>
-#include <gpipe/train/checkpoint/map_names.hpp>
-#include <gpipe/train/checkpoint/match.hpp>
-#include <gpipe/train/checkpoint/model_config.hpp>
+#include <gpipe/train/checkpoint/names/map_names.hpp>
+#include <gpipe/train/checkpoint/names/match.hpp>
+#include <gpipe/train/checkpoint/names/model_config.hpp>
 #include <gpipe/train/checkpoint/read_arrays.hpp>
 #include <gpipe/train/checkpoint/values_before.hpp>
 #include <gpipe/train/checkpoint/write_arrays.hpp>

@@ -7,8 +7,8 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
-#include <gpipe/train/checkpoint/stored_array.hpp>
-#include <gpipe/train/checkpoint/transpose.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/transpose.hpp>
 
 namespace gpipe::detail {
 

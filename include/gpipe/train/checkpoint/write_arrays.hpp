@@ -13,7 +13,7 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
-#include <gpipe/train/checkpoint/transpose.hpp>
+#include <gpipe/train/checkpoint/names/transpose.hpp>
 
 namespace gpipe::detail {
 

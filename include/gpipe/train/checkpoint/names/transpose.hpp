@@ -43,5 +43,5 @@ class axis_order {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/transpose-inl.hpp>
+#include <gpipe/train/checkpoint/names/transpose-inl.hpp>
 #endif

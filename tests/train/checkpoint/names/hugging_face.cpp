@@ -1,4 +1,4 @@
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
-#include <gpipe/train/checkpoint/map_names.hpp>
+#include <gpipe/train/checkpoint/names/map_names.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"

@@ -1,6 +1,6 @@
 // optimize: yes
 
-#include <gpipe/train/checkpoint/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@
 
 #include <gpipe.hpp>
 #include <gpipe/model/gpt2.hpp>
-#include <gpipe/train/checkpoint/map_names.hpp>
+#include <gpipe/train/checkpoint/names/map_names.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/train/checkpoint/torchvision.hpp>
+#include <gpipe/train/checkpoint/names/torchvision.hpp>
 
 namespace gpipe {
 

@@ -1,4 +1,4 @@
-#include <gpipe/train/checkpoint/model_config.hpp>
+#include <gpipe/train/checkpoint/names/model_config.hpp>
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/activation/silu.hpp>
 #include <gpipe/model/gpt2.hpp>
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"

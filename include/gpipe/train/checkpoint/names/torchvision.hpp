@@ -2,7 +2,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/train/checkpoint/name_map.hpp>
+#include <gpipe/train/checkpoint/names/name_map.hpp>
 
 namespace gpipe {
 
@@ -15,5 +15,5 @@ name_map torchvision_resnet();
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/torchvision-inl.hpp>
+#include <gpipe/train/checkpoint/names/torchvision-inl.hpp>
 #endif

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/text/quoted.hpp>
-#include <gpipe/train/checkpoint/match.hpp>
+#include <gpipe/train/checkpoint/names/match.hpp>
 
 namespace gpipe {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/train/checkpoint/checkpoint_options.hpp>
-#include <gpipe/train/checkpoint/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/load_report.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe {
 
@@ -42,5 +42,5 @@ void forgive_counters(load_report& report);
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/match-inl.hpp>
+#include <gpipe/train/checkpoint/names/match-inl.hpp>
 #endif

@@ -23,5 +23,5 @@ void require_config(const network& net, const std::string& folder, file_operatio
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/model_config-inl.hpp>
+#include <gpipe/train/checkpoint/names/model_config-inl.hpp>
 #endif

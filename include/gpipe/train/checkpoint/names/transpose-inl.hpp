@@ -5,7 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include <gpipe/train/checkpoint/transpose.hpp>
+#include <gpipe/train/checkpoint/names/transpose.hpp>
 
 namespace gpipe::detail {
 

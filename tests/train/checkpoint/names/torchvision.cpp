@@ -1,7 +1,7 @@
 // sanitizers: none
 // optimize: yes
 
-#include <gpipe/train/checkpoint/torchvision.hpp>
+#include <gpipe/train/checkpoint/names/torchvision.hpp>
 
 #include <doctest/doctest.h>
 

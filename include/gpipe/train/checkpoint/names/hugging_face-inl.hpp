@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face.hpp>
 
 namespace gpipe {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/train/checkpoint/match.hpp>
+#include <gpipe/train/checkpoint/names/match.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

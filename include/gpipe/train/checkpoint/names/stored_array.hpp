@@ -8,7 +8,7 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/train/checkpoint/transpose.hpp>
+#include <gpipe/train/checkpoint/names/transpose.hpp>
 
 namespace gpipe::detail {
 
@@ -42,5 +42,5 @@ std::vector<stored_array> optimizer_state(const network& net, const plan_options
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/stored_array-inl.hpp>
+#include <gpipe/train/checkpoint/names/stored_array-inl.hpp>
 #endif

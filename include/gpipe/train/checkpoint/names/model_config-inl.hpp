@@ -14,7 +14,7 @@
 #include <gpipe/core/text/type_name.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
-#include <gpipe/train/checkpoint/model_config.hpp>
+#include <gpipe/train/checkpoint/names/model_config.hpp>
 
 namespace gpipe::detail {
 

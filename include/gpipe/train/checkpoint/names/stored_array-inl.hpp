@@ -11,7 +11,7 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
-#include <gpipe/train/checkpoint/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
 

@@ -1,4 +1,4 @@
-#include <gpipe/train/checkpoint/map_names.hpp>
+#include <gpipe/train/checkpoint/names/map_names.hpp>
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/train/checkpoint/name_map.hpp>
+#include <gpipe/train/checkpoint/names/name_map.hpp>
 
 namespace gpipe {
 
@@ -30,5 +30,5 @@ name_map hugging_face_gpt2(const std::string& prefix = "");
 }  // namespace gpipe
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/hugging_face-inl.hpp>
+#include <gpipe/train/checkpoint/names/hugging_face-inl.hpp>
 #endif

@@ -8,9 +8,9 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/concat.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
-#include <gpipe/train/checkpoint/match.hpp>
-#include <gpipe/train/checkpoint/name_map.hpp>
-#include <gpipe/train/checkpoint/stored_array.hpp>
+#include <gpipe/train/checkpoint/names/match.hpp>
+#include <gpipe/train/checkpoint/names/name_map.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
 
@@ -45,5 +45,5 @@ bool find_stars(std::string_view pattern, std::string_view name, std::vector<std
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/checkpoint/map_names-inl.hpp>
+#include <gpipe/train/checkpoint/names/map_names-inl.hpp>
 #endif

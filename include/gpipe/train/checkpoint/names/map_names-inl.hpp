@@ -13,7 +13,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/text/quoted.hpp>
-#include <gpipe/train/checkpoint/map_names.hpp>
+#include <gpipe/train/checkpoint/names/map_names.hpp>
 
 namespace gpipe::detail {
 
