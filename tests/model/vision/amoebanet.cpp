@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -23,14 +24,48 @@ static_assert(network_of<amoebanet_d<18, 544>>.parameters() == 542'734'840);
 static_assert(network_of<amoebanet_d<36, 544>>.parameters() == 1'055'832'376);
 static_assert(network_of<amoebanet_d<72, 512>>.parameters() == 1'844'858'344);
 
+// A second, independent count of AmoebaNet-B's parameters, cell by cell.
+namespace {
+
+constexpr std::int64_t convolved(std::int64_t in, std::int64_t out, std::int64_t pixels = 1) {
+  return in * out * pixels + 2 * out;  // the weight, and a batch norm
+}
+constexpr std::int64_t of_amoebanet_b(int L, std::int64_t D, std::int64_t classes) {
+  const auto separable = [](std::int64_t c, std::int64_t pixels) { return 2 * (pixels * c + c * c + 2 * c); };
+  std::int64_t sum = convolved(3, D / 4, 9), before = D / 4, last = D / 4;
+  const auto cell = [&](std::int64_t c, bool reduces) {
+    const std::int64_t q = c / 4;
+    sum += convolved(last, c) + convolved(before, c);
+    sum += reduces ? convolved(c, q) + convolved(q, q, 9) + convolved(q, c) + separable(c, 25) + separable(c, 9) +
+                         convolved(c, c)
+                   : 4 * convolved(c, c) + 2 * separable(c, 9);
+    before = last;
+    last = (reduces ? 2 : 4) * c;
+  };
+  cell(D / 2, true);
+  cell(D, true);
+  for (const std::int64_t c : {D, 2 * D, 4 * D}) {
+    if (c > D) cell(c, true);
+    for (int i = 0; i < L / 3; ++i) cell(c, false);
+  }
+  return sum + last * classes + classes;
+}
+
+}  // namespace
+
+static_assert(network_of<amoebanet_b<18, 512>>.parameters() == 560'053'608);
+static_assert(of_amoebanet_b(18, 512, 1000) == 560'053'608);
+
 namespace {
 
 constexpr amoebanet_options small{.classes = 5, .side = 32, .channels = 1};
 using net = amoebanet_d<3, 16, small>;
 using averaged =
     amoebanet_d<3, 16, amoebanet_options{.classes = 5, .side = 32, .channels = 1, .average_as_maximum = true}>;
+using net_b = amoebanet_b<3, 16, small>;
 static_assert(layers_of<net> == layers_of<averaged>);
 static_assert(network_of<net>.paths->layers == layers_of<net>);  // every layer has a name of its own
+static_assert(network_of<net_b>.paths->layers == layers_of<net_b>);
 
 constexpr laws::trained_images data{32 * 32, 5};
 
@@ -50,6 +85,14 @@ TEST_CASE("AmoebaNet-D trains with the same bits in every plan") {
                              .recompute = mode,
                              .schedule = schedule}) == whole);
       }
+}
+
+TEST_CASE("AmoebaNet-B trains with the same bits in every plan") {
+  const auto whole = data.run<net_b>({.stages = 1, .micro_batches = 2, .micro_batch_size = 3});
+  CHECK(whole[2] < whole[0]);
+  for (const int stages : {2, 7})
+    for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never})
+      CHECK(data.run<net_b>({.stages = stages, .micro_batches = 2, .micro_batch_size = 3, .recompute = mode}) == whole);
 }
 
 TEST_CASE("a cut may go through a cell, at any layer") {

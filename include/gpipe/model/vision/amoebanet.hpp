@@ -17,7 +17,7 @@
 
 namespace gpipe {
 
-/// Options of `amoebanet_d`.
+/// Options of `amoebanet_d` and `amoebanet_b`.
 struct amoebanet_options {
   int classes = 1000;
   int side = 224;
@@ -52,6 +52,21 @@ struct conv_1x7_7x1 {
   struct of : sequence<relu_conv<C / 4>, relu_conv<C / 4, height_width{1, 7}, height_width{1, S}, height_width{0, 3}>,
                        relu_conv<C / 4, height_width{7, 1}, height_width{S, 1}, height_width{3, 0}>, relu_conv<C>> {};
 };
+/// Two separable convolutions, `Dilation` apart: one of each channel by itself, then one of 1 x 1.
+template <int Kernel, int Dilation = 1>
+struct separable {
+  template <int C, int S>
+  struct once
+      : sequence<
+            relu,
+            conv2d<
+                C, Kernel,
+                conv_options{
+                    .stride = S, .padding = Dilation*(Kernel / 2), .dilation = Dilation, .groups = C, .bias = false}>,
+            conv2d<C, 1, conv_options{.bias = false}>, batch_norm<>> {};
+  template <int C, int S>
+  struct of : sequence<once<C, S>, once<C, 1>> {};
+};
 struct avg_3x3 {
   template <int C, int S>
   struct of : sequence<average_pool<3, pool_options{.stride = S, .padding = 1, .count_padding = false}>> {};
@@ -82,29 +97,65 @@ template <int C, bool AfterReduction>
 struct entry : sequence<stash<"s1", "s2">, only<pop<"s1">>, relu_conv<C>, stash<"0">, only<pop<"s2">>,
                         std::conditional_t<AfterReduction, factorized_reduce<C>, relu_conv<C>>, stash<"1">> {};
 
-template <int C, class Max3x3, bool AfterReduction>
-struct normal_cell : scope<entry<C, AfterReduction>,
-                           sum<"2", "1", typename conv_1x1::of<C, 1>, "1", typename Max3x3::template of<C, 1>>,
-                           sum<"3", "1", typename none::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
-                           sum<"4", "0", typename conv_1x1::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
-                           sum<"5", "2", typename Max3x3::template of<C, 1>, "2", typename none::of<C, 1>>,
-                           sum<"6", "1", typename avg_3x3::of<C, 1>, "5", typename conv_1x1::of<C, 1>>, only<pop<"0">>,
-                           pop<"3">, pop<"4">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+template <class Max3x3>
+struct cells_d {
+  template <int C, bool AfterReduction>
+  struct normal : scope<entry<C, AfterReduction>,
+                        sum<"2", "1", typename conv_1x1::of<C, 1>, "1", typename Max3x3::template of<C, 1>>,
+                        sum<"3", "1", typename none::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
+                        sum<"4", "0", typename conv_1x1::of<C, 1>, "0", typename conv_1x7_7x1::of<C, 1>>,
+                        sum<"5", "2", typename Max3x3::template of<C, 1>, "2", typename none::of<C, 1>>,
+                        sum<"6", "1", typename avg_3x3::of<C, 1>, "5", typename conv_1x1::of<C, 1>>, only<pop<"0">>,
+                        pop<"3">, pop<"4">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
 
-template <int C, class Max3x3, bool AfterReduction>
-struct reduction_cell : scope<entry<C, AfterReduction>,
-                              sum<"2", "0", typename max_2x2::of<C, 2>, "0", typename Max3x3::template of<C, 2>>,
-                              sum<"3", "2", typename none::of<C, 1>, "1", typename conv_3x3::of<C, 2>>,
-                              sum<"4", "2", typename conv_1x7_7x1::of<C, 1>, "2", typename Max3x3::template of<C, 1>>,
-                              sum<"5", "3", typename none::of<C, 1>, "1", typename max_2x2::of<C, 2>>,
-                              sum<"6", "2", typename avg_3x3::of<C, 1>, "3", typename conv_1x1::of<C, 1>>,
-                              only<pop<"4">>, pop<"5">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+  template <int C, bool AfterReduction>
+  struct reduction : scope<entry<C, AfterReduction>,
+                           sum<"2", "0", typename max_2x2::of<C, 2>, "0", typename Max3x3::template of<C, 2>>,
+                           sum<"3", "2", typename none::of<C, 1>, "1", typename conv_3x3::of<C, 2>>,
+                           sum<"4", "2", typename conv_1x7_7x1::of<C, 1>, "2", typename Max3x3::template of<C, 1>>,
+                           sum<"5", "3", typename none::of<C, 1>, "1", typename max_2x2::of<C, 2>>,
+                           sum<"6", "2", typename avg_3x3::of<C, 1>, "3", typename conv_1x1::of<C, 1>>, only<pop<"4">>,
+                           pop<"5">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+};
+
+template <class Max3x3>
+struct cells_b {
+  template <int C, bool AfterReduction>
+  struct normal : scope<entry<C, AfterReduction>,
+                        sum<"2", "1", typename conv_1x1::of<C, 1>, "1", typename Max3x3::template of<C, 1>>,
+                        sum<"3", "1", typename none::of<C, 1>, "0", typename separable<3>::of<C, 1>>,
+                        sum<"4", "1", typename conv_1x1::of<C, 1>, "0", typename separable<3>::of<C, 1>>,
+                        sum<"5", "2", typename conv_1x1::of<C, 1>, "2", typename none::of<C, 1>>,
+                        sum<"6", "1", typename avg_3x3::of<C, 1>, "5", typename conv_1x1::of<C, 1>>, only<pop<"0">>,
+                        pop<"3">, pop<"4">, pop<"6">, gpipe::concat<>, pop<"s1">> {};
+
+  template <int C, bool AfterReduction>
+  struct reduction : scope<entry<C, AfterReduction>,
+                           sum<"2", "0", typename max_2x2::of<C, 2>, "0", typename Max3x3::template of<C, 2>>,
+                           sum<"3", "2", typename none::of<C, 1>, "1", typename conv_3x3::of<C, 2>>,
+                           sum<"4", "2", typename separable<5, 2>::of<C, 1>, "2", typename Max3x3::template of<C, 1>>,
+                           sum<"5", "3", typename none::of<C, 1>, "1", typename separable<3>::of<C, 2>>,
+                           sum<"6", "4", typename avg_3x3::of<C, 1>, "3", typename conv_1x1::of<C, 1>>, only<pop<"5">>,
+                           pop<"6">, gpipe::concat<>, pop<"s1">> {};
+};
 
 /// N normal cells behind a reduction.
-template <int N, int C, class Max3x3>
-struct normal_cells : sequence<normal_cell<C, Max3x3, true>, repeat<N - 1, normal_cell<C, Max3x3, false>>> {};
-template <int C, class Max3x3>
-struct normal_cells<1, C, Max3x3> : sequence<normal_cell<C, Max3x3, true>> {};
+template <int N, int C, class Cells>
+struct normal_cells
+    : sequence<typename Cells::template normal<C, true>, repeat<N - 1, typename Cells::template normal<C, false>>> {};
+template <int C, class Cells>
+struct normal_cells<1, C, Cells> : sequence<typename Cells::template normal<C, true>> {};
+
+template <class Cells, int L, int D, amoebanet_options Options, class T>
+struct network
+    : model<input_image<T, Options.channels, Options.side, Options.side>, named<"stem1", relu_conv<D / 4, 3, 2, 1>>,
+            stash<"x">, pop<"x">, named<"stem2", typename Cells::template reduction<D / 2, false>>,
+            named<"stem3", typename Cells::template reduction<D, true>>, named<"cell1", normal_cells<L / 3, D, Cells>>,
+            named<"cell2", typename Cells::template reduction<2 * D, false>>,
+            named<"cell3", normal_cells<L / 3, 2 * D, Cells>>,
+            named<"cell4", typename Cells::template reduction<4 * D, false>>,
+            named<"cell5", normal_cells<L / 3, 4 * D, Cells>>, stash<"out", "">, only<pop<"out">>, global_average_pool,
+            named<"classify", linear<Options.classes>>, softmax_cross_entropy> {};
 
 }  // namespace detail::amoebanet
 
@@ -130,22 +181,27 @@ struct normal_cells<1, C, Max3x3> : sequence<normal_cell<C, Max3x3, true>> {};
 template <int L, int D, amoebanet_options Options = amoebanet_options{}, class T = float,
           class Max3x3 =
               std::conditional_t<Options.average_as_maximum, detail::amoebanet::avg_3x3, detail::amoebanet::max_3x3>>
-struct amoebanet_d
-    : model<input_image<T, Options.channels, Options.side, Options.side>,
-            named<"stem1", detail::amoebanet::relu_conv<D / 4, 3, 2, 1>>, stash<"x">, pop<"x">,
-            named<"stem2", detail::amoebanet::reduction_cell<D / 2, Max3x3, false>>,
-            named<"stem3", detail::amoebanet::reduction_cell<D, Max3x3, true>>,
-            named<"cell1", detail::amoebanet::normal_cells<L / 3, D, Max3x3>>,
-            named<"cell2", detail::amoebanet::reduction_cell<2 * D, Max3x3, false>>,
-            named<"cell3", detail::amoebanet::normal_cells<L / 3, 2 * D, Max3x3>>,
-            named<"cell4", detail::amoebanet::reduction_cell<4 * D, Max3x3, false>>,
-            named<"cell5", detail::amoebanet::normal_cells<L / 3, 4 * D, Max3x3>>, stash<"out", "">, only<pop<"out">>,
-            global_average_pool, named<"classify", linear<Options.classes>>, softmax_cross_entropy> {
+struct amoebanet_d : detail::amoebanet::network<detail::amoebanet::cells_d<Max3x3>, L, D, Options, T> {
   static_assert(L >= 3 && L % 3 == 0,
                 "gpipe: amoebanet_d<L, D>: L, the number of normal cells, must be a multiple of 3");
   static_assert(D >= 16 && D % 4 == 0,
                 "gpipe: amoebanet_d<L, D>: D, the number of filters, must be a multiple of 4, "
                 "at least 16");
+};
+
+/// AmoebaNet-B (L, D) (Real et al., 2019), with which GPipe reaches its accuracies: the outline of `amoebanet_d`, other
+/// cells. Their separable convolutions are two each, of 3 x 3 pixels, or of 5 x 5 with a dilation of 2. The cells are
+/// those of Google's code; at D = 512 they have 560,053,608 parameters, where GPipe prints 557 million.
+template <int L, int D, amoebanet_options Options = amoebanet_options{}, class T = float>
+struct amoebanet_b
+    : detail::amoebanet::network<detail::amoebanet::cells_b<detail::amoebanet::max_3x3>, L, D, Options, T> {
+  static_assert(L >= 3 && L % 3 == 0,
+                "gpipe: amoebanet_b<L, D>: L, the number of normal cells, must be a multiple of 3");
+  static_assert(D >= 16 && D % 4 == 0,
+                "gpipe: amoebanet_b<L, D>: D, the number of filters, must be a multiple of 4, "
+                "at least 16");
+  static_assert(!Options.average_as_maximum,
+                "gpipe: amoebanet_b: .average_as_maximum is torchgpipe's, whose network is amoebanet_d");
 };
 
 }  // namespace gpipe
