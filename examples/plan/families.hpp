@@ -81,12 +81,12 @@ inline family family_of(family_kind kind, const network& own) {
               "blocks",
               32,
               {member<gpt2<2, 768>>("d = 768", 2), member<gpt2<2, 1600>>("d = 1600", 2)}};
-    case family_kind::encoder_decoder:
+    case family_kind::encoder_decoder:  // the first decoder layer has other types: the value before it is the words'
       return {"Transformer for translation, T(L, H, A), 128 words",
               "L",
               32,
-              {member<encoder_decoder<2, 8192, 16>>("H = 8192, A = 16", 2),
-               member<encoder_decoder<2, 16384, 32>>("H = 16384, A = 32", 2)}};
+              {member<encoder_decoder<3, 8192, 16>>("H = 8192, A = 16", 3),
+               member<encoder_decoder<3, 16384, 32>>("H = 16384, A = 32", 3)}};
     case family_kind::own:
       break;
   }

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
@@ -62,5 +63,6 @@ TEST_CASE("a stretched network is the compiled one of that depth") {
   stretches<amoebanet_d<12, 16, small>, amoebanet_d<12, 16, small>>(3, 0);
   stretches<unet<4, 4, 32>, unet<7, 4, 32>>(11, 3);
   stretches<transformer<2, 8, 16, 32, 2, 20>, transformer<5, 8, 16, 32, 2, 20>>(1, 3);
+  stretches<encoder_decoder<3, 16, 2, 8, 8, 20, 8, 4>, encoder_decoder<5, 16, 2, 8, 8, 20, 8, 4>>(2, 2);
   stretches<gpt2<2, 64, 1, 8, 20>, gpt2<4, 64, 1, 8, 20>>(1, 2);
 }
