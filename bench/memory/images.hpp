@@ -2,8 +2,8 @@
 
 // The memory of the paper's and torchgpipe's networks of images.
 
-#include "../../examples/plan/families.hpp"
 #include "../measure.hpp"
+#include "../paper/table_1.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/text/quantity.hpp>
@@ -115,14 +115,6 @@ inline void print_largest_of_one_stage(figures& found) {
       {"memory.amoebanet.18x416.touched", static_cast<double>(touched) / static_cast<double>(predicted), "ratio"});
 }
 
-/// A model of one of both tables, as torchgpipe and GPipe measured it; 0: unknown, or it did not fit.
-struct measured_model {
-  std::string name;
-  example::family_member of;
-  int depth = 0, stages = 1;
-  double torchgpipe = 0, gpipe = 0;  ///< GiB, GB
-};
-
 /// Planned by the cut whose largest stage is smallest. "shared": the layers of a stage share the memory of packed
 /// weights.
 inline void print_models(const std::vector<measured_model>& models, int micro_batches, int moments, std::int64_t device,
@@ -156,19 +148,10 @@ inline void print_models(const std::vector<measured_model>& models, int micro_ba
 inline figures print_images() {
   figures found;
   print_largest_of_one_stage(found);
-  const auto amoebanet = [](int L, int D, example::family_member of, int stages, double torchgpipe, double paper) {
-    return measured_model{
-        "amoebanet." + std::to_string(L) + "x" + std::to_string(D), std::move(of), L, stages, torchgpipe, paper};
-  };
   std::printf(
       "AmoebaNet-D of the paper's table 1: a batch of 128 in micro-batches of one, all recomputed, fill-drain;\n"
       "activations of all stages in GiB; the largest stage in GB, and whether it fits 8 GB\n");
-  print_models({amoebanet(18, 208, example::amoebanet_member<208>(), 1, 0, 6.26),
-                amoebanet(18, 416, example::amoebanet_member<416>(), 1, 0.91, 3.46),
-                amoebanet(18, 544, example::amoebanet_member<544>(), 2, 3.39, 8.11),
-                amoebanet(36, 544, example::amoebanet_member<544>(), 4, 6.91, 15.21),
-                amoebanet(72, 512, example::amoebanet_member<512>(), 8, 10.83, 26.24)},
-               128, 1, 8'000'000'000, false, found);
+  print_models(amoebanets_of_table_1(), 128, 1, 8'000'000'000, false, found);
   const auto unet_of = [](int B, int C, example::family_member of, int stages, double torchgpipe) {
     return measured_model{
         "unet." + std::to_string(B) + "x" + std::to_string(C), std::move(of), B, stages, torchgpipe, 0};
