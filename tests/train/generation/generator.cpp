@@ -194,6 +194,7 @@ TEST_CASE("a draw follows temperature, top_k and seed") {
   const auto greedy = from.generate(prompt, {.tokens = 15});
   CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .top_k = 1}) == greedy);
   CHECK(from.generate(prompt, {.tokens = 15, .temperature = 1e-6}) == greedy);
+  CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .top_p = 1e-6}) == greedy);
   const auto one = from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 1});
   CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 2}) != one);
 
@@ -212,31 +213,12 @@ TEST_CASE("a draw follows temperature, top_k and seed") {
   }
 }
 
-TEST_CASE("each position of a text has a draw of its own") {
-  const std::vector<float> equal(8, 1.5F);
-  detail::token_sampler choose({.temperature = 1, .seed = 3});
-  std::vector<int> counts(8), pairs(64);
-  std::size_t before = 0;
-  constexpr int draws = 6400;
-  for (int position = 0; position < draws; ++position) {
-    const auto token = static_cast<std::size_t>(choose(equal, position));
-    ++counts[token], ++pairs[8 * before + token];
-    before = token;
-  }
-  for (const int count : counts) CHECK(std::abs(count - draws / 8) < 5 * std::sqrt(draws / 8));
-  for (const int count : pairs) CHECK(std::abs(count - draws / 64) < 5 * std::sqrt(draws / 64));
-}
-
-TEST_CASE("the first of equally likely tokens are among the top_k") {
-  const std::vector<float> logits{1, 2, 2, 2, 2, 3};
-  detail::token_sampler choose({.temperature = 1, .top_k = 3, .seed = 3});
-  std::vector<int> counts(logits.size());
-  for (int position = 0; position < 1000; ++position) ++counts[static_cast<std::size_t>(choose(logits, position))];
-  CHECK(counts[0] == 0);
-  CHECK(counts[1] > 100);
-  CHECK(counts[2] > 100);
-  CHECK(counts[3] + counts[4] == 0);
-  CHECK(counts[5] > 400);
+TEST_CASE("a prompt may stand in braces") {
+  trained<learned> of(1);
+  generator<learned> from(of.training);
+  const std::vector<std::int32_t> two{3, 5};
+  CHECK(from.generate({3, 5}, {.tokens = 4}) == from.generate(two, {.tokens = 4}));
+  CHECK(from.beam_search({3, 5}, {.tokens = 4}).front().tokens == from.beam_search(two, {.tokens = 4}).front().tokens);
 }
 
 TEST_CASE("generation ends behind the token that ends a text") {
@@ -458,7 +440,11 @@ TEST_CASE("what cannot be generated is refused") {
   refused({-1}, {.tokens = 1}, "token -1 of the prompt, at 0");
   refused(prompt, {.tokens = -1}, "tokens is -1");
   refused(prompt, {.tokens = 1, .temperature = -1}, "the temperature is -1");
-  refused(prompt, {.tokens = 1, .top_k = -2}, "top_k is -2");
+  refused(prompt, {.tokens = 1, .temperature = 1, .top_k = -2}, "top_k is -2");
+  for (const double p : {0.0, 1.5, std::nan("")})
+    refused(prompt, {.tokens = 1, .temperature = 1, .top_p = p}, "; choose a number above 0, and at most 1");
+  refused(prompt, {.tokens = 1, .top_k = 2}, "top_k is given, and the temperature is 0, which draws no token; give a");
+  refused(prompt, {.tokens = 1, .top_p = .5}, "top_p is given, and the temperature is 0");
   refused(prompt, {.tokens = 1, .threads = 60000}, "threads is 60000; choose at most 1024");
   CHECK_THROWS_WITH_AS(from.beam_search(prompt, {.tokens = 1, .beams = 0}), doctest::Contains("beams is 0"), error);
 }

@@ -229,6 +229,7 @@ TEST_CASE("processes that do not agree on a text throw alike, and the next text 
       {[](auto& from, int r) { from.generate(prompt, {.temperature = r == 2 ? .5 : .25}); },
        "ranks 0 and 2 do not agree on temperature: 0.25 and 0.5"},
       {[](auto& from, int r) { from.generate(prompt, {.top_k = r == 2 ? 5 : 6}); }, "agree on top_k: 6 and 5"},
+      {[](auto& from, int r) { from.generate(prompt, {.top_p = r == 2 ? .5 : .25}); }, "agree on top_p: 0.25 and 0.5"},
       {[](auto& from, int r) { from.generate(prompt, {.seed = r == 2 ? 5U : 6U}); }, "agree on seed: 6 and 5"},
       {[](auto& from, int r) { from.generate(prompt, {.end = r == 2 ? 5 : 6}); }, "agree on end: 6 and 5"},
       {[](auto& from, int r) { from.beam_search(prompt, {.beams = r == 2 ? 5 : 6}); }, "agree on beams: 6 and 5"},

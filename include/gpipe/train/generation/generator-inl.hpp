@@ -109,12 +109,18 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
                                  agreed_value::number("end", how.end),
                                  agreed_value::real("temperature", how.temperature),
                                  agreed_value::number("top_k", how.top_k),
+                                 agreed_value::real("top_p", how.top_p),
                                  agreed_value::number("seed", static_cast<std::int64_t>(how.seed))};
     share().agree(collective_kind::generate, same);
   }
   if (!(how.temperature >= 0) || !is_finite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
+  if (!(how.top_p > 0 && how.top_p <= 1))
+    throw_error({"top_p is ", significant(how.top_p, 6)}, {"choose a number above 0, and at most 1"});
+  if (how.temperature == 0 && (how.top_k > 0 || how.top_p < 1))
+    throw_error({how.top_k > 0 ? "top_k" : "top_p", " is given, and the temperature is 0, which draws no token"},
+                {"give a temperature, such as 1"});
   decoder from = started(1, prompt, how.tokens, how.threads);
   token_sampler choose(how);
   std::vector<std::int32_t> found;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -53,7 +54,15 @@ class token_generator {
   std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, const generation_options& how = {}) const;
   std::vector<continuation> beam_search(std::span<const std::int32_t> prompt, const beam_options& how = {}) const;
 
-  /// A container of tokens.
+  /// Tokens in braces, or a container of them.
+  std::vector<std::int32_t> generate(std::initializer_list<std::int32_t> prompt,
+                                     const generation_options& how = {}) const {
+    return generate(std::span<const std::int32_t>(prompt.begin(), prompt.size()), how);
+  }
+  std::vector<continuation> beam_search(std::initializer_list<std::int32_t> prompt,
+                                        const beam_options& how = {}) const {
+    return beam_search(std::span<const std::int32_t>(prompt.begin(), prompt.size()), how);
+  }
   template <class Prompt>
   std::vector<std::int32_t> generate(const Prompt& prompt, const generation_options& how = {}) const {
     return generate(std::span<const std::int32_t>(prompt), how);

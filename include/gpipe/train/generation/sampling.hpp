@@ -17,6 +17,9 @@ struct generation_options {
   int tokens = 100;        ///< at most, after the prompt
   double temperature = 0;  ///< logits are divided by it; 0: the most likely token, always
   int top_k = 0;           ///< draws only from this number of the most likely tokens; 0: from all
+  /// Draws only from the fewest of the most likely tokens, among the `top_k`, whose probabilities sum to at least this:
+  /// the nucleus (Holtzman et al., 2020); 1: from all.
+  double top_p = 1;
   std::uint64_t seed = 1;  ///< of the draws
   std::int32_t end = -1;   ///< generation stops behind this token; -1: there is none
   /// That share products, at most 1024; 0: one, or all cores for a model of 2^20 parameters or more.
@@ -39,8 +42,8 @@ GPIPE_COLD inline void log_probabilities(std::span<const float> logits, std::vec
   for (const float x : logits) into.push_back(static_cast<double>(x) - largest - std::log(sum));
 }
 
-/// Draws a token with probability e^(logit / temperature) / sum, among the `top_k` most likely; of equals the first
-/// ones. The same for the same seed and position.
+/// Draws a token with probability e^(logit / temperature) / sum, among the `top_k` most likely and then the nucleus of
+/// `top_p`; of equals the first ones. The same for the same seed and position.
 class token_sampler {
  public:
   explicit token_sampler(const generation_options& how) : how_(how) {}
@@ -60,9 +63,14 @@ class token_sampler {
     sums_.clear();
     double sum = 0;
     for (std::size_t i = 0; i < kept; ++i) sums_.push_back(sum += std::exp((logit(i) - logit(0)) / how_.temperature));
+    if (how_.top_p < 1) {
+      const auto reached = std::lower_bound(sums_.begin(), sums_.end(), how_.top_p * sum);
+      kept = (std::min)(static_cast<std::size_t>(reached - sums_.begin()) + 1, kept);
+      sum = sums_[kept - 1];
+    }
     const random_words words = draw({how_.seed, 0, 0, 0}, static_cast<std::uint32_t>(position), 0);
     const double at = sum * static_cast<double>(uniform(words.word[0]));  // in [0, sum)
-    const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);
+    const auto found = std::upper_bound(sums_.begin(), sums_.begin() + static_cast<std::ptrdiff_t>(kept), at);
     return order_[(std::min)(static_cast<std::size_t>(found - sums_.begin()), kept - 1)];
   }
 
