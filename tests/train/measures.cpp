@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,15 @@ TEST_CASE("the first of the largest logits counts, as for the loss") {
 TEST_CASE("the root mean squared error") {
   CHECK(root_mean_squared_error(std::vector<float>{1, 2, 3}, std::vector<double>{1, 4, 1}) ==
         doctest::Approx(std::sqrt(8 / 3.0)));
+  tensor_rows rows;
+  rows.add({.size = 1, .type = dtype::float32}, 2);
+  rows.resize(2);
+  const float two[] = {1, 3};
+  std::memcpy(rows.at(0, 0), two, sizeof two);
+  std::vector<float> targets{1, 1};
+  CHECK(root_mean_squared_error(rows, std::span(targets)) == std::sqrt(2.0));
+  CHECK_THROWS_WITH_AS(root_mean_squared_error(rows, std::vector<double>(2)), doctest::Contains("tensor 0 holds float"),
+                       error);
   CHECK_THROWS_WITH_AS(root_mean_squared_error(std::vector<float>{1, 2}, std::vector<float>{1}),
                        doctest::Contains("there are 2 predictions and 1 targets"), error);
 }

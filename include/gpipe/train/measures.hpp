@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -89,7 +90,7 @@ class confusion_matrix {
 
 /// The root of the mean squared distance between predictions and targets, of which there must be the same number:
 ///
-///     root_mean_squared_error(training.predict(data).all(), data.field<float>("targets"))
+///     root_mean_squared_error(training.predict(data), data.field<float>("targets"))
 template <class Predictions, class Targets>
 GPIPE_COLD double root_mean_squared_error(const Predictions& predictions, const Targets& targets) {
   const std::size_t count = std::size(predictions);
@@ -102,6 +103,11 @@ GPIPE_COLD double root_mean_squared_error(const Predictions& predictions, const 
     total += off * off;
   }
   return std::sqrt(total / static_cast<double>(count));
+}
+template <class Targets>
+GPIPE_COLD double root_mean_squared_error(const tensor_rows& predictions, const Targets& targets) {
+  using number = std::remove_cvref_t<decltype(targets[0])>;  // a model in double has targets of double
+  return root_mean_squared_error(predictions.all<number>(), targets);
 }
 
 /// The weight of each row by the class of its label, as the field "weights" of a cross-entropy. The mean loss is then
