@@ -15,6 +15,21 @@ using namespace gpipe::detail;
 using host::guarded_buffer;
 using host::layer_fixture;
 
+namespace {
+
+struct sloped {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"slope", {64}, initializer::constant(3)}, {"bias", {64}}};
+    static constexpr void forward(const auto&, const auto&) {}
+    static constexpr void backward_input(const auto&, const auto&) {}
+    static constexpr void backward_parameters(const auto&, const auto&) {}
+  };
+};
+
+}  // namespace
+
 TEST_CASE("a guard detects a byte written before, behind or in the padding") {
   guarded_buffer b("b", dtype::float32, 5);
   CHECK(reinterpret_cast<std::uintptr_t>(b.data()) % alignment == 0);
@@ -50,6 +65,15 @@ TEST_CASE("a fixture runs a layer with the buffers that it declares") {
   CHECK(t.out[0].get(3) == 12);
   CHECK(std::isnan(t.out[0].get(6)));  // beyond the two samples
   CHECK(t.overrun().empty());
+}
+
+TEST_CASE("parameters are around their first values") {
+  layer_fixture<sloped, tensor<float, 2>> t(2, 4);
+  t.randomize(1);
+  for (std::size_t i = 0; i < 64; ++i) {
+    CHECK(std::abs(t.parameters[0].get(i) - 3) <= 0.5);
+    CHECK(std::abs(t.parameters[0].get(t.first_of(1) + i)) <= 0.5);
+  }
 }
 
 TEST_CASE("fields stay within their limits") {

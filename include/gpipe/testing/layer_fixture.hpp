@@ -199,7 +199,9 @@ class layer_buffers {
         for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
     }
     const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
-      fill(block, first, of.extents.size(), of.first.drawn == initializer::kind::ones ? 1 : 0, 0.5);
+      using enum initializer::kind;
+      const double middle = of.first.drawn == ones ? 1 : of.first.drawn == constant ? double{of.first.scale} : 0;
+      fill(block, first, of.extents.size(), middle, 0.5);
     };
     for (auto* block : {&parameters[0], &state[0]}) block->clear();
     for (std::size_t i = 0; i < declared_.parameters.size(); ++i)

@@ -33,6 +33,22 @@ static_assert(three::parameters[0].first.drawn == zeros && three::parameters[2].
 using norm = bound<initialized<layer_norm, narrow>, tensor<float, 8>>;
 static_assert(norm::parameters[0].first.drawn == ones && norm::parameters[1].first.drawn == zeros);
 
+// So does another constant.
+struct scaled {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {
+        {"weight", {N, 2}}, {"slope", {N}, initializer::constant(0.25)}, {"bias", {N}, initializer::uniform(N)}};
+  };
+};
+using sloped = bound<initialized<scaled, narrow>, tensor<float, 8>>;
+static_assert(sloped::parameters[0].first.drawn == normal && sloped::parameters[2].first.drawn == zeros);
+static_assert(sloped::parameters[1].first.drawn == initializer::kind::constant &&
+              sloped::parameters[1].first.scale == 0.25);
+
 template <class Layer, class In>
 concept takes = requires {
   sizeof(typename Layer::template on<In>);

@@ -33,6 +33,7 @@ moments moments_of(const initializer& how, std::size_t n) {
 TEST_CASE("first values have the range and deviation of their distribution") {
   CHECK(first_value(initializer::zeros(), 1, 2, 3, 4) == 0);
   CHECK(first_value(initializer::ones(), 1, 2, 3, 4) == 1);
+  CHECK(first_value(initializer::constant(0.1).of({8, 3}), 1, 2, 3, 4) == 0.1);
   const moments flat = moments_of(initializer::uniform(16, 2.0), 20000);  // in [-1/2, 1/2)
   CHECK(flat.min >= -0.5);
   CHECK(flat.min < -0.499);

@@ -12,6 +12,7 @@ namespace gpipe {
 
 /// How a parameter's initial value is drawn; `random_key` lists the arguments of the random numbers.
 ///
+///     constant   scale
 ///     uniform    in [-b, b),    b = scale / sqrt(fan_in)
 ///     normal     with deviation     scale / sqrt(fan_in)
 ///     xavier     in [-b, b),    b = scale sqrt(6 / (inputs + outputs))          (Glorot, Bengio, 2010)
@@ -23,7 +24,7 @@ namespace gpipe {
 ///     GPT-2, what writes to the residual of L blocks          initializer::deviation(0.02).over_root(2 * L)
 ///     Fixup, the first weight of a branch of L                initializer::xavier().over_root(L)  (the last: zeros)
 struct initializer {
-  enum class kind : std::uint8_t { zeros, ones, uniform, normal, xavier };
+  enum class kind : std::uint8_t { zeros, ones, constant, uniform, normal, xavier };
   kind drawn = kind::zeros;
   int fan_in = 1;  ///< 0: the parameter's inputs; -1: its outputs
   double_bits scale = 1.0;
@@ -32,6 +33,7 @@ struct initializer {
 
   static constexpr initializer zeros() { return {kind::zeros}; }
   static constexpr initializer ones() { return {kind::ones}; }
+  static constexpr initializer constant(double value) { return {kind::constant, 1, value}; }
   static constexpr initializer uniform(int fan_in, double scale = 1.0) { return {kind::uniform, fan_in, scale}; }
   static constexpr initializer normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
   static constexpr initializer deviation(double of) { return {kind::normal, 1, of}; }

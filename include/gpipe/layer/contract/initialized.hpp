@@ -28,7 +28,7 @@ struct redrawn_parameters {
       const bool last = out[i].first.outputs_last;
       if (out[i].extents.rank > 1)
         out[i].first = rules[(std::min)(matrices++, sizeof...(Rules) - 1)].with_outputs_last(last);
-      else if (out[i].first.drawn != ones) out[i].first = initializer::zeros();
+      else if (out[i].first.drawn != ones && out[i].first.drawn != constant) out[i].first = initializer::zeros();
     }
     return out;
   }

@@ -23,9 +23,10 @@ inline double first_value(const initializer& how, std::uint64_t seed, int layer,
   using enum initializer::kind;
   if (how.drawn == zeros) return 0;
   if (how.drawn == ones) return 1;
+  const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in) * how.divisor);
+  if (how.drawn == constant) return bound;
   const random_key key{seed, random_key::initializing, static_cast<std::uint32_t>(layer), 0};
   const auto words = draw(key, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(i));
-  const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in) * how.divisor);
   const double u = detail::open_uniform(words.word[0], words.word[1]);
   if (how.drawn == uniform) return bound * (2 * u - 1);
   // The transform of Box and Muller.
