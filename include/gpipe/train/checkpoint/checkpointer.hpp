@@ -358,12 +358,14 @@ class checkpointer {
       found.push_back({name, location.entry->shape});
     }
     const std::string prefix = prefix_of(found, how.names);
-    const file_layout layout = layout_of(how.layout, set, found, arrays, how.names, prefix);
+    std::string undecided;
+    const file_layout layout = layout_of(how.layout, set, found, arrays, how.names, prefix, undecided);
     std::vector<stored_array> wanted = in_file(arrays, how.names, prefix, layout);
     array_match match = match_arrays(wanted, found);
     forgive_counters(match.report);
     forgive_names(match.report, wanted, how.names, prefix);
     if (how.mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
+    if (!undecided.empty()) throw_undecided(undecided, set.path());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (match.found[i] < 0) continue;
       const auto* location = locations[static_cast<std::size_t>(match.found[i])];

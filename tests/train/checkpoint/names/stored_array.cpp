@@ -204,6 +204,21 @@ TEST_CASE("files in both orders and checkpoints come back, and a file that does 
   comes_back(fifth, "0.weight", true);  // 1.weight shows it
 }
 
+TEST_CASE("names that do not fit are reported before an order that the file does not say") {
+  struct two_convolutions
+      : model<input_image<float, 3, 5, 5>, conv2d<3, 3>, conv2d<3, 3>, flatten, softmax_cross_entropy> {};
+  training<two_convolutions> of(one);
+  const temporary_folder folder;
+  const std::string path = folder.beside("named.safetensors"), bare = folder.beside("bare.safetensors");
+  const name_map names{.rules = {{.file = {"second.weight"}, .model = "1.weight"}}};
+  of.save(path, {.names = names});
+  rewrite(path, bare, {});
+  refuses<two_convolutions>(bare, "the file does not fit the model: 1 missing: 1.weight; 1 unexpected: second.weight");
+  training<two_convolutions> other(one, sgd{}, {.seed = 9});
+  CHECK_THROWS_WITH_AS(other.load(bare, {.names = names}), doctest::Contains("does not say in which order"), error);
+  CHECK_THROWS_WITH_AS(other.load(bare, load_mode::partial), doctest::Contains("does not say in which order"), error);
+}
+
 TEST_CASE("PyTorch's batch norm shows that a file is PyTorch's") {
   struct normed : model<input_image<float, 3, 3, 3>, conv2d<3, 3>, batch_norm<>, flatten, softmax_cross_entropy> {};
   training<normed> of(one);

@@ -165,7 +165,8 @@ GPIPE_COLD GPIPE_INLINE std::string layout_text(const std::vector<stored_array>&
 GPIPE_COLD GPIPE_INLINE file_layout layout_of(file_layout asked, const safetensors_set& set,
                                               const std::vector<found_array>& file,
                                               const std::vector<stored_array>& arrays, const name_map& names,
-                                              const std::string& prefix) {
+                                              const std::string& prefix, std::string& undecided) {
+  undecided.clear();
   if (asked != file_layout::automatic) return asked;
   bool of_checkpoint = false;
   for (const safetensors_file& one : set.files()) {
@@ -182,23 +183,29 @@ GPIPE_COLD GPIPE_INLINE file_layout layout_of(file_layout asked, const safetenso
   const auto has_shape = [](const found_array& found, const shape& extents) {
     return std::equal(found.shape.begin(), found.shape.end(), extents.extents, extents.extents + extents.rank);
   };
-  std::string undecided;
   bool counts_batches = false;  // as PyTorch's batch norm, and no file of ours
   for (const found_array& found : file) {
     counts_batches = counts_batches || found.name.ends_with("num_batches_tracked");
     for (std::size_t i = 0; i < torch.size(); ++i) {
       if (torch[i].name != found.name || has_one_order(torch[i], ours[i])) continue;
       const bool first = has_shape(found, torch[i].extents), second = has_shape(found, ours[i].extents);
-      if (first != second) return first ? file_layout::pytorch : file_layout::gpipe;
+      if (first != second) {
+        undecided.clear();
+        return first ? file_layout::pytorch : file_layout::gpipe;
+      }
       if (first && undecided.empty()) undecided = torch[i].name;
     }
   }
-  if (undecided.empty() || counts_batches) return file_layout::pytorch;
-  throw_error({"the file does not say in which order it has the elements of ", detail::quoted(undecided),
+  if (counts_batches) undecided.clear();
+  return file_layout::pytorch;
+}
+
+GPIPE_COLD GPIPE_INLINE void throw_undecided(const std::string& array, const std::string& file) {
+  throw_error({"the file does not say in which order it has the elements of ", detail::quoted(array),
                ", and PyTorch's shapes are ours"},
               {"give load_options{.layout = file_layout::pytorch} for a file of PyTorch, or file_layout::gpipe for one "
                "that an older gpipe has saved"},
-              {.file = set.path()});
+              {.file = file});
 }
 
 GPIPE_COLD GPIPE_INLINE std::string prefix_of(const std::vector<found_array>& file, const name_map& names) {

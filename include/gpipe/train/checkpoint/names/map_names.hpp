@@ -23,9 +23,12 @@ std::vector<stored_array> in_file(const std::vector<stored_array>& arrays, const
 std::string layout_text(const std::vector<stored_array>& arrays, const name_map& names, file_layout layout);
 
 /// The layout of a file: the one that is asked for, or that its metadata name, or that the shapes of its tensors show.
-/// A checkpoint that names none is of format 1, in our layout. Throws if none of these says it.
+/// A checkpoint that names none is of format 1, in our layout. If none of these says it, `undecided` is the name of an
+/// array whose elements may have either order, and its shape is the same in both; else it is empty.
 file_layout layout_of(file_layout asked, const safetensors_set& set, const std::vector<found_array>& file,
-                      const std::vector<stored_array>& arrays, const name_map& names, const std::string& prefix);
+                      const std::vector<stored_array>& arrays, const name_map& names, const std::string& prefix,
+                      std::string& undecided);
+[[noreturn]] void throw_undecided(const std::string& array, const std::string& file);
 
 /// That of the map's prefixes which a load takes for a file with these arrays, and the one that a save writes.
 std::string prefix_of(const std::vector<found_array>& file, const name_map& names);
