@@ -39,6 +39,20 @@ struct trainer_has_an_optimizer {
                 "gpipe: a trainer's second argument is not an optimizer, such as adamw: write trainer<net, adamw> "
                 "training{plan_options{.stages = 4}, adamw{.learning_rate = 1e-3}}");
 };
+template <class Optimizer, bool HasMoments, bool HasLearningRate, bool HasRule>
+struct optimizer_is_complete {
+  static_assert(HasMoments,
+                "gpipe: an optimizer of your own lacks `static constexpr int moments`, the number of arrays that it "
+                "keeps beside the parameters; 0: none");
+  static_assert(HasLearningRate,
+                "gpipe: an optimizer of your own lacks `double learning_rate`, which a schedule multiplies and `rule` "
+                "gets as `now.rate`");
+  static_assert(
+      HasRule,
+      "gpipe: an optimizer of your own lacks `template <class T> auto rule(const update_operands<T>& of, const "
+      "update_terms& now) const`, which returns a functor of an element, or `arrays`, `array`, `sums` and "
+      "`update` of a rule for whole tensors");
+};
 template <bool Holds, class... Given>
 struct trainer_has_a_plan {
   static_assert(
@@ -64,8 +78,25 @@ struct mistaken_trainer<misgiven<Given...>, Optimizer> {
   using promise = broken::trainer_has_a_plan<false, Given...>;
 };
 template <class Optimizer>
-concept updating = requires {
+concept with_moments = requires {
   Optimizer::moments;
+};
+template <class Optimizer>
+concept with_learning_rate = requires(const Optimizer& its) {
+  its.learning_rate;
+};
+template <class Optimizer>
+concept with_rule = tensor_rule<Optimizer> ||
+    requires(const Optimizer& its, const update_operands<float>& of, const update_terms& now) {
+  its.template rule<float>(of, now);
+};
+template <class Optimizer>
+concept updating = with_moments<Optimizer> && with_learning_rate<Optimizer> && with_rule<Optimizer>;
+template <class Model, class Optimizer>
+requires(with_moments<Optimizer> || with_learning_rate<Optimizer>)  // it has a part of an optimizer
+    struct mistaken_trainer<Model, Optimizer> {
+  using promise = broken::optimizer_is_complete<Optimizer, with_moments<Optimizer>, with_learning_rate<Optimizer>,
+                                                with_rule<Optimizer>>;
 };
 template <class Plan>
 concept planned = requires {
