@@ -358,8 +358,9 @@ class plan {
       return detail::distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
-  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never. Include
-  /// <gpipe/stages.hpp>, which has Hana's algorithms, to call it.
+  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless no micro-batch runs forward again: with
+  /// recompute never, or as needed without a memory limit. Include <gpipe/stages.hpp>, which has Hana's algorithms, to
+  /// call it.
   template <class Self = plan>
   static constexpr auto stages() {
     static_assert(detail::included<detail::stage_tuple<Self>>,

@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <type_traits>
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 
 #include "support/layers.hpp"
 
@@ -33,6 +35,28 @@ static_assert(std::is_same_v<wrapped::wrapped::layers,
                                                 layer_run<bound<relu, eight>, 1>, layer_run<bound<relu, eight>, 1>>>);
 static_assert(wrapped::index == 1 && wrapped::first == 6 && wrapped::last == 13);
 static_assert(wrapped::mode == recompute_mode::always);
+
+// The stages of a plan are recomputed if micro-batches run forward again: a plan needs these members for it.
+template <recompute_mode Mode, std::int64_t Limit>
+struct planned {
+  using model = net;
+  static constexpr int S = 2;
+  static constexpr plan_options options{.recompute = Mode, .memory_limit = Limit};
+  struct boundaries {
+    int first[S + 1];
+  };
+  static constexpr boundaries cut() { return {{0, 6, 13}}; }
+};
+template <recompute_mode Mode, std::int64_t Limit = no_memory_limit>
+using stages_of = decltype(stage_tuple<planned<Mode, Limit>>::make());
+using plain_tail = decltype(detail::wrapped_stage<net, recompute_mode::never, 1, 6, 13>());
+static_assert(std::is_same_v<stages_of<recompute_mode::never>, boost::hana::tuple<plain, plain_tail>>);
+static_assert(std::is_same_v<stages_of<recompute_mode::as_needed>, stages_of<recompute_mode::never>>);
+static_assert(std::is_same_v<stages_of<recompute_mode::always>,
+                             boost::hana::tuple<recomputed<plain, recompute_mode::always>, wrapped>>);
+static_assert(std::is_same_v<stages_of<recompute_mode::as_needed, 1000>,
+                             boost::hana::tuple<recomputed<plain, recompute_mode::as_needed>,
+                                                recomputed<plain_tail, recompute_mode::as_needed>>>);
 
 // A stash, of one tensor or of several, is no layer.
 struct named : model<input<float, 8>, halve, stash<"a", "b">, only<pop<"b">>, pop<"a">, join> {};

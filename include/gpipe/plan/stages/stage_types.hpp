@@ -79,10 +79,11 @@ constexpr auto wrapped_stage() {
 /// The tuple of a plan's stages.
 template <class Plan>
 struct stage_tuple {
+  static constexpr recompute_mode mode = Plan::options.keeps_all() ? recompute_mode::never : Plan::options.recompute;
   template <int... I>
   static constexpr auto make(std::integer_sequence<int, I...>) {
-    return boost::hana::tuple<decltype(wrapped_stage<typename Plan::model, Plan::options.recompute, I,
-                                                     Plan::cut().first[I], Plan::cut().first[I + 1]>())...>{};
+    return boost::hana::tuple<
+        decltype(wrapped_stage<typename Plan::model, mode, I, Plan::cut().first[I], Plan::cut().first[I + 1]>())...>{};
   }
   static constexpr auto make() { return make(std::make_integer_sequence<int, Plan::S>{}); }
 };
