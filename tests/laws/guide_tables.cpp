@@ -5,7 +5,8 @@
 //
 //     <!-- members of fit_options in include/gpipe/train/fit.hpp -->
 //
-// has every data member of the struct in the first cell of a row, and no other.
+// has every data member of the struct in the first cell of a row, and no other. A second column that is called
+// "default" has their first values.
 
 #include <doctest/doctest.h>
 
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -95,13 +97,42 @@ names members_in(const std::string& body) {
   return found;
 }
 
-names members_of(const std::string& type, const fs::path& header) {
+/// The first value of each data member that is declared alone and with `=`, as a table writes it.
+std::map<std::string, std::string> defaults_in(const std::string& body) {
+  std::map<std::string, std::string> found;
+  std::string declared;
+  for (std::size_t i = 0; i < body.size();) {
+    if (body[i] == '{' || body[i] == '(') {
+      const std::size_t end = behind(body, i);
+      if (body[i] == '{' && declared.find('(') != declared.npos) declared.clear();  // a function's body
+      else declared += body[i] == '(' ? "()" : "";
+      i = end;
+      continue;
+    }
+    if (body[i] != ';') {
+      declared += body[i++];
+      continue;
+    }
+    const std::size_t equals = declared.find('=');
+    if (equals != declared.npos && declared.substr(0, equals).find('(') == declared.npos) {
+      const std::string value = declared.substr(declared.find_last_of("=: ") + 1);
+      found[last_name(declared.substr(0, equals))] = value == "nullptr"           ? "null"
+                                                     : value == "no_memory_limit" ? "none"
+                                                                                  : value;
+    }
+    declared.clear();
+    ++i;
+  }
+  return found;
+}
+
+std::string body_of(const std::string& type, const fs::path& header) {
   const std::string code = without_comments(read(root / header));
   const std::size_t at = code.find("struct " + type + " {");
   CAPTURE(type);
   REQUIRE(at != code.npos);
   const std::size_t open = code.find('{', at), end = behind(code, open);
-  return members_in(code.substr(open + 1, end - open - 2));
+  return code.substr(open + 1, end - open - 2);
 }
 
 /// The texts between backquotes.
@@ -112,6 +143,27 @@ std::vector<std::string> quoted(const std::string& text) {
     if (end == text.npos) break;
     found.push_back(text.substr(at + 1, end - at - 1));
     at = text.find('`', end + 1);
+  }
+  return found;
+}
+
+/// The names in the first cell of each row with what the second cell says of them, if the second column has defaults.
+std::map<std::string, std::string> default_cells(const std::string& text, std::size_t at) {
+  std::istringstream lines(text.substr(at));
+  std::map<std::string, std::string> found;
+  std::string line;
+  for (int row = 0; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '|') {
+      if (row > 0) break;
+      continue;
+    }
+    const std::size_t first = line.find('|', 1), second = line.find('|', first + 1);
+    std::istringstream cell(line.substr(first + 1, second - first - 1));
+    std::string word;
+    if (++row == 1 && (!(cell >> word) || word != "default")) return {};
+    if (row <= 2) continue;
+    for (const std::string& name : quoted(line.substr(0, first)))
+      if (cell >> word) found[name] = word.ends_with(',') ? word.substr(0, word.size() - 1) : word;
   }
   return found;
 }
@@ -179,19 +231,35 @@ TEST_CASE("the page of layers names every layer that ships, and links to its hea
 
 TEST_CASE("tables of members equal the headers") {
   const std::string_view begins = "<!-- members of ";
-  int tables = 0;
+  int tables = 0, defaults = 0;
   for (std::size_t at = page.find(begins); at != page.npos; at = page.find(begins, at + 1)) {
     std::istringstream words(page.substr(at + begins.size()));
     std::string type, in, header;
     words >> type >> in >> header;
     CAPTURE(type);
-    CHECK(members_of(type, header) == first_cells(page, page.find('\n', at)));
     ++tables;
+    const std::size_t table = page.find('\n', at);
+    const std::string body = body_of(type, header);
+    CHECK(members_in(body) == first_cells(page, table));
+    const auto written = default_cells(page, table);
+    if (written.empty()) continue;
+    for (const auto& member : defaults_in(body)) {
+      CAPTURE(member.first);
+      CHECK(written.at(member.first) == member.second);
+      ++defaults;
+    }
   }
   CHECK(tables == 5);
+  CHECK(defaults > 25);
 }
 
 TEST_CASE("planted: a member and a function differ") {
   CHECK(members_in("int a = f(1, 2), b{3}; const x::y* c = nullptr; bool d() const { return a; } data e{};") ==
         names{"a", "b", "c", "e"});
+  const std::map<std::string, std::string> values{{"a", "0.1"}, {"c", "null"}, {"f", "g"}};
+  CHECK(defaults_in("float a = 0.1; x b{3}; const x::y* c = nullptr; bool d() const { return a = 2; } e f = e::g;") ==
+        values);
+  const std::string rows = "\n| of | default | |\n|---|---|---|\n| `a` | 2 | |\n| `c`, `f` | null, g | |\n";
+  CHECK(default_cells(rows, 0).at("a") == "2");
+  CHECK(default_cells(rows, 0).at("f") == "g");
 }
