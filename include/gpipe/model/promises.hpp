@@ -59,6 +59,13 @@ struct item_is_a_layer {
   static_assert((holds<Holds, Position, Item>),
                 "gpipe: an item of the model is not a layer: it lacks `template <class In> struct on`");
 };
+template <class Position, class Item, bool Holds>
+struct item_is_no_model {
+  static_assert(
+      (holds<Holds, Position, Item>),
+      "gpipe: an item of the model is a model, whose input would be ignored: a block of layers is a sequence, "
+      "`struct block : gpipe::sequence<gpipe::linear<64>, gpipe::relu> {}`");
+};
 
 /// The kind of input that a layer would accept in the place of one that it does not.
 enum class advice { none, numbers, tokens, image, tensor, single, several, nothing };

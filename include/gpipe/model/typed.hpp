@@ -369,6 +369,11 @@ constexpr auto typed_item() {
     return mistaken<broken::tied_item_is_one_layer<broken::position<Position>, typename Item::layer, false>>{};
   else if constexpr (requires { Item::tied_as; })
     return typed_tied<decltype(checked_layer<Position, typename Item::layer, Edge, Skips...>()), Item>{};
+  else if constexpr (requires {
+                       typename Item::items;
+                       typename Item::entering;
+                     })
+    return mistaken<broken::item_is_no_model<broken::position<Position>, Item, false>>{};
   else if constexpr (requires { Item::is_scope; }) return typed_scope<Position, before, typename Item::items>{};
   else if constexpr (requires { typename Item::items; })
     return typed_sequence<Position, before, typename Item::items>{};
