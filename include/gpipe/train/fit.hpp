@@ -75,6 +75,18 @@ struct fit_takes_data {
                 "fit(training, dataset{}.with(\"inputs\", 64, pixels).with(\"labels\", 1, digits))");
 };
 template <class Given, bool Holds>
+struct fit_calls_a_function {
+  static_assert(Holds,
+                "gpipe: behind the options stands the function that fit calls after each step, [](const fit_progress& "
+                "now) { ... }; held-out data stand before the options");
+};
+template <class Returned, bool Holds>
+struct fit_goes_on_or_stops {
+  static_assert(Holds,
+                "gpipe: the function that fit calls returns loop_control::go or loop_control::stop, or nothing; a bool "
+                "or a number says neither");
+};
+template <class Given, bool Holds>
 struct fit_takes_options {
   static_assert(Holds, "gpipe: the number of epochs is an option of fit: fit(training, data, {.epochs = 10})");
 };
@@ -134,8 +146,15 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   }
   calls.follow = [](void* of, const fit_progress& now) {
     After& call = *static_cast<After*>(of);
-    if constexpr (std::is_same_v<decltype(call(now)), loop_control>) return call(now);
-    else return call(now), loop_control::go;
+    if constexpr (!std::is_invocable_v<After&, const fit_progress&>) {
+      static_assert(sizeof(broken::fit_calls_a_function<After, std::is_invocable_v<After&, const fit_progress&>>) > 0);
+      return loop_control::go;
+    } else {
+      using returned = decltype(call(now));
+      static_assert(sizeof(broken::fit_goes_on_or_stops<returned, !std::is_arithmetic_v<returned>>) > 0);
+      if constexpr (std::is_same_v<returned, loop_control>) return call(now);
+      else return call(now), loop_control::go;
+    }
   };
   return calls;
 }
