@@ -1,6 +1,7 @@
 #pragma once
 
 // Data: datasets in memory and in files, generated data, and readers of tables.
+#include <gpipe/train/data/column_norm.hpp>
 #include <gpipe/train/data/csv.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/data/generated_data.hpp>
