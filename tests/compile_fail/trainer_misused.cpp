@@ -4,11 +4,14 @@
 // expect: an array is named by its path, parameter
 // expect: the number of epochs is an option of fit
 // expect: fit takes a dataset or another source of batches, and was given something else
-// errors: 6
+// expect: a trainer is made of a plan and an optimizer
+// expect: a trainer.s third argument is a device
+// errors: 9
 #include <gpipe/data.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/make_plan.hpp>
+#include <gpipe/plan.hpp>
 #include <gpipe/train.hpp>
 #include <utility>
 #include <vector>
@@ -26,11 +29,16 @@ inline void train(trainer<net, adamw>& training, const std::vector<float>& image
   training.parameter(0);
   fit(training, data, 10);
   fit(training, images);
+  fit(training, labels, {.epochs = 10});
+  trainer<net, adamw> of_stages{4};
+  trainer<net, adamw, plan<net, stages<1>>> planned;
 #else
   trainer<net, adamw> other = std::move(training);
   training.step(batch{1}.with("inputs", images).with("labels", labels));
   training.parameter(0, "weight");
   fit(training, data, {.epochs = 10});
   fit(training, data);
+  trainer<net, adamw> of_stages{plan_options{.stages = 1}};
+  trainer<net, adamw> planned{plan<net, stages<1>>{}};
 #endif
 }

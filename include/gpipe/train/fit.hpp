@@ -23,6 +23,46 @@ struct plateau_options {
   double begin = 1;     ///< the product before the first epoch: `fit_result::rate_factor` of a training that goes on
 };
 
+namespace broken {
+
+template <class Value, bool Holds>
+struct fit_has_batch {
+  static_assert(
+      Holds,
+      "gpipe: .batch_size is no option of fit; here it is .batch: fit(training, data, {.epochs = 10, .batch = "
+      "128})");
+};
+template <class Value, bool Holds>
+struct optimizer_has_the_rate {
+  static_assert(Holds,
+                "gpipe: the learning rate is the optimizer's, adamw{.learning_rate = 1e-3}, and its schedule the "
+                "trainer's: fit has neither");
+};
+template <class Value, bool Holds>
+struct fit_orders_by_seed {
+  static_assert(
+      Holds,
+      "gpipe: fit takes the samples in an order that differs from epoch to epoch, and .seed chooses it: there "
+      "is no .shuffle");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+/// An option of `fit` in other libraries, which no program can set: its error. They stand behind the options.
+template <template <class, bool> class Promise>
+struct misnamed {
+  constexpr misnamed() = default;
+  template <class Value>
+  requires std::is_arithmetic_v<Value>
+  constexpr misnamed(Value) {  // NOLINT(google-explicit-constructor)
+    static_assert(sizeof(Promise<Value, false>) > 0);
+  }
+};
+
+}  // namespace detail
+
 /// How `fit` goes over the data.
 struct fit_options {
   int epochs = 1;
@@ -40,6 +80,9 @@ struct fit_options {
   /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in batches of
   /// another size is converted if it is between two batches here; else it is refused, as one in an epoch of other data.
   data_position first{};
+  [[no_unique_address]] detail::misnamed<broken::fit_has_batch> batch_size{};
+  [[no_unique_address]] detail::misnamed<broken::optimizer_has_the_rate> learning_rate{};
+  [[no_unique_address]] detail::misnamed<broken::fit_orders_by_seed> shuffle{};
 
   int steps_per_epoch(int samples) const {
     const auto in_parts = [](int count, int size) { return size < 1 ? 0 : count / size + (count % size != 0); };
@@ -184,6 +227,12 @@ fit_result fit(Trainer& training, const data_source& data, const data_source& he
 template <class Trainer, class Given, class... More>
 requires(!std::derived_from<Trainer, data_source> && !std::derived_from<Given, data_source>) fit_result
     fit(Trainer&, const Given&, const More&...) {
+  static_assert(sizeof(broken::fit_takes_data<Given, std::derived_from<Given, data_source>>) > 0);
+  return {};
+}
+template <class Trainer, class Given>
+requires(!std::derived_from<Trainer, data_source> && !std::derived_from<Given, data_source>) fit_result
+    fit(Trainer&, const Given&, const fit_options&) {  // options in braces
   static_assert(sizeof(broken::fit_takes_data<Given, std::derived_from<Given, data_source>>) > 0);
   return {};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
@@ -61,6 +62,12 @@ struct trainer_has_a_plan {
       "model, options and an optimizer, trainer{net{}, plan_options{.stages = 4}, adamw{}}, in this order; "
       "training_options may follow");
 };
+template <class Device, bool Holds>
+struct trainer_has_a_device {
+  static_assert(Holds,
+                "gpipe: a trainer's third argument is a device, such as cuda_device. A plan is given to its "
+                "constructor: trainer<net, adamw> training{plan<net, stages<4>>{}, adamw{.learning_rate = 1e-3}}");
+};
 
 }  // namespace broken
 
@@ -69,14 +76,6 @@ namespace detail {
 /// In the place of the model, if the arguments of a trainer are others.
 template <class... Given>
 struct misgiven {};
-template <class Model, class Optimizer>
-struct mistaken_trainer {
-  using promise = broken::trainer_has_an_optimizer<Optimizer, false>;
-};
-template <class... Given, class Optimizer>
-struct mistaken_trainer<misgiven<Given...>, Optimizer> {
-  using promise = broken::trainer_has_a_plan<false, Given...>;
-};
 template <class Optimizer>
 concept with_moments = requires {
   Optimizer::moments;
@@ -92,11 +91,32 @@ concept with_rule = tensor_rule<Optimizer> ||
 };
 template <class Optimizer>
 concept updating = with_moments<Optimizer> && with_learning_rate<Optimizer> && with_rule<Optimizer>;
-template <class Model, class Optimizer>
-requires(with_moments<Optimizer> || with_learning_rate<Optimizer>)  // it has a part of an optimizer
-    struct mistaken_trainer<Model, Optimizer> {
+template <class Device>
+concept has_context = requires {
+  typename Device::context;
+};
+template <class Model, class Optimizer, class Device>
+struct mistaken_trainer {
+  using promise = broken::trainer_has_an_optimizer<Optimizer, false>;
+};
+template <class... Given, class Optimizer, class Device>
+struct mistaken_trainer<misgiven<Given...>, Optimizer, Device> {
+  using promise = broken::trainer_has_a_plan<false, Given...>;
+};
+template <class Model, updating Optimizer, class Device>
+struct mistaken_trainer<Model, Optimizer, Device> {
+  using promise = broken::trainer_has_a_device<Device, false>;
+};
+template <class Model, class Optimizer, class Device>
+requires(!updating<Optimizer> && (with_moments<Optimizer> || with_learning_rate<Optimizer>))  // a part of an optimizer
+    struct mistaken_trainer<Model, Optimizer, Device> {
   using promise = broken::optimizer_is_complete<Optimizer, with_moments<Optimizer>, with_learning_rate<Optimizer>,
                                                 with_rule<Optimizer>>;
+};
+/// Made of the arguments that may stand behind the plan of a trainer.
+template <class Optimizer>
+struct behind_a_plan {
+  behind_a_plan(const Optimizer& = {}, const training_options& = {});  // NOLINT(google-explicit-constructor)
 };
 template <class Plan>
 concept planned = requires {
@@ -163,7 +183,16 @@ class trainer : public basic_trainer<Device> {
                 {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},
                 optimizer, how) {}
 
-  // Arrays in the place of a batch, and the calls of other libraries: these are here for the error.
+  // Other arguments, arrays in the place of a batch, and the calls of other libraries: these are here for the error.
+  template <class Given, class... More>
+  requires(!detail::planned<Given> && !std::same_as<Given, Model> &&
+           !(std::convertible_to<const Given&, plan_options> &&
+             std::constructible_from<detail::behind_a_plan<Optimizer>, const More&...>))  //
+      explicit trainer(const Given&, const More&...)
+      : trainer(detail::never<const compiled&>(), detail::never<const detail::plan_source&>(),
+                detail::never<const Optimizer&>(), detail::never<const training_options&>()) {
+    static_assert(sizeof(broken::trainer_has_a_plan<(sizeof(Given) == 0), Given, More...>) > 0);
+  }
   using basic_trainer<Device>::step;
   template <class Given, class... More>
   requires(!std::derived_from<Given, batch>) step_result step(const Given& given, const More&...) {
@@ -198,18 +227,19 @@ class trainer : public basic_trainer<Device> {
                               optimizer.learning_rate, how) {}
 };
 
-/// A trainer without an optimizer, or of other arguments: its error.
+/// A trainer without an optimizer, without a device, or of other arguments: its error.
 template <class Model, class Optimizer, class Device>
-requires(!detail::updating<Optimizer>) class trainer<Model, Optimizer, Device> : public basic_trainer<Device> {
-  using context = typename Device::context;
+requires(!detail::updating<Optimizer> || !detail::has_context<Device>) class trainer<Model, Optimizer, Device>
+    : public basic_trainer<host_device> {
+  using context = host_device::context;
 
  public:
   template <class... Given>
   explicit trainer(const Given&...)
-      : basic_trainer<Device>(detail::never<const network&>(), nullptr, detail::never<const detail::plan_source&>(),
-                              detail::never<const detail::optimizer_update<context>&>(), 0,
-                              detail::never<const training_options&>()) {
-    static_cast<void>(detail::asserted<typename detail::mistaken_trainer<Model, Optimizer>::promise>{});
+      : basic_trainer<host_device>(
+            detail::never<const network&>(), nullptr, detail::never<const detail::plan_source&>(),
+            detail::never<const detail::optimizer_update<context>&>(), 0, detail::never<const training_options&>()) {
+    static_cast<void>(detail::asserted<typename detail::mistaken_trainer<Model, Optimizer, Device>::promise>{});
   }
 };
 
