@@ -56,12 +56,12 @@ struct fragile_max_3x3 {
   template <int C, int S>
   using of = sequence<gpipe::detail::amoebanet::max_3x3::of<C, S>, fragile>;
 };
+using fragile_cells = gpipe::detail::amoebanet::cells_d<fragile_max_3x3>;
 
 /// Images of 1 channel and 2 x 6 pixels; a reduction cell, a normal cell, and what is before and behind AmoebaNet's.
 template <class T>
 struct celled_net : model<input_image<T, 1, 2, 6>, gpipe::detail::amoebanet::relu_conv<4, 3, 1, 1>, stash<"x">,
-                          pop<"x">, gpipe::detail::amoebanet::reduction_cell<4, fragile_max_3x3, false>,
-                          gpipe::detail::amoebanet::normal_cell<8, fragile_max_3x3, true>, stash<"out", "">,
-                          only<pop<"out">>, global_average_pool, linear<7>, softmax_cross_entropy> {};
+                          pop<"x">, fragile_cells::reduction<4, false>, fragile_cells::normal<8, true>,
+                          stash<"out", "">, only<pop<"out">>, global_average_pool, linear<7>, softmax_cross_entropy> {};
 
 }  // namespace laws
