@@ -61,12 +61,14 @@
 #include <gpipe/train/data/images/image_set-inl.hpp>
 #include <gpipe/train/data/images/pnm-inl.hpp>
 #include <gpipe/train/data/mapped_data-inl.hpp>
+#include <gpipe/train/data/mixture-inl.hpp>
 #include <gpipe/train/data/prefetched_stream-inl.hpp>
 #include <gpipe/train/data/row_order-inl.hpp>
 #include <gpipe/train/fit-inl.hpp>
 #include <gpipe/train/generation/decoder-inl.hpp>
 #include <gpipe/train/generation/generator-inl.hpp>
 #include <gpipe/train/model_array-inl.hpp>
+#include <gpipe/train/text_scores-inl.hpp>
 #include <gpipe/train/trainer_checkpoints-inl.hpp>
 
 #if !GPIPE_COMPILED

@@ -7,4 +7,5 @@
 #include <gpipe/train/data/generated_data.hpp>
 #include <gpipe/train/data/idx.hpp>
 #include <gpipe/train/data/mapped_data.hpp>
+#include <gpipe/train/data/mixture.hpp>
 #include <gpipe/train/measures.hpp>
