@@ -268,7 +268,7 @@ template <class Layer, detail::edge Input, class Context = host::context>
 gradient_report check_gradient(const gradient_check_options& options = {}) {
   using fixture = host::layer_fixture<Layer, Input, Context>;
   static_assert(std::is_same_v<typename fixture::value_type, double>,
-                "central differences need double: check the layer on tensor<double, ...>");
+                "gpipe: central differences need double: check the layer on tensor<double, ...>");
   if (options.samples < 1) detail::throw_error({"samples is ", options.samples}, {"choose at least 1"});
   fixture it(options.samples, options.samples + 2);
   return detail::gradient_check(options, it, detail::kernels_of_fixture<fixture>)();

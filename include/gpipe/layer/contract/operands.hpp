@@ -79,6 +79,12 @@ struct backward_reads_a_kept_output {
                 "`static constexpr keep keeps{.output = true};`");
 };
 
+template <class Layer, class Input, int Index, bool Holds>
+struct kernel_uses_what_is_declared {
+  static_assert(Holds,
+                "gpipe: a kernel uses a parameter or a state of this Index, counted from 0, and the layer declares "
+                "fewer: `static constexpr parameter parameters[] = {{\"weight\", {N}}, ...};`, or `state[]`");
+};
 template <class Layer, class Input, bool Holds>
 struct forward_has_no_workspace {
   static_assert(Holds,
@@ -171,6 +177,7 @@ class operands {
   }
   template <int I = 0>
   const value_type* parameter() const {
+    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::parameters.size()>();
     return reinterpret_cast<const value_type*>(
         call_.parameter_at != nullptr
             ? call_.parameter_at[I]
@@ -178,6 +185,7 @@ class operands {
   }
   template <int I = 0>
   value_type* gradient() const {
+    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::parameters.size()>();
     return reinterpret_cast<value_type*>(
         call_.gradient_at != nullptr
             ? call_.gradient_at[I]
@@ -185,6 +193,7 @@ class operands {
   }
   template <int I = 0>
   std::conditional_t<Pass == detail::pass::update_state, value_type, const value_type>* state() const {
+    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::state.size()>();
     return reinterpret_cast<value_type*>(
         const_cast<std::byte*>(call_.state) +
         detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
@@ -235,6 +244,11 @@ class operands {
   }
 
  private:
+  template <int I, std::size_t Count>
+  static constexpr void require_declared() {
+    static_assert(sizeof(broken::kernel_uses_what_is_declared < typename Bound::layer, typename Bound::input, I,
+                         I<static_cast<int>(Count)>) > 0);
+  }
   detail::layer_lists lists() const {
     if constexpr (detail::is_bound_kind<Bound>) return *call_.lists;
     else return Bound::lists;
