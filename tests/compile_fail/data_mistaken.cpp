@@ -5,8 +5,12 @@
 // expect: rows_have_a_seed<bool, false>
 // expect: a random choice of rows is a function of a seed
 // expect: read_csv needs the fields of the file, from left to right
-// errors: 6
+// expect: field_has_a_name_and_rows<false, (unsigned long|std::size_t|long unsigned int), std::vector
+// expect: rows of predictions or activations are read with their type
+// expect: rows_have_a_type<int, false>
+// errors: 8
 #include <gpipe/data.hpp>
+#include <gpipe/runtime/step/tensor_rows.hpp>
 #include <vector>
 
 using namespace gpipe;
@@ -14,6 +18,8 @@ using namespace gpipe;
 inline void make(const std::vector<float>& pixels) {
 #ifdef GPIPE_FAIL
   batch{2}.with(pixels);
+  batch{2}.with("inputs", 4, pixels);
+  static_cast<void>(tensor_rows{}[0]);
   batch without_samples;
   const auto data = dataset{}.with("inputs", pixels, 4);
   static_cast<void>(dataset{}.split(0.5));
@@ -21,6 +27,7 @@ inline void make(const std::vector<float>& pixels) {
   read_csv("digits.csv");
 #else
   batch{2}.with("inputs", pixels);
+  static_cast<void>(tensor_rows{}.all());
   const auto data = dataset{}.with("inputs", 4, pixels);
   static_cast<void>(dataset{}.split(0.5, 1));
   for (const batch& part : data.shuffled(2, 1, 1)) static_cast<void>(part);

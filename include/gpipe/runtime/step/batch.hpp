@@ -19,7 +19,7 @@ template <bool Holds, class... Given>
 struct field_has_a_name_and_rows {
   static_assert(Holds,
                 "gpipe: a field of a batch has a name, which the model reads, and the rows of all samples: "
-                "batch{32}.with(\"inputs\", pixels).with(\"labels\", digits)");
+                "batch{32}.with(\"inputs\", pixels).with(\"labels\", digits); the batch has the number of samples");
 };
 template <class Given, bool Holds>
 struct argument_is_a_batch {
@@ -63,10 +63,15 @@ class batch {
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
     return add({name, rows, elements, type});
   }
-  // A name or rows alone: this is here for the error.
+  // A name or rows alone, or a dataset's size of a row: these are here for the error.
   template <class Given>
   batch& with(const Given&) {
     static_assert(sizeof(broken::field_has_a_name_and_rows<sizeof(Given) == 0, Given>) > 0);
+    return *this;
+  }
+  template <class Rows>
+  batch& with(std::string_view, std::size_t, const Rows&) {
+    static_assert(sizeof(broken::field_has_a_name_and_rows<sizeof(Rows) == 0, std::size_t, Rows>) > 0);
     return *this;
   }
   /// A field that the model need not read, such as the samples' numbers in a database: a hook may find it here.

@@ -9,6 +9,18 @@
 
 namespace gpipe {
 
+namespace broken {
+
+template <class Given, bool Holds>
+struct rows_have_a_type {
+  static_assert(
+      Holds,
+      "gpipe: rows of predictions or activations are read with their type: rows.all<float>() has those of all "
+      "samples, rows.of<float>(3) that of one");
+};
+
+}  // namespace broken
+
 /// Rows copied out of a training: for each tensor of an edge one row for each sample, in the order of the samples.
 class tensor_rows {
  public:
@@ -48,6 +60,13 @@ class tensor_rows {
       detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
     const std::size_t size = find(tensor, dtype_of<T>).of.size;
     return all<T>(tensor).subspan(size * detail::index(sample), size);
+  }
+
+  // Without a type: this is here for the error.
+  template <class Sample>
+  float operator[](Sample) const {
+    static_assert(sizeof(broken::rows_have_a_type<Sample, sizeof(Sample) == 0>) > 0);
+    return 0;
   }
 
   // For the code that fills the rows.
