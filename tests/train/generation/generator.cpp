@@ -449,6 +449,18 @@ TEST_CASE("what cannot be generated is refused") {
   CHECK_THROWS_WITH_AS(from.beam_search(prompt, {.tokens = 1, .beams = 0}), doctest::Contains("beams is 0"), error);
 }
 
+template <int Width, int Positions>
+struct varied : model<input<std::int32_t, tokens>, embedding<vocabulary, Width>, learned_positions<Positions>,
+                      residual<layer_norm, causal_attention<4>>, token_head<vocabulary>> {};
+
+TEST_CASE("a training of another model is refused") {
+  trained<varied<16, 40>> of(1, 0);
+  CHECK_THROWS_WITH_AS(generator<headed>{of.training}, doctest::Contains("model has 6 layers, and that of the"), error);
+  CHECK_THROWS_WITH_AS((generator<varied<16, 30>>{of.training}),
+                       doctest::Contains("layer 1 of the training is learned_positions<40>, and that of the"), error);
+  CHECK_THROWS_WITH_AS((generator<varied<32, 40>>{of.training}), doctest::Contains("layer 0 of the"), error);
+}
+
 TEST_CASE("a model whose tokens see later ones is refused") {
   using seeing = language<learned_positions<40>, attention<attention_options{.heads = 2}>>;
   trained<seeing> of(1, 0);

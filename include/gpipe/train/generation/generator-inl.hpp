@@ -27,9 +27,29 @@ namespace gpipe {
 
 namespace detail {
 
-GPIPE_COLD GPIPE_INLINE void token_generator::take(const step_plan& plan, process_group* job,
+/// Throws unless both have the same layers with the same parameters. A training in bf16 has parameters of float, too.
+GPIPE_COLD inline void require_same_layers(const network& trained, const network& generating) {
+  if (trained.layer_count != generating.layer_count)
+    throw_error({"the training's model has ", trained.layer_count, " layers, and that of the generator ",
+                 generating.layer_count},
+                {"make a generator of the training's model"});
+  for (int l = 0; l < trained.layer_count; ++l) {
+    const layer_type &a = trained.type_of(l), &b = generating.type_of(l);
+    const auto same = [](const parameter& x, const parameter& y) { return x.extents == y.extents; };
+    if (a.name != b.name)
+      throw_error({"layer ", l, " of the training is ", a.name, ", and that of the generator is ", b.name},
+                  {"make a generator of the training's model"});
+    if (!std::equal(a.parameters, a.parameters + a.parameter_count, b.parameters, b.parameters + b.parameter_count,
+                    same))
+      throw_error({"layer ", l, " ", a.name, " has parameters of other extents in the training than in the generator"},
+                  {"make a generator of the training's model"});
+  }
+}
+
+GPIPE_COLD GPIPE_INLINE void token_generator::take(const network& trained, const step_plan& plan, process_group* job,
                                                    const generator_options& how,
                                                    const decoded_parameters::value_reader& read) {
+  require_same_layers(trained, of_.sequence);
   const agreed_value keeps[] = {agreed_value::number("whole_model of the generator", how.whole_model)};
   if (job != nullptr) job->agree(collective_kind::refresh, keeps);
   if (job == nullptr || how.whole_model || job->ranks() == 1) {  // all processes of a job read all values together

@@ -76,14 +76,15 @@ class token_generator {
   /// Packs the parameters, once for all texts.
   template <class Device>
   void take_values(const basic_trainer<Device>& training, const generator_options& how) {
-    take(training.plan(), training.job(), how, [&](const array_location& from, void* into, bool together) {
-      if (together) training.read_value(from, into);
-      else training.read_own_value(from, into);
-    });
+    take(training.net(), training.plan(), training.job(), how,
+         [&](const array_location& from, void* into, bool together) {
+           if (together) training.read_value(from, into);
+           else training.read_own_value(from, into);
+         });
   }
 
  private:
-  void take(const step_plan& plan, process_group* job, const generator_options& how,
+  void take(const network& trained, const step_plan& plan, process_group* job, const generator_options& how,
             const decoded_parameters::value_reader& read);
   void require_fits(std::span<const std::int32_t> prompt, int tokens) const;
   const layer_share& share() const { return parameters_->share(); }
@@ -103,7 +104,8 @@ class token_generator {
 ///     generator<net> from(training);
 ///     std::vector<std::int32_t> more = from.generate(prompt, {.tokens = 100, .temperature = 0.8, .seed = 1});
 ///
-/// It has a copy of the parameters, packed once, and works on the host. Keys and values of earlier tokens are kept, so
+/// It has a copy of the parameters, packed once, and works on the host. Its constructor and `refresh` throw `error` if
+/// the training is of another model. Keys and values of earlier tokens are kept, so
 /// that a token costs one row. The tokens are the same for every number of stages and of threads. Several threads may
 /// generate at once.
 ///
