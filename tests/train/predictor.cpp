@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -120,4 +121,8 @@ TEST_CASE("a training that moves goes on with the same bits, and its handles and
   CHECK(calls == 2);
   CHECK(several.back().parameter_hash() == whole.parameter_hash());
   CHECK(weight.template values<float>() == whole.array("0.weight").template values<float>());
+  trainer<normalized, adam>& gone = several.front();
+  for (const auto& call : {std::function<void()>([&] { gone.step(all); }), std::function<void()>([&] { gone.net(); }),
+                           std::function<void()>([&] { gone.save(folder.beside("gone")); })})
+    CHECK_THROWS_WITH_AS(call(), doctest::Contains("the training was moved to another object; use that one"), error);
 }

@@ -2,6 +2,9 @@
 
 #include <memory>
 
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+
 namespace gpipe {
 
 template <class Device>
@@ -18,8 +21,23 @@ struct keep_stuck {
   }
 };
 
+/// A training has it. A training that was moved from has none, and what it is asked throws `error`.
 template <class Device>
-using executor_owner = std::unique_ptr<executor<Device>, keep_stuck>;
+class executor_owner : public std::unique_ptr<executor<Device>, keep_stuck> {
+ public:
+  using std::unique_ptr<executor<Device>, keep_stuck>::unique_ptr;
+
+  executor<Device>& operator*() const {
+    if (this->get() == nullptr) throw_moved();
+    return *this->get();
+  }
+  executor<Device>* operator->() const { return &**this; }
+
+ private:
+  [[noreturn]] GPIPE_COLD static void throw_moved() {
+    throw_error({"the training was moved to another object"}, {"use that one"});
+  }
+};
 
 }  // namespace detail
 
