@@ -86,17 +86,18 @@ using doubled = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, rep
 static_assert(doubled::memory(3).of(memory_kind::partials) == 2 * four::memory(3).of(memory_kind::partials));
 static_assert(doubled::memory(0).total() == four::memory(0).total() && doubled::makespan() == four::makespan());
 
-// Stages as types: one each, in a recompute wrapper unless recompute is never.
+// Stages as types: one each, in a recompute wrapper if it may run forward again.
+using again = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, recompute<recompute_mode::except_last>>;
 template <class Plan, int I>
 using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;
 static_assert(stage_at<four, 0>::first == 0 && stage_at<four, 3>::last == 16);
 static_assert(stage_at<four, 1>::first == four::cut().first[1] && stage_at<four, 1>::index == 1);
-static_assert(stage_at<four, 2>::mode == recompute_mode::as_needed);
+static_assert(stage_at<again, 2>::mode == recompute_mode::except_last);
 template <class Stage>
 concept is_wrapped = requires {
   typename Stage::wrapped;
 };
-static_assert(is_wrapped<stage_at<four, 0>> && !is_wrapped<stage_at<kept, 0>>);
+static_assert(is_wrapped<stage_at<again, 0>> && !is_wrapped<stage_at<four, 0>> && !is_wrapped<stage_at<kept, 0>>);
 
 }  // namespace
 

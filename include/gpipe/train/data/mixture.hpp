@@ -36,7 +36,7 @@ struct mixture_options {
 ///
 /// so that small sets, such as languages with few sentences, are seen more often than their share (Devlin et al.,
 /// BERT's multilingual page, 2018; Huang et al., "GPipe", 2019, section 5). Within an epoch the samples of a part come
-/// in a shuffled order, each once before any comes again. What stands at a position is a function of seed and epoch
+/// in a shuffled order, each once before any comes again. The sample at a position is a function of seed and epoch
 /// alone, so a training that was stopped goes on exactly.
 ///
 ///     const mixture data({{"fr", &french}, {"gd", &gaelic}}, {.temperature = 5, .seed = 1});
