@@ -1,0 +1,273 @@
+// Trains one model that translates many languages into English, in pipeline stages: the second task of the GPipe paper.
+// The last two lines have the same bits for every number of stages: compare them.
+
+#include <gpipe.hpp>
+#include <gpipe/model/encoder_decoder.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "options.hpp"
+#include "outputs.hpp"
+#include "saving.hpp"
+#include "translate/sentences.hpp"
+
+using namespace gpipe;
+using example::sentence_pair;
+
+// The model -----------------------------------------------------------------------------------------------------------
+
+// The paper's T(L, H, A), with vocabularies and lengths that two cores can train.
+constexpr int source_pieces = 40, target_pieces = 24, pieces = 6000;
+using net = encoder_decoder<2, 768, 3, source_pieces, target_pieces, pieces, 192>;
+
+// The command line ----------------------------------------------------------------------------------------------------
+
+struct settings {
+  plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = 16};
+  int steps = 3000, tests = 200, deadline = 60;
+  double minutes = 0, rate = 2e-3, temperature = 5;
+  std::uint64_t seed = 1;
+  std::string data, log;
+  example::save_settings save;
+  bool quiet = false;
+
+  bool read(int count, char** words) {
+    if (!example::options(
+             "translate: trains one model that translates many languages into English.\n"
+             "The last two lines are chrF of held-out sentences, and a hash of the parameters' bits. They\n"
+             "are the same for every number of stages.")
+             .text("--data", "FOLDER", data, "sentences; examples/run fetches them")
+             .number("--steps", steps, 0, INT32_MAX, "steps of the training, 64 sentences each")
+             .decimal("--minutes", minutes, 0, 1e5, "as many steps as take this long; 0: --steps")
+             .decimal("--rate", rate, 0, 1, "the highest learning rate")
+             .decimal("--temperature", temperature, 0.01, 1e6, "languages are drawn by size^(1 / T)")
+             .number("--stages", plan.stages, 1, layers_of<net>, "stages of the pipeline")
+             .number("--micro-batches", plan.micro_batches, 1, 64, "micro-batches of a mini-batch")
+             .number("--tests", tests, 4, 100'000, "held-out sentences that are translated")
+             .number("--deadline", deadline, 1, 86400, "seconds without progress after which the program ends")
+             .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters and of the order of sentences")
+             .text("--log", "FILE", log, "write loss, rate, norm and more of each step, to a .csv or a .jsonl file")
+             .text("--save", "FOLDER", save.folder, "save a checkpoint at the end, and when the program is interrupted")
+             .number("--save-every", save.every, 0, INT32_MAX, "and after each of this many steps; 0: do not")
+             .text("--resume", "FOLDER", save.resumed, "go on from the newest checkpoint of a folder")
+             .flag("--quiet", quiet, "print the last two lines only")
+             .read(count, words))
+      return false;
+    save.read(count, words);
+    if (data.empty())
+      throw error("there is no --data", "give a folder, or start the program by examples/run translate");
+    if (64 % plan.micro_batches != 0)
+      throw error("--micro-batches is " + std::to_string(plan.micro_batches), "choose a divisor of 64");
+    plan.micro_batch_size = 64 / plan.micro_batches;
+    return true;
+  }
+};
+
+// The data ------------------------------------------------------------------------------------------------------------
+
+/// The training sentences by language, and as many held-out ones of each class of resource as there are, up to a
+/// number.
+struct corpus {
+  std::vector<sentence_pair> train, test;
+  std::map<std::string, std::vector<const sentence_pair*>> languages;
+  std::vector<const sentence_pair*> all, chosen;
+  std::vector<example::resource> classes;  // of the chosen
+
+  corpus(const std::string& folder, int tests)
+      : train(example::read_sentences(folder + "/train.tsv", pieces)),
+        test(example::read_sentences(folder + "/test.tsv", pieces)) {
+    const auto fits = [](const sentence_pair& it) { return example::fits(it, source_pieces, target_pieces); };
+    for (const sentence_pair& it : train)
+      if (fits(it)) languages[it.language].push_back(&it), all.push_back(&it);
+    if (all.empty())
+      throw error("no training sentence has at most " + std::to_string(source_pieces) + " pieces",
+                  "fetch the sentences again", {.file = folder + "/train.tsv"});
+    for (int c = 0; c < 4; ++c) {
+      std::vector<const sentence_pair*> of_class;
+      for (const sentence_pair& it : test)
+        if (const auto known = languages.find(it.language);
+            fits(it) && known != languages.end() &&
+            example::resource_of(known->second.size()) == static_cast<example::resource>(c))
+          of_class.push_back(&it);
+      const std::size_t count = std::min(of_class.size(), static_cast<std::size_t>(tests) / 4);
+      for (std::size_t i = 0; i < count; ++i)  // evenly over the class
+        chosen.push_back(of_class[i * of_class.size() / count]), classes.push_back(static_cast<example::resource>(c));
+    }
+    if (chosen.empty())
+      throw error("there is no held-out sentence of a language that is trained", "fetch the sentences again",
+                  {.file = folder + "/test.tsv"});
+  }
+};
+
+// Translation ---------------------------------------------------------------------------------------------------------
+
+/// The most likely piece at each place, one place after the other, for all sentences together.
+template <class Trainer>
+std::vector<std::vector<std::int32_t>> translate(Trainer& training, const std::vector<const sentence_pair*>& of) {
+  dataset asked = example::fields_of(of, source_pieces, target_pieces);
+  const std::span<std::int32_t> targets = asked.field<std::int32_t>("targets");
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    targets[i] = i % target_pieces == 0 ? example::begin_of_text : example::padding;
+  std::vector<std::vector<std::int32_t>> found(of.size());
+  std::size_t ended = 0;
+  for (int at = 0; at < target_pieces && ended < of.size(); ++at) {
+    const auto logits = training.predict(asked);
+    const auto all = logits.template all<float>();
+    for (std::size_t s = 0; s < of.size(); ++s) {
+      if (!found[s].empty() && found[s].back() == example::end_of_text) continue;
+      const auto row = all.subspan((s * target_pieces + static_cast<std::size_t>(at)) * pieces, pieces);
+      const auto best = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      found[s].push_back(best);
+      ended += best == example::end_of_text;
+      if (at + 1 < target_pieces) targets[s * target_pieces + static_cast<std::size_t>(at) + 1] = best;
+    }
+  }
+  return found;
+}
+
+struct score {
+  double chrf = 0, bleu = 0;
+};
+score score_of(const std::vector<std::string>& texts, const std::vector<std::string>& right) {
+  return {chrf(texts, right), bleu(texts, right)};
+}
+
+/// A row for each class of resource: the model, the source as it stands, and the nearest training sentence.
+void print_scores(std::ostream& out, const corpus& from, const std::vector<std::string>& translated) {
+  const example::nearest_sentence memory(from.all);
+  out << "\nresource    sentences     model: chrF, BLEU      source      nearest training sentence\n";
+  for (int c = 0; c < 4; ++c) {
+    std::vector<std::string> ours, source, nearest, right;
+    for (std::size_t i = 0; i < from.chosen.size(); ++i) {
+      if (from.classes[i] != static_cast<example::resource>(c)) continue;
+      ours.push_back(translated[i]);
+      source.push_back(from.chosen[i]->source);
+      nearest.push_back(memory.english(*from.chosen[i]));
+      right.push_back(from.chosen[i]->english);
+    }
+    if (ours.empty()) continue;
+    out << std::left << std::setw(10) << example::resource_names[c] << std::right << std::setw(11) << ours.size()
+        << std::fixed << std::setprecision(1);
+    for (const auto* const texts : {&ours, &source, &nearest}) {
+      const score it = score_of(*texts, right);
+      out << std::setw(14) << it.chrf << std::setw(6) << it.bleu;
+    }
+    out << '\n';
+  }
+  out << '\n';
+  for (std::size_t i = 0; i < 5; ++i) {
+    const std::size_t s = i * from.chosen.size() / 5;
+    out << from.chosen[s]->language << "  " << from.chosen[s]->source << "\n    right  " << from.chosen[s]->english
+        << "\n    model  " << translated[s] << '\n';
+  }
+  out << '\n';
+}
+
+// The training --------------------------------------------------------------------------------------------------------
+
+int train(settings chosen) {
+  example::require_outputs(chosen.data, {chosen.log}, chosen.save.folder);
+  std::ostream none(nullptr);
+  std::ostream& out = chosen.quiet ? none : std::cout;
+  const example::vocabulary words(chosen.data + "/pieces.txt");
+  if (words.size() > pieces)
+    throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
+                "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
+  const corpus from(chosen.data, chosen.tests);
+  std::vector<dataset> sets;
+  std::vector<mixture_part> parts;
+  sets.reserve(from.languages.size());
+  for (const auto& [language, pairs] : from.languages) {
+    sets.push_back(example::fields_of(pairs, source_pieces, target_pieces));
+    parts.push_back({language, &sets.back()});
+  }
+  const mixture languages(parts, {.temperature = chosen.temperature, .seed = chosen.seed});
+  out << from.all.size() << " sentences of " << from.languages.size() << " languages, " << network_of<net>.parameters()
+      << " parameters\n";
+
+  constexpr int batch = 64;
+  const auto trainer_of = [&](std::uint64_t steps) {
+    const std::uint64_t warm = std::min<std::uint64_t>(400, steps / 10 + 1);
+    return trainer<net, adamw>{chosen.plan,
+                               adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01},
+                               {.seed = chosen.seed,
+                                .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
+                                .max_grad_norm = 1,
+                                .groups = {no_decay_for_biases_and_norms()},
+                                .deadline = std::chrono::seconds(chosen.deadline),
+                                .on_deadline = deadline_action::abort}};
+  };
+  if (chosen.minutes > 0) {
+    auto trial = trainer_of(1);
+    using clock = std::chrono::steady_clock;
+    std::vector<double> times;
+    auto last = clock::now();
+    fit(trial, languages, {.batch = batch}, [&](const fit_progress&) {
+      const auto now = clock::now();
+      times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
+      return times.size() < 12 ? loop_control::go : loop_control::stop;
+    });
+    std::sort(times.begin(), times.end());
+    chosen.steps = std::max(1, static_cast<int>(0.95 * 60 * chosen.minutes / times[times.size() / 2]));
+    out << "a step takes " << std::setprecision(3) << 1000 * times[times.size() / 2] << " ms: --steps " << chosen.steps
+        << '\n';
+  }
+
+  const auto steps = static_cast<std::uint64_t>(chosen.steps);
+  auto training = trainer_of(steps);
+  fit_options epochs{.batch = batch, .seed = chosen.seed};
+  example::resume(training, chosen.save, epochs, out);
+  const std::uint64_t left = steps - std::min(steps, training.steps());
+  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 +
+                                   left / static_cast<std::uint64_t>(epochs.steps_per_epoch(languages.samples())));
+  out << describe(training.net(), training.plan());
+
+  progress line(out, chosen.quiet ? verbosity::quiet : verbosity_for(stdout));
+  std::optional<log_file> log;
+  if (!chosen.log.empty()) log.emplace(chosen.log);
+  example::saver save(training, chosen.save, epochs.first, nullptr);
+  if (training.steps() < steps)
+    fit(training, languages, epochs, [&](const fit_progress& now) {
+      if (log) (*log)(now);
+      line.step(now);
+      const bool last = training.steps() >= steps;
+      if (last || training.steps() % 500 == 0)
+        out << "\nstep " << training.steps() << ": loss " << std::setprecision(4) << now.step_loss << '\n';
+      return save(now) == loop_control::stop || last ? loop_control::stop : loop_control::go;
+    });
+  if (const int code = save.finish(); code != 0) return code;
+
+  std::vector<std::string> translated, right;
+  const auto found = translate(training, from.chosen);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    translated.push_back(words.text(found[i]));
+    right.push_back(from.chosen[i]->english);
+  }
+  if (!chosen.quiet) print_scores(out, from, translated);
+  std::cout << "held-out chrF " << std::fixed << std::setprecision(2) << chrf(translated, right) << '\n'
+            << "parameters " << std::hex << std::setw(16) << std::setfill('0') << training.parameter_hash() << '\n';
+  return 0;
+}
+
+int main(int count, char** words) {
+  try {
+    settings chosen;
+    const int code = chosen.read(count, words) ? train(chosen) : 0;
+    if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
+    return code;
+  } catch (const std::exception& failure) {
+    std::cerr << "translate: " << failure.what() << std::endl;
+    return 1;
+  }
+}

@@ -1,0 +1,166 @@
+#pragma once
+
+// Sentences and their translations, as examples/translate_data writes them.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/train/data/dataset.hpp>
+
+namespace example {
+
+inline constexpr std::int32_t padding = 0, begin_of_text = 1, end_of_text = 2, unknown = 3;
+
+struct sentence_pair {
+  std::string language, source, english;
+  std::vector<std::int32_t> source_pieces, english_pieces;
+};
+
+inline std::vector<sentence_pair> read_sentences(const std::string& path, int pieces) {
+  std::ifstream in(path);
+  if (!in) throw gpipe::error("the sentences cannot be read", "start the program by examples/run", {.file = path});
+  std::vector<sentence_pair> found;
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::string> columns;
+    std::istringstream parts(line);
+    for (std::string column; std::getline(parts, column, '\t');) columns.push_back(column);
+    const auto numbers = [&](const std::string& text) {
+      std::istringstream of(text);
+      std::vector<std::int32_t> all{std::istream_iterator<std::int32_t>(of), {}};
+      for (const std::int32_t piece : all)
+        if (piece < 0 || piece >= pieces)
+          throw gpipe::error("line " + std::to_string(found.size() + 1) + " has piece " + std::to_string(piece),
+                             "there are 0 to " + std::to_string(pieces - 1) + ": fetch the sentences again",
+                             {.file = path});
+      return all;
+    };
+    if (columns.size() != 5)
+      throw gpipe::error(
+          "line " + std::to_string(found.size() + 1) + " has " + std::to_string(columns.size()) + " columns, not 5",
+          "fetch the sentences again", {.file = path});
+    found.push_back({columns[0], columns[1], columns[2], numbers(columns[3]), numbers(columns[4])});
+  }
+  return found;
+}
+
+/// The texts of pieces. A space is written as U+2581, and a byte as <0x41>.
+class vocabulary {
+ public:
+  explicit vocabulary(const std::string& path) {
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) pieces_.push_back(line);
+    if (pieces_.size() < 4)
+      throw gpipe::error("the file of pieces has " + std::to_string(pieces_.size()) + " lines",
+                         "start the program by examples/run", {.file = path});
+  }
+
+  int size() const { return static_cast<int>(pieces_.size()); }
+
+  /// The text up to the end of the text.
+  std::string text(const std::vector<std::int32_t>& pieces) const {
+    std::string all;
+    for (const std::int32_t piece : pieces) {
+      if (piece == end_of_text) break;
+      const std::string& it = pieces_.at(static_cast<std::size_t>(piece));
+      if (it.size() == 6 && it.starts_with("<0x")) all += static_cast<char>(std::stoi(it.substr(3, 2), nullptr, 16));
+      else if (piece > unknown) all += it;
+    }
+    constexpr std::string_view space = "\u2581";
+    for (std::size_t at = 0; (at = all.find(space)) != std::string::npos;) all.replace(at, space.size(), " ");
+    return all.starts_with(' ') ? all.substr(1) : all;
+  }
+
+ private:
+  std::vector<std::string> pieces_;
+};
+
+/// Whether both sides fit: the target also has the mark of its begin or end.
+inline bool fits(const sentence_pair& it, std::size_t source, std::size_t target) {
+  return !it.source_pieces.empty() && it.source_pieces.size() <= source && it.english_pieces.size() < target;
+}
+
+/// The fields of an encoder-decoder: "inputs", "lengths", "targets", "labels".
+inline gpipe::dataset fields_of(const std::vector<const sentence_pair*>& pairs, std::size_t source,
+                                std::size_t target) {
+  std::vector<std::int32_t> inputs, lengths, targets, labels;
+  for (const sentence_pair* const it : pairs) {
+    lengths.push_back(static_cast<std::int32_t>(it->source_pieces.size()));
+    for (std::size_t i = 0; i < source; ++i)
+      inputs.push_back(i < it->source_pieces.size() ? it->source_pieces[i] : padding);
+    const auto& english = it->english_pieces;
+    for (std::size_t i = 0; i < target; ++i) {
+      targets.push_back(i == 0 ? begin_of_text : i <= english.size() ? english[i - 1] : padding);
+      labels.push_back(i < english.size() ? english[i] : i == english.size() ? end_of_text : -100);
+    }
+  }
+  return gpipe::dataset()
+      .with("inputs", source, inputs)
+      .with("lengths", 1, lengths)
+      .with("targets", target, targets)
+      .with("labels", target, labels);
+}
+
+/// How much there is of a language, by its training sentences.
+enum class resource { high, middle, low, very_low };
+inline constexpr const char* resource_names[] = {"high", "middle", "low", "very low"};
+
+inline resource resource_of(std::size_t sentences) {
+  return sentences >= 8000   ? resource::high
+         : sentences >= 3000 ? resource::middle
+         : sentences >= 800  ? resource::low
+                             : resource::very_low;
+}
+
+/// The English of the training sentence of the same language that has most runs of three bytes in common: a
+/// translation by memory.
+class nearest_sentence {
+ public:
+  explicit nearest_sentence(const std::vector<const sentence_pair*>& train) {
+    for (const sentence_pair* const it : train) of_language_[it->language].push_back({it, runs(it->source)});
+  }
+
+  std::string english(const sentence_pair& of) const {
+    const std::unordered_set<std::uint32_t> wanted = runs(of.source);
+    double best = -1;
+    const sentence_pair* found = nullptr;
+    const auto known = of_language_.find(of.language);
+    if (known == of_language_.end()) return {};
+    for (const auto& [it, its] : known->second) {
+      std::size_t common = 0;
+      for (const std::uint32_t run : wanted) common += its.count(run);
+      const double share = static_cast<double>(common) / static_cast<double>(wanted.size() + its.size() - common + 1);
+      if (share > best) best = share, found = it;
+    }
+    return found->english;
+  }
+
+ private:
+  static std::unordered_set<std::uint32_t> runs(const std::string& text) {
+    std::unordered_set<std::uint32_t> all;
+    for (std::size_t i = 0; i + 3 <= text.size(); ++i)
+      all.insert(static_cast<unsigned char>(text[i]) |
+                 static_cast<std::uint32_t>(static_cast<unsigned char>(text[i + 1])) << 8 |
+                 static_cast<std::uint32_t>(static_cast<unsigned char>(text[i + 2])) << 16);
+    return all;
+  }
+
+  struct known_sentence {
+    const sentence_pair* pair;
+    std::unordered_set<std::uint32_t> runs;
+  };
+  std::unordered_map<std::string, std::vector<known_sentence>> of_language_;
+};
+
+}  // namespace example
