@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,7 +29,16 @@ namespace gpipe {
 
 namespace detail {
 
-/// Throws unless both have the same layers with the same parameters. A training in bf16 has parameters of float, too.
+/// The name of a layer's type in float. The layers of a training in bf16 have the same parameters, of float.
+GPIPE_COLD inline std::string name_in_float(std::string_view name) {
+  constexpr std::string_view narrow = "gpipe::bf16";
+  std::string text(name);
+  for (std::size_t at = text.find(narrow); at != text.npos; at = text.find(narrow))
+    text.replace(at, narrow.size(), "float");
+  return text;
+}
+
+/// Throws unless both have the same layers with the same parameters.
 GPIPE_COLD inline void require_same_layers(const network& trained, const network& generating) {
   if (trained.layer_count != generating.layer_count)
     throw_error({"the training's model has ", trained.layer_count, " layers, and that of the generator ",
@@ -36,7 +47,7 @@ GPIPE_COLD inline void require_same_layers(const network& trained, const network
   for (int l = 0; l < trained.layer_count; ++l) {
     const layer_type &a = trained.type_of(l), &b = generating.type_of(l);
     const auto same = [](const parameter& x, const parameter& y) { return x.extents == y.extents; };
-    if (a.name != b.name)
+    if (name_in_float(a.name) != name_in_float(b.name))
       throw_error({"layer ", l, " of the training is ", a.name, ", and that of the generator is ", b.name},
                   {"make a generator of the training's model"});
     if (!std::equal(a.parameters, a.parameters + a.parameter_count, b.parameters, b.parameters + b.parameter_count,
