@@ -2,11 +2,13 @@
 // expect: a call takes a batch, and was given something else
 // expect: training.step.batch. runs forward, backward and the update, with gradients that begin at zero
 // expect: an array is named by its path, parameter
+// expect: array_has_a_path<long
+// expect: array_has_a_path<unsigned
 // expect: the number of epochs is an option of fit
 // expect: fit takes a dataset or another source of batches, and was given something else
 // expect: a trainer is made of a plan and an optimizer
 // expect: a trainer.s third argument is a device
-// errors: 9
+// errors: 11
 #include <gpipe/data.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
@@ -27,6 +29,8 @@ inline void train(trainer<net, adamw>& training, const std::vector<float>& image
   training.zero_grad();
   training.step(images, labels);
   training.parameter(0);
+  training.array(0L);
+  training.state_array(0U);
   fit(training, data, 10);
   fit(training, images);
   fit(training, labels, {.epochs = 10});
@@ -36,6 +40,7 @@ inline void train(trainer<net, adamw>& training, const std::vector<float>& image
   trainer<net, adamw> other = std::move(training);
   training.step(batch{1}.with("inputs", images).with("labels", labels));
   training.parameter(0, "weight");
+  training.array(0, "weight"), training.state_array("1.running_mean");
   fit(training, data, {.epochs = 10});
   fit(training, data);
   trainer<net, adamw> of_stages{plan_options{.stages = 1}};

@@ -155,6 +155,15 @@ class basic_trainer {
   model_array<Device> array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
   model_array<Device> state_array(std::string_view path) { return find(array_kind::state, path); }
   model_array<Device> state_array(int layer, std::string_view name) { return find(array_kind::state, layer, name); }
+  // A layer's position alone, of which 0 would be a null pointer to a path: these are here for the error.
+  template <std::integral Layer>
+  model_array<Device> array(Layer layer) {
+    return find(array_kind::parameter, layer);
+  }
+  template <std::integral Layer>
+  model_array<Device> state_array(Layer layer) {
+    return find(array_kind::state, layer);
+  }
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
   template <detail::element T = float, class... Which>
   std::vector<T> parameter(const Which&... which) const {
