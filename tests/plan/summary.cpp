@@ -24,6 +24,7 @@ struct own : one_f_one_b {
 
 TEST_CASE("a plan prints itself, made at compile time or at run time") {
   const std::string text = describe<two>();
+  CHECK(describe(two{}) == text);
   CHECK(text.find("stage  layers        from    to   share  parameters") == 0);
   CHECK(text.find("\n    0     0-1  linear<64>  relu  50.0 %      4.16 k") != std::string::npos);
   CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute as-needed: bubble 20.0 %") !=

@@ -18,7 +18,25 @@
 
 namespace gpipe {
 
+namespace broken {
+
+template <class Given, bool Holds>
+struct describe_takes_a_plan {
+  static_assert(
+      Holds,
+      "gpipe: describe<plan<net, stages<4>>>() has a plan of the compiler; a model alone is summary<net>(), and "
+      "a training's plan describe(training.net(), training.plan())");
+};
+
+}  // namespace broken
+
 namespace detail {
+
+template <class Plan>
+concept compiled_plan = requires {
+  Plan::options;
+  typename Plan::model;
+};
 
 /// The facts in the text of a plan, made at compile time or at run time.
 struct plan_facts {
@@ -62,8 +80,8 @@ std::int64_t step_time(const network& net, const step_plan& plan);
 ///         0    0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
 std::string describe(const network& net, const step_plan& plan);
 
-/// The same for a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
-template <class Plan>
+/// The same for a plan made at compile time: `std::cout << gpipe::describe<plan>();`, or `describe(plan{})`.
+template <detail::compiled_plan Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
   detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::group_gradients};
@@ -76,6 +94,16 @@ GPIPE_COLD std::string describe() {
   if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
   facts.quality = detail::quality_of_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
+}
+template <detail::compiled_plan Plan>
+std::string describe(const Plan& /*plan*/) {
+  return describe<Plan>();
+}
+// Another type: this is here for the error.
+template <class Given>
+requires(!detail::compiled_plan<Given>) std::string describe() {
+  static_assert(sizeof(broken::describe_takes_a_plan<Given, detail::compiled_plan<Given>>) > 0);
+  return {};
 }
 
 }  // namespace gpipe
