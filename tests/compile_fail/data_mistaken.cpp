@@ -3,12 +3,13 @@
 // expect: a field of a dataset has a name, the number of elements of one sample, and the rows
 // expect: rows_have_a_seed<double, false>
 // expect: rows_have_a_seed<bool, false>
+// expect: rows_have_a_seed<int, false>
 // expect: a random choice of rows is a function of a seed
 // expect: read_csv needs the fields of the file, from left to right
 // expect: field_has_a_name_and_rows<false, (unsigned long|std::size_t|long unsigned int), std::vector
 // expect: rows of predictions or activations are read with their type
 // expect: rows_have_a_type<int, false>
-// errors: 8
+// errors: 9
 #include <gpipe/data.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <vector>
@@ -24,6 +25,7 @@ inline void make(const std::vector<float>& pixels) {
   const auto data = dataset{}.with("inputs", pixels, 4);
   static_cast<void>(dataset{}.split(0.5));
   for (const batch& part : data.batches(2, true)) static_cast<void>(part);
+  for (const batch& part : data.shuffled(2)) static_cast<void>(part);
   read_csv("digits.csv");
 #else
   batch{2}.with("inputs", pixels);

@@ -117,7 +117,12 @@ class dataset final : public data_source {
   stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
-  // In a random order: this is here for the error.
+  // In a random order, or without seed and epoch: these are here for the error.
+  template <class Size, class... Seed, class Stream = stream, class = std::enable_if_t<(sizeof...(Seed) < 2)>>
+  Stream shuffled(Size size, Seed...) const {
+    static_assert(sizeof(broken::rows_have_a_seed<Size, sizeof...(Seed) == 2>) > 0);
+    return Stream(*this, static_cast<int>(size), {});
+  }
   template <class Shuffled, class Stream = stream>
   Stream batches(int size, Shuffled) const {
     static_assert(sizeof(broken::rows_have_a_seed<Shuffled, sizeof(Shuffled) == 0>) > 0);
