@@ -29,7 +29,15 @@ using example::sentence_pair;
 
 // The paper's T(L, H, A), with vocabularies and lengths that two cores can train.
 constexpr int source_pieces = 40, target_pieces = 24, pieces = 6000;
-using net = encoder_decoder<2, 768, 3, source_pieces, target_pieces, pieces, 192>;
+using net = encoder_decoder<2, 768, 3,
+                            encoder_decoder_options{.source_tokens = source_pieces,
+                                                    .target_tokens = target_pieces,
+                                                    .vocabulary = pieces,
+                                                    .width = 192,
+                                                    .dropout = 10,
+                                                    .smoothing = 0.1,
+                                                    .depth_scaled = true,
+                                                    .final_norms = true}>;
 
 // The command line ----------------------------------------------------------------------------------------------------
 

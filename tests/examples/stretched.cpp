@@ -63,6 +63,7 @@ TEST_CASE("a stretched network is the compiled one of that depth") {
   stretches<amoebanet_d<12, 16, small>, amoebanet_d<12, 16, small>>(3, 0);
   stretches<unet<4, 4, 32>, unet<7, 4, 32>>(11, 3);
   stretches<transformer<2, 8, 16, 32, 2, 20>, transformer<5, 8, 16, 32, 2, 20>>(1, 3);
-  stretches<encoder_decoder<3, 16, 2, 8, 8, 20, 8, 4>, encoder_decoder<5, 16, 2, 8, 8, 20, 8, 4>>(2, 2);
+  constexpr encoder_decoder_options few{.source_tokens = 8, .vocabulary = 20, .width = 8, .head_width = 4};
+  stretches<encoder_decoder<3, 16, 2, few>, encoder_decoder<5, 16, 2, few>>(2, 2);
   stretches<gpt2<2, 64, 1, 8, 20>, gpt2<4, 64, 1, 8, 20>>(1, 2);
 }

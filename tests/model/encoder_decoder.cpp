@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,11 @@ static_assert(network_of<encoder_decoder<64, 16384, 32>>.parameters() == 6'040'9
 
 constexpr int source = 6, target = 7, words = 8, beginning = 7;
 template <class T>
-using tiny = encoder_decoder<2, 24, 2, source, target, words, 16, 4, T>;
+using tiny = encoder_decoder<
+    2, 24, 2,
+    encoder_decoder_options{
+        .source_tokens = source, .target_tokens = target, .vocabulary = words, .width = 16, .head_width = 4},
+    T>;
 
 /// Sources of 3 to 6 digits below 6, and their digits backwards behind a first word.
 struct pairs {
@@ -61,8 +66,34 @@ struct pairs {
   }
 };
 
+template <encoder_decoder_options Options>
+using with = encoder_decoder<2, 24, 2, Options>;
+constexpr encoder_decoder_options few{
+    .source_tokens = source, .target_tokens = target, .vocabulary = words, .width = 16, .head_width = 4};
+constexpr encoder_decoder_options recipe = [] {
+  encoder_decoder_options o = few;
+  o.dropout = 10, o.smoothing = 0.1, o.clip = 4, o.depth_scaled = true, o.final_norms = true;
+  return o;
+}();
+constexpr encoder_decoder_options tied_head = [] {
+  encoder_decoder_options o = recipe;
+  o.tied_head = true;
+  return o;
+}();
+constexpr encoder_decoder_options cut_head = [] {
+  encoder_decoder_options o = recipe;
+  o.head_slices = 3;
+  return o;
+}();
+constexpr std::size_t norms = 4 * 16, table = words * 16;
+static_assert(network_of<with<recipe>>.parameters() == network_of<with<few>>.parameters() + norms);
+static_assert(network_of<with<tied_head>>.parameters() == network_of<with<recipe>>.parameters() - table);
+static_assert(network_of<with<cut_head>>.parameters() == network_of<with<recipe>>.parameters());
+static_assert(layers_of<with<recipe>> == layers_of<with<few>> + 2 + 2 + 2 * 5);  // dropout, norms, dropout in layers
+
+template <class Net = tiny<float>>
 std::uint64_t trained(const plan_options& plan) {
-  trainer<tiny<float>, adam> training{plan, adam{.learning_rate = 0.01}, {.seed = 3}};
+  trainer<Net, adam> training{plan, adam{.learning_rate = 0.01}, {.seed = 3}};
   const pairs some(8);
   for (int i = 0; i < 3; ++i) training.step(some.all());
   return training.parameter_hash();
@@ -132,6 +163,31 @@ TEST_CASE("a decoder learns to write digits backwards, and does not see padding"
     const auto one = before.of(s), other = after.of(s);
     CHECK(std::equal(one.begin(), one.end(), other.begin()));
   }
+}
+
+TEST_CASE_TEMPLATE("the recipe's options train with the same bits in every plan", Net, with<recipe>, with<tied_head>,
+                   with<cut_head>) {
+  const std::uint64_t expected = trained<Net>({.stages = 1, .micro_batches = 4, .micro_batch_size = 2});
+  CHECK(expected != trained({.stages = 1, .micro_batches = 4, .micro_batch_size = 2}));
+  for (const int stages : {2, 5})
+    CHECK(trained<Net>(
+              {.stages = stages, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute_mode::always}) ==
+          expected);
+}
+
+TEST_CASE("first values: words of length 1, feed-forward weights by the depth") {
+  trainer<with<few>, adam> plain{{.stages = 1, .micro_batches = 1, .micro_batch_size = 2}};
+  trainer<with<recipe>, adam> scaled{{.stages = 1, .micro_batches = 1, .micro_batch_size = 2}};
+  const auto deviation = [](auto& training, const char* path) {
+    double sum = 0;
+    const auto values = training.array(path).template values<float>();
+    for (const float value : values) sum += double{value} * value;
+    return std::sqrt(sum / static_cast<double>(values.size()));
+  };
+  CHECK(deviation(plain, "words.weight") == doctest::Approx(0.25).epsilon(0.2));  // 1 / root of 16
+  const double xavier = std::sqrt(2.0 / (16 + 24));
+  CHECK(deviation(scaled, "encoder.0.1.1.linear1.weight") == doctest::Approx(xavier / std::sqrt(10)).epsilon(0.1));
+  CHECK(deviation(scaled, "decoder.1.2.1.linear2.weight") == doctest::Approx(xavier / std::sqrt(10)).epsilon(0.1));
 }
 
 TEST_CASE("paths name encoder, decoder and the shared words") {

@@ -26,8 +26,13 @@ namespace known = reference::encoder_decoder;
 namespace {
 
 template <class T>
-using net = encoder_decoder<known::layers, known::hidden, known::heads, known::source, known::target, known::vocabulary,
-                            known::width, known::width / known::heads, T>;
+using net = encoder_decoder<known::layers, known::hidden, known::heads,
+                            encoder_decoder_options{.source_tokens = known::source,
+                                                    .target_tokens = known::target,
+                                                    .vocabulary = known::vocabulary,
+                                                    .width = known::width,
+                                                    .head_width = known::width / known::heads},
+                            T>;
 
 /// count numbers of the formula.
 template <class F>
