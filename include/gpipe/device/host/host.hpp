@@ -17,7 +17,7 @@ struct host_device {
   /// Bytes that the machine has available; the largest number if unknown.
   static std::int64_t memory_left() { return host::memory_left(); }
 
-  static context make_context(int) { return {}; }
+  static context make_context(int /*stage*/) { return {}; }
   static arena make_arena(const context&, std::size_t bytes, std::byte fill) { return arena(bytes, fill); }
 };
 

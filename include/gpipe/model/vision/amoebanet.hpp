@@ -28,13 +28,15 @@ struct amoebanet_options {
 
 namespace detail::amoebanet {
 
+// From the smallest part to the largest: an operation, a sum of two, a cell, the network, which `amoebanet_d` draws.
+
 /// relu, convolution, batch norm: what all operations are made of.
 template <int Out, height_width Kernel = 1, height_width Stride = 1, height_width Padding = 0>
 struct relu_conv
     : sequence<relu, conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Padding, .bias = false}>,
                batch_norm<>> {};
 
-// The operations on a state of C channels, with a stride of S.
+// The operations on a state of C channels, with a stride of S; `none` is the state itself.
 struct none {
   template <int C, int S>
   struct of : sequence<> {};
@@ -146,6 +148,8 @@ struct normal_cells
 template <int C, class Cells>
 struct normal_cells<1, C, Cells> : sequence<typename Cells::template normal<C, true>> {};
 
+/// The whole network. Cells take and give two tensors: `stash<"x">, pop<"x">` makes the first pair, of one tensor
+/// twice, and `stash<"out", "">, only<pop<"out">>` leaves the last cell's own output alone.
 template <class Cells, int L, int D, amoebanet_options Options, class T>
 struct network
     : model<input_image<T, Options.channels, Options.side, Options.side>, named<"stem1", relu_conv<D / 4, 3, 2, 1>>,

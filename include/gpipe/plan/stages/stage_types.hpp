@@ -44,18 +44,19 @@ struct recomputed : Stage {
   static constexpr recompute_mode mode = Mode;
 };
 
-// The types of the layers [first, last), ascending, with the number of their layers.
+// The distinct layer types of the layers [First, Last), in model order: their numbers in the network, and how many
+// layers each has.
 template <class Model, int First, int Last>
-constexpr auto rows_between() {
+constexpr auto types_between() {
   struct {
     int count = 0;
-    int row[static_cast<std::size_t>(Last - First)]{}, times[static_cast<std::size_t>(Last - First)]{};
+    int type[static_cast<std::size_t>(Last - First)]{}, times[static_cast<std::size_t>(Last - First)]{};
   } found;
   for (int l = First; l < Last; ++l) {
-    const int row = network_of<Model>.layers[l].type;
+    const int type = network_of<Model>.layers[l].type;
     int i = 0;
-    while (i < found.count && found.row[i] != row) ++i;
-    if (i == found.count) found.row[found.count++] = row;
+    while (i < found.count && found.type[i] != type) ++i;
+    if (i == found.count) found.type[found.count++] = type;
     ++found.times[i];
   }
   return found;
@@ -63,14 +64,14 @@ constexpr auto rows_between() {
 
 template <class Model, int Index, int First, int Last, int... I>
 constexpr auto make_stage(std::integer_sequence<int, I...>) {
-  constexpr auto found = rows_between<Model, First, Last>();
+  constexpr auto found = types_between<Model, First, Last>();
   return stage<Index, First, Last,
-               boost::hana::tuple<layer_run<bound_layer_type<Model, found.row[I]>, found.times[I]>...>>{};
+               boost::hana::tuple<layer_run<bound_layer_type<Model, found.type[I]>, found.times[I]>...>>{};
 }
 
 template <class Model, recompute_mode Mode, int Index, int First, int Last>
 constexpr auto wrapped_stage() {
-  constexpr int distinct = rows_between<Model, First, Last>().count;
+  constexpr int distinct = types_between<Model, First, Last>().count;
   using plain = decltype(make_stage<Model, Index, First, Last>(std::make_integer_sequence<int, distinct>{}));
   if constexpr (Mode == recompute_mode::never) return plain{};
   else return recomputed<plain, Mode>{};

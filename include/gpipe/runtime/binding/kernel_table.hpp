@@ -27,7 +27,8 @@ struct kernel_row {
   void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
 };
 
-/// The kernels of a layer or of a kind, as functions over untyped calls.
+/// The kernels of `View` as functions over untyped calls. A view is a bound layer, or the kind whose kernels it shares
+/// with others (`kernel_view`).
 template <class View, class Context>
 struct kernel_functions {
   using body = kernels<typename View::on, Context>;
@@ -185,7 +186,8 @@ struct entry_points {
   }
 };
 
-// Walks the typed model in the same order as the network's expansion, so that each type gets what `Entry` has for it.
+// A row for each layer type of the network, by `Entry`. It walks the typed model in the order of the network's
+// expansion. In each repetition of a repeat, `back_to_type` returns to the rows that the first one has filled.
 template <class Entry, int Rows>
 struct row_table {
   typename Entry::row_type rows[static_cast<std::size_t>(Rows) + 1]{};

@@ -21,7 +21,7 @@ struct commit_terms {
 /// The values of all stages, gathered on the host before the decision.
 struct gathered_values {
   std::vector<double> squares;   ///< [layer], of its gradient, summed in double
-  std::vector<double> partials;  ///< of the losses, at the same distance for each micro-batch as in their stages
+  std::vector<double> partials;  ///< [loss][micro-batch][partial]; `loss_location` has the first one and the stride
 };
 
 /// The location of a loss in the gathered partials.
