@@ -12,7 +12,7 @@ using namespace gpipe;
 struct net : model<input<float, 64>, linear<512>, gelu, repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>,
                    linear<10>, softmax_cross_entropy> {};
 
-// The plan: the compiler computes and proves cut, schedule and memory.
+// The plan: the compiler computes and proves cut, schedule and memory. The bubble is the share of time without work.
 using four_stages = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 static_assert(four_stages::bubble() < 0.16);
 static_assert(require_fits<four_stages, 64_MiB>());
