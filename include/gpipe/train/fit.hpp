@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/record/progress.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/train/data/data_source.hpp>
@@ -25,43 +26,28 @@ struct plateau_options {
 
 namespace broken {
 
-template <class Value, bool Holds>
-struct fit_has_batch {
-  static_assert(
-      Holds,
-      "gpipe: .batch_size is no option of fit; here it is .batch: fit(training, data, {.epochs = 10, .batch = "
-      "128})");
+template <class Given, bool Holds>
+struct fit_has_a_batch {
+  static_assert(Holds, "gpipe: .batch_size of fit is .batch here: fit(training, data, {.epochs = 10, .batch = 32})");
 };
-template <class Value, bool Holds>
-struct optimizer_has_the_rate {
+template <class Given, bool Holds>
+struct fit_has_epochs {
+  static_assert(Holds, "gpipe: .num_epochs of fit is .epochs here: fit(training, data, {.epochs = 10, .batch = 32})");
+};
+template <class Given, bool Holds>
+struct fit_shuffles {
   static_assert(Holds,
-                "gpipe: the learning rate is the optimizer's, adamw{.learning_rate = 1e-3}, and its schedule the "
-                "trainer's: fit has neither");
+                "gpipe: fit has no .shuffle: it reads the samples in an order that is a function of its .seed and of "
+                "the epoch");
 };
-template <class Value, bool Holds>
-struct fit_orders_by_seed {
-  static_assert(
-      Holds,
-      "gpipe: fit takes the samples in an order that differs from epoch to epoch, and .seed chooses it: there "
-      "is no .shuffle");
+template <class Given, bool Holds>
+struct fit_has_no_rate {
+  static_assert(Holds,
+                "gpipe: fit has no learning rate: it is the optimizer's, adamw{.learning_rate = 1e-3}, and "
+                "training_options{.learning_rate_schedule} changes it from step to step");
 };
 
 }  // namespace broken
-
-namespace detail {
-
-/// An option of `fit` in other libraries, which no program can set: its error. They stand behind the options.
-template <template <class, bool> class Promise>
-struct misnamed {
-  constexpr misnamed() = default;
-  template <class Value>
-  requires std::is_arithmetic_v<Value>
-  constexpr misnamed(Value) {  // NOLINT(google-explicit-constructor)
-    static_assert(sizeof(Promise<Value, false>) > 0);
-  }
-};
-
-}  // namespace detail
 
 /// How `fit` goes over the data.
 struct fit_options {
@@ -80,9 +66,10 @@ struct fit_options {
   /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in batches of
   /// another size is converted if it is between two batches here; else it is refused, as one in an epoch of other data.
   data_position first{};
-  [[no_unique_address]] detail::misnamed<broken::fit_has_batch> batch_size{};
-  [[no_unique_address]] detail::misnamed<broken::optimizer_has_the_rate> learning_rate{};
-  [[no_unique_address]] detail::misnamed<broken::fit_orders_by_seed> shuffle{};
+  [[no_unique_address]] detail::named_elsewhere<broken::fit_has_a_batch> batch_size{};
+  [[no_unique_address]] detail::named_elsewhere<broken::fit_has_epochs> num_epochs{};
+  [[no_unique_address]] detail::named_elsewhere<broken::fit_shuffles> shuffle{};
+  [[no_unique_address]] detail::named_elsewhere<broken::fit_has_no_rate> learning_rate{};
 
   int steps_per_epoch(int samples) const {
     const auto in_parts = [](int count, int size) { return size < 1 ? 0 : count / size + (count % size != 0); };

@@ -18,6 +18,12 @@ struct predictors_do_not_train {
   static_assert(Holds,
                 "gpipe: a predictor has weights and a forward pass, and no gradients: to take steps make a trainer");
 };
+template <class Second, bool Holds>
+struct predictor_has_a_device {
+  static_assert(Holds,
+                "gpipe: a predictor has a model and, on another device, that device, and no optimizer: "
+                "predictor<net> model{plan_options{.stages = 2}}");
+};
 template <class Plan, bool Holds>
 struct predictors_plan_is_forward_only {
   static_assert(Holds, "gpipe: a predictor's plan runs forward only: add schedule<forward_only> to its options");
@@ -92,6 +98,16 @@ class predictor : public trainer<Model, detail::no_optimizer, Device> {
     options.schedule = schedule_kind::forward_only;
     options.custom_schedule = nullptr;
     return options;
+  }
+};
+
+/// A predictor with an optimizer: its error.
+template <class Model, class Optimizer>
+requires(detail::updating<Optimizer>) class predictor<Model, Optimizer> : public predictor<Model> {
+ public:
+  template <class... Given>
+  explicit predictor(const Given&...) : predictor<Model>(plan_options{}) {
+    static_assert(sizeof(broken::predictor_has_a_device<Optimizer, sizeof...(Given) == ~std::size_t{0}>) > 0);
   }
 };
 

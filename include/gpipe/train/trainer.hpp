@@ -55,6 +55,10 @@ struct optimizer_is_complete {
       "`update` of a rule for whole tensors");
 };
 template <bool Holds, class... Given>
+struct fit_is_a_function {
+  static_assert(Holds, "gpipe: fit is a function of a trainer and data: fit(training, data, {.epochs = 10})");
+};
+template <bool Holds, class... Given>
 struct trainer_has_a_plan {
   static_assert(
       Holds,
@@ -205,6 +209,10 @@ class trainer : public basic_trainer<Device> {
   template <class... Given>
   void backward(const Given&...) {
     static_assert(sizeof(broken::step_does_it_all<(sizeof...(Given) < 0), Given...>) > 0);
+  }
+  template <class... Given>
+  void fit(const Given&...) {
+    static_assert(sizeof(broken::fit_is_a_function<(sizeof...(Given) < 0), Given...>) > 0);
   }
   template <class... Given>
   void zero_grad(const Given&...) {

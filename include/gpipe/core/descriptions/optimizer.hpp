@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/numbers/math.hpp>
@@ -55,24 +56,14 @@ namespace detail {
 
 /// Settings under PyTorch's names, which no program can set: the error names ours. They stand behind the settings of an
 /// optimizer and take no memory.
-struct torch_lr {
-  constexpr torch_lr() = default;
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  constexpr torch_lr(Number) { static_assert(sizeof(broken::optimizer_has_learning_rate<Number, false>) > 0); }
-};
+using torch_lr = named_elsewhere<broken::optimizer_has_learning_rate>;
 struct torch_betas {
   constexpr torch_betas() = default;
   template <class Number>
   requires std::is_arithmetic_v<Number>
   constexpr torch_betas(Number, Number) { static_assert(sizeof(broken::optimizer_has_beta1<Number, false>) > 0); }
 };
-struct torch_eps {
-  constexpr torch_eps() = default;
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  constexpr torch_eps(Number) { static_assert(sizeof(broken::optimizer_has_epsilon<Number, false>) > 0); }
-};
+using torch_eps = named_elsewhere<broken::optimizer_has_epsilon>;
 
 // For an optimizer's `check()`: each throws unless its setting is valid.
 

@@ -188,7 +188,7 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
 ///     heads    [tokens][ query heads ]
 ///
 /// A row has all heads of a token: then one product makes q, k and v, and one each their gradients' dx and dP.
-template <attention_options Options>
+template <attention_options Options = detail::no_heads>
 struct attention {
   template <class In>
   struct on;

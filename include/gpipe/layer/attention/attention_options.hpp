@@ -38,9 +38,11 @@ struct head_width {};
 
 template <class Layer, class Width, class Heads, bool Holds>
 struct heads_divide_width {
-  static_assert(Holds,
-                "gpipe: attention_options{.heads} must be at least 1 and divide the width of the input: choose "
-                "another number of heads, or give .head_width");
+  static_assert(
+      Holds,
+      "gpipe: attention_options{.heads} must be at least 1 and divide the width of the input: choose "
+      "another number of heads, as in attention<attention_options{.heads = 8}> and causal_attention<8>, or give "
+      ".head_width");
 };
 template <class Layer, class Heads, class KeyHeads, bool Holds>
 struct key_heads_divide_heads {
@@ -58,6 +60,9 @@ struct rotary_turns_pairs {
 }  // namespace broken
 
 namespace detail {
+
+/// In the place of options that are missing: the error asks for heads.
+inline constexpr attention_options no_heads{.heads = 0};
 
 /// The extents of an attention: columns of queries, and of keys or values.
 struct attention_extents {

@@ -27,7 +27,7 @@ namespace gpipe {
 /// "lengths" counts the second tensor's tokens; `with_field<"lengths", "source_lengths", cross_attention<...>>` gives
 /// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number for each row
 /// of the softmax; backward overwrites queries, keys and values with their gradients.
-template <attention_options Options>
+template <attention_options Options = detail::no_heads>
 struct cross_attention {
   static_assert(Options.rotary == 0,
                 "gpipe: cross_attention has no rotary positions, because those of its two inputs "

@@ -8,11 +8,23 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 
 namespace gpipe {
 
 /// An option of `embedding`: its rows times the square root of their width, as in Vaswani et al., 2017, and Lingvo.
 struct times_root_of_width {};
+
+namespace broken {
+
+template <class Layer, class Input, bool Holds, class... Position>
+struct embedding_has_rows {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: embedding<Vocabulary, Width>: both the number of tokens and the width of a token's row must be "
+                "at least 1");
+};
+
+}  // namespace broken
 
 namespace detail {
 
@@ -81,7 +93,7 @@ struct embedding_kernels {
 /// Options, in any order: the element type T of the output (float), and `times_root_of_width`:
 /// `embedding<32'000, 512, bf16, times_root_of_width>`. A step checks the tokens that the model reads from the data. No
 /// gradient flows back to the tokens. The weight's gradient adds rows in ascending order of positions.
-template <int Vocabulary, int Width, class... Options>
+template <int Vocabulary, int Width = 0, class... Options>
 struct embedding {
   using element = typename detail::element_among<Options...>::type;
   static constexpr bool scaled = (std::is_same_v<Options, times_root_of_width> || ...);
@@ -89,6 +101,9 @@ struct embedding {
                     ((std::is_same_v<Options, element> || std::is_same_v<Options, times_root_of_width>)&&...),
                 "gpipe: embedding<Vocabulary, Width, ...> has two options: times_root_of_width, and one of float, "
                 "double and bf16");
+  template <class In, class... Position>
+  using refusal =
+      detail::unless<(Vocabulary > 0 && Width > 0), broken::embedding_has_rows<embedding, In, false, Position...>>;
 
   template <class In>
   struct on;
@@ -96,6 +111,7 @@ struct embedding {
   template <int... Extents>
   requires(sizeof...(Extents) > 0) struct on<tensor<std::int32_t, Extents...>>
       : of_kind<on<tensor<std::int32_t, Extents...>>, detail::embedding_kernels<element>> {
+    static_assert(detail::accepted<refusal<tensor<std::int32_t, Extents...>>>);
     using output = tensor<element, Extents..., Width>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, scaled};

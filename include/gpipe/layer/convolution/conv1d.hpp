@@ -29,7 +29,7 @@ constexpr conv_options along_the_width(conv_options of) {
 ///
 /// Norms of channels and poolings take the map: begin with input_image<float, C, 1, L>. The map, flattened, has
 /// PyTorch's order; a tensor of rows is PyTorch's {C, L} transposed.
-template <int Out, int Kernel, auto Given = conv_options{}>
+template <int Out, int Kernel = 0, auto Given = conv_options{}>
 struct conv1d {
   static_assert(Out > 0, "gpipe: conv1d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 

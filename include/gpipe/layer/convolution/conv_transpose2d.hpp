@@ -12,7 +12,7 @@ namespace gpipe {
 ///     {Out}
 ///
 ///     conv_transpose2d<64, 2, conv_options{.stride = 2}>           twice as high and as wide
-template <int Out, height_width Kernel, auto Given = conv_options{}>
+template <int Out, height_width Kernel = 0, auto Given = conv_options{}>
 struct conv_transpose2d : detail::convolution_base<conv_transpose2d<Out, Kernel, Given>, Out, Kernel, Given> {
   static_assert(Out > 0,
                 "gpipe: conv_transpose2d<Out, Kernel>: Out, the number of output channels, must be at least 1");

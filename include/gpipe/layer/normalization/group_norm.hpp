@@ -8,9 +8,21 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/layer/normalization/mean_and_variance.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <class Layer, class Input, bool Holds, class... Position>
+struct group_norm_has_groups {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: group_norm<Groups> has its groups alone, for the compiler reads the channels from the input; "
+                "with an epsilon write group_norm_with<Groups, {.epsilon = 1e-3}>");
+};
+
+}  // namespace broken
 
 namespace detail {
 
@@ -295,8 +307,12 @@ struct group_norm_with {
 };
 
 /// With an epsilon of 1e-5, as in PyTorch.
-template <int Groups>
-struct group_norm : group_norm_with<Groups> {};
+template <int Groups, auto... More>
+struct group_norm : group_norm_with<Groups> {
+  template <class In, class... Position>
+  using refusal =
+      detail::unless<sizeof...(More) == 0, broken::group_norm_has_groups<group_norm, In, false, Position...>>;
+};
 
 /// PyTorch's InstanceNorm2d with affine = True: each channel is a group of its own.
 template <mean_and_variance Setting = mean_and_variance{}>

@@ -213,7 +213,7 @@ struct average_pool_kernels {
 ///     average_pool<2>,  average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>
 ///
 /// Sums of bf16 over windows across the upper or lower edge are rounded after each row; so are gradients.
-template <height_width Window, auto Given = pool_options{}>
+template <height_width Window = 0, auto Given = pool_options{}>
 struct average_pool {
   static constexpr detail::short_name shown_name =
       detail::name_of_pool("average_pool", Window, detail::options_of<pool_options, Given>());

@@ -226,7 +226,7 @@ struct max_pool_kernels {
 ///     feature_map<T, C, H, W> to feature_map<T, C, H', W'>,  H' = (H + 2 p - window) / s + 1
 ///
 ///     max_pool<2>,  max_pool<3, pool_options{.stride = 2, .padding = 1}>,  max_pool<height_width{2, 1}>
-template <height_width Window, auto Given = pool_options{}>
+template <height_width Window = 0, auto Given = pool_options{}>
 struct max_pool {
   static_assert(Window.height * Window.width <= 256, "gpipe: max_pool<Window>: a window has at most 256 pixels");
 

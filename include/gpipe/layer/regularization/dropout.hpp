@@ -5,9 +5,21 @@
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/contract/elements.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/layer/contract/share.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <class Layer, class Input, bool Holds, class... Position>
+struct dropout_has_a_probability {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: dropout<P>: P must be a probability of at least 0 and less than 1, such as 0.1, or a whole "
+                "number of percent in 0 ... 99");
+};
+
+}  // namespace broken
 
 namespace detail {
 
@@ -82,13 +94,12 @@ struct dropout_kernels {
 /// Training sets each element to 0 with a probability, and scales the others by 1 / (1 - probability); evaluation
 /// copies the input. Draws are a function of (seed, step, sample, layer, element), so backward and a recompute draw the
 /// same numbers again, and nothing is kept. PyTorch's Dropout(0.1) is `dropout<0.1>`, or in percent `dropout<10>`.
-template <detail::share<100> Share>
+template <detail::share<100> Share = -1>
 struct dropout {
   static constexpr double dropped = Share;
-  static_assert(
-      0 <= dropped && dropped < 1,
-      "gpipe: dropout<P>: P must be a probability of at least 0 and less than 1, such as 0.1, or a whole number of "
-      "percent in 0 ... 99");
+  template <class In, class... Position>
+  using refusal =
+      detail::unless<(0 <= dropped && dropped < 1), broken::dropout_has_a_probability<dropout, In, false, Position...>>;
   static constexpr detail::short_name shown_name = detail::name_with("dropout", Share);
 
   template <class In>
@@ -96,6 +107,7 @@ struct dropout {
 
   template <detail::floating_tensor In>
   struct on<In> : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
+    static_assert(detail::accepted<refusal<In>>);
     static constexpr typename on::numbers sizes{{on::elements}, dropped, Share.inverse_of_rest()};
   };
 };

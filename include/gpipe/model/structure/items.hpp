@@ -13,6 +13,15 @@
 
 namespace gpipe {
 
+namespace broken {
+
+template <class Given, bool Holds>
+struct name_is_a_text {
+  static_assert(Holds, "gpipe: a name is a text in double quotes: stash<\"x\">, pop<\"x\">, named<\"x\", ...>");
+};
+
+}  // namespace broken
+
 namespace detail {
 
 /// A name as a template argument: the "x" of `stash<"x">`.
@@ -22,7 +31,13 @@ struct text {
   constexpr text(const char (&from)[N]) {
     for (std::size_t i = 0; i < N; ++i) letters[i] = from[i];
   }
+  // A letter or a number: this is here for the error.
+  template <class Given>
+  requires std::is_arithmetic_v<Given>
+  constexpr text(Given) { static_assert(sizeof(broken::name_is_a_text<Given, std::is_class_v<Given>>) > 0); }
 };
+template <class Given>
+text(Given) -> text<1>;
 
 template <class...>
 struct list {};

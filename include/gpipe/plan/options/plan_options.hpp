@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/core/descriptions/precision.hpp>
 #include <gpipe/core/descriptions/recompute.hpp>
 #include <gpipe/core/descriptions/tensor_rule.hpp>
@@ -11,6 +12,27 @@
 #include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 
 namespace gpipe {
+
+namespace broken {
+
+template <class Given, bool Holds>
+struct plan_has_stages {
+  static_assert(Holds, "gpipe: .num_stages of a plan is .stages here: plan_options{.stages = 4}");
+};
+template <class Given, bool Holds>
+struct plan_has_micro_batches {
+  static_assert(Holds,
+                "gpipe: the numbers of a plan are .micro_batches and .micro_batch_size here: "
+                "plan_options{.stages = 4, .micro_batches = 8, .micro_batch_size = 16}");
+};
+template <class Given, bool Holds>
+struct plan_has_no_batch_size {
+  static_assert(Holds,
+                "gpipe: a plan has no .batch_size, which is replicas x .micro_batches x .micro_batch_size: "
+                "plan_options{.stages = 4, .micro_batches = 8, .micro_batch_size = 16}");
+};
+
+}  // namespace broken
 
 struct custom_schedule;
 struct schedule_choice;
@@ -51,6 +73,9 @@ struct plan_options {
   gpipe::profile profile{};                     ///< of the model, in place of the analytic costs; of one kind of device
   bool cost_transfers = false;                  ///< the cut pays for the values that cross it, over the device's link
   std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
+  [[no_unique_address]] detail::named_elsewhere<broken::plan_has_stages> num_stages{};
+  [[no_unique_address]] detail::named_elsewhere<broken::plan_has_micro_batches> num_micro_batches{};
+  [[no_unique_address]] detail::named_elsewhere<broken::plan_has_no_batch_size> batch_size{};
 
   /// The schedule with its parameters. Include <gpipe/plan/options/options.hpp> to call this and the next.
   constexpr schedule_choice chosen_schedule() const;

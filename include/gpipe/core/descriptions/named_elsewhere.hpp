@@ -1,0 +1,19 @@
+#pragma once
+
+#include <type_traits>
+
+namespace gpipe::detail {
+
+/// A setting under a name of other libraries, which no program can set: the promise's error names ours. It stands
+/// behind the settings of its struct and takes no memory:
+///
+///     [[no_unique_address]] detail::named_elsewhere<broken::fit_has_a_batch> batch_size{};
+template <template <class Given, bool Holds> class Promise>
+struct named_elsewhere {
+  constexpr named_elsewhere() = default;
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr named_elsewhere(Number) { static_assert(sizeof(Promise<Number, std::is_class_v<Number>>) > 0); }
+};
+
+}  // namespace gpipe::detail
