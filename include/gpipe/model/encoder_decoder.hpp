@@ -77,9 +77,9 @@ struct translating {
             only<from<"targets", tensor<std::int32_t, target_tokens>>>, named<"target_words", words>,
             sinusoidal_positions, dropped, named<"decoder", repeat<Layers, decoder_layer>>, norm, Head...>;
   using loss = softmax_cross_entropy_with<settings>;
-  using type =
-      std::conditional_t<O.tied_head, with_head<named<"head", tied<"words", linear<O.vocabulary, no_bias>>>, loss>,
-                         with_head<named<"head", token_head<O.vocabulary, no_bias, slices<O.head_slices>, loss>>>>;
+  using type = std::conditional_t<
+      O.tied_head, with_head<named<"head", tied<"words", linear<O.vocabulary, no_bias>>>, loss>,
+      with_head<named<"head", token_head<O.vocabulary, no_bias, gpipe::slices<O.head_slices>, loss>>>>;
 };
 
 }  // namespace detail
