@@ -43,6 +43,7 @@ set(not_run
     "digits --[a-z-]+ .*" "digits --[a-z-]+"     # short for what bash examples/run runs
     "bash examples/run gpt.*"                    # takes minutes, and fetches a book: examples/gpt/same_bits
     "bash examples/run images.*"                 # fetches images: examples/images/same_bits
+    "bash examples/run translate.*"              # fetches sentences: examples/translate/same_bits
     "mpirun -np .*"                              # examples/digits/same_bits
     "cmake --preset release -D GPIPE_DIGITS_PROFILE=.*"  # examples/digits/same_bits compiles with a profile
     "cmake --workflow --preset .*"               # .ci/run builds presets
