@@ -177,7 +177,7 @@ class operands {
   }
   template <int I = 0>
   const value_type* parameter() const {
-    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::parameters.size()>();
+    if constexpr (checks_lists) require_declared<I, Bound::parameters.size()>();
     return reinterpret_cast<const value_type*>(
         call_.parameter_at != nullptr
             ? call_.parameter_at[I]
@@ -185,7 +185,7 @@ class operands {
   }
   template <int I = 0>
   value_type* gradient() const {
-    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::parameters.size()>();
+    if constexpr (checks_lists) require_declared<I, Bound::parameters.size()>();
     return reinterpret_cast<value_type*>(
         call_.gradient_at != nullptr
             ? call_.gradient_at[I]
@@ -193,7 +193,7 @@ class operands {
   }
   template <int I = 0>
   std::conditional_t<Pass == detail::pass::update_state, value_type, const value_type>* state() const {
-    if constexpr (!detail::is_bound_kind<Bound>) require_declared<I, Bound::state.size()>();
+    if constexpr (checks_lists) require_declared<I, Bound::state.size()>();
     return reinterpret_cast<value_type*>(
         const_cast<std::byte*>(call_.state) +
         detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
@@ -244,6 +244,8 @@ class operands {
   }
 
  private:
+  // The kernels of a kind know at run time what is declared, also in a layer that is derived from one of that kind.
+  static constexpr bool checks_lists = !detail::is_bound_kind<Bound> && !requires { typename Bound::on::declared_by; };
   template <int I, std::size_t Count>
   static constexpr void require_declared() {
     static_assert(sizeof(broken::kernel_uses_what_is_declared < typename Bound::layer, typename Bound::input, I,
