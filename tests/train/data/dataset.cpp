@@ -114,6 +114,8 @@ TEST_CASE("a split has every row once, and is a function of fraction and seed") 
   CHECK(train.samples() == 7);
   CHECK(rest.samples() == 3);
   CHECK(order(train.batches(2)) == sorted(rows_of(train)));  // in the order of the data, each row with its label
+  const dataset larger = data.split(0.3, 3).second;
+  CHECK(order(larger.batches(2)) == sorted(rows_of(larger)));
   std::vector<int> both = rows_of(train), others = rows_of(rest);
   both.insert(both.end(), others.begin(), others.end());
   CHECK(sorted(both) == ascending);
