@@ -130,6 +130,13 @@ TEST_CASE("a slot is taken again only in a later tick") {
   CHECK(detail::assign_slots(2, begin, end, 1, nullptr) == 2);
 }
 
+TEST_CASE("micro-batches that come in any order get their slots by tick") {
+  const int begin[] = {0, 5, 4}, end[] = {5, 9, 4};  // the last one, which is done in tick 4, comes before the second
+  int slot[3];
+  CHECK(detail::assign_slots(3, begin, end, 1, slot) == 2);
+  CHECK(std::vector<int>(slot, slot + 3) == std::vector<int>{0, 1, 1});
+}
+
 TEST_CASE("gradients have two slots, one written while the other is read; one micro-batch has one") {
   tick_index<schedule_choice> many(schedule_kind::one_f_one_b, 2, 4), single(schedule_kind::one_f_one_b, 2, 1);
   CHECK(returned_slots(many, 1, 0) == 2);
