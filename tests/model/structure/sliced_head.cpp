@@ -260,6 +260,19 @@ TEST_CASE("a prediction of a head in slices is an error that names the remedy") 
   CHECK_THROWS_WITH_AS(training.predict(numbers<float>().all()), doctest::Contains("slices"), error);
 }
 
+TEST_CASE("of equal logits the first is the hit, in a slice and from slice to slice") {
+  trainer<in_three<float>, sgd> training(one, sgd{});
+  set_first_values<float>(training, 0);  // all logits are 0
+  const numbers<float> data;
+  double hits = 0, all = 0;
+  for (std::size_t i = 0; i < data.labels.size(); ++i) {
+    all += static_cast<double>(data.weights[i]);
+    if (data.labels[i] == 0) hits += static_cast<double>(data.weights[i]);
+  }
+  CHECK(hits > 0);
+  CHECK(training.evaluate(data.all()).accuracy() == hits / all);
+}
+
 TEST_CASE("slices balance eight stages of GPT-2") {
   static_assert(imbalance<large<>>() > 1.8);
   static_assert(imbalance<large<slices<16>>>() < 1.15);
