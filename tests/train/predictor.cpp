@@ -15,6 +15,8 @@
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/schedule/one_f_one_b.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/small_training.hpp"
@@ -75,6 +77,15 @@ TEST_CASE("a predictor has memory for weights and a forward pass alone, whatever
     }
     CHECK(std::string(model.plan().schedule) == "forward-only");
   }
+}
+
+TEST_CASE("a predictor takes the options of a training with a schedule of its own, and runs forward only") {
+  const plan_options options{.stages = 2,
+                             .micro_batches = 3,
+                             .micro_batch_size = 2,
+                             .schedule = schedule_kind::custom,
+                             .custom_schedule = &custom_schedule_of<one_f_one_b>};
+  CHECK(predictor<normalized>(options).plan().options.schedule == schedule_kind::forward_only);
 }
 
 TEST_CASE("a predictor runs a plan that the compiler made") {
