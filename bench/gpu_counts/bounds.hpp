@@ -73,7 +73,7 @@ inline int occupancy(const emulated::launch_counts& c, const gpu_model& on, int 
 }
 
 struct bound {
-  double seconds = 0;
+  double seconds = 0, tensor_seconds = 0;  // all, and those of tensor cores alone, but of products none
   int resource = 0;
 };
 
@@ -81,7 +81,7 @@ struct bound {
 inline bound bound_of(const emulated::launch_counts& c, const gpu_model& on) {
   bound found;
   const auto take = [&](int resource, double seconds) {
-    if (seconds > found.seconds) found = {seconds, resource};
+    if (seconds > found.seconds) found.seconds = seconds, found.resource = resource;
   };
   if (c.m != 0) {
     const double rate = on.rate[emulated::tensor] * on.clock * on.multiprocessors,
@@ -95,7 +95,9 @@ inline bound bound_of(const emulated::launch_counts& c, const gpu_model& on) {
   const auto of_busiest = [&](double count) { return most * count / static_cast<double>(c.ran) / on.clock; };
   for (int p = 0; p < emulated::pipes; ++p) {
     const auto count = static_cast<double>(c.of_pipe[p] + (p == emulated::load_store ? c.extra_passes : 0));
-    take(p, of_busiest(p == emulated::tensor ? count / on.rate[p] : warp * count / on.rate[p]));
+    const double seconds = of_busiest(p == emulated::tensor ? count / on.rate[p] : warp * count / on.rate[p]);
+    take(p, seconds);
+    if (p == emulated::tensor) found.tensor_seconds = seconds;
   }
   take(emulated::pipes, of_busiest(static_cast<double>(c.issued) / schedulers));
   take(emulated::pipes + 1, c.moved_bytes / on.memory);

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <regex>
@@ -66,7 +67,7 @@ std::string short_name(const std::string& mangled) {
 
 /// The bound times of a call's launches, added up, and what they move and wait for.
 struct sums {
-  double seconds[2]{}, sectors = 0, needed = 0, wavefronts = 0, conflicts = 0;
+  double seconds[2]{}, tensor_seconds[2]{}, sectors = 0, needed = 0, wavefronts = 0, conflicts = 0;
   int launches = 0;
 };
 
@@ -99,7 +100,7 @@ sums print(const std::vector<launch_counts>& launches) {
     for (int m = 0; m < 2; ++m) {
       const bench::gpu_model& on = bench::models[m];
       const bench::bound b = bench::bound_of(c, on);
-      all.seconds[m] += b.seconds;
+      all.seconds[m] += b.seconds, all.tensor_seconds[m] += b.tensor_seconds;
       const int held = c.m != 0 ? 0 : bench::occupancy(c, on, registers.of(c, on));
       if (c.m == 0) std::printf(" | %2d", held);
       std::printf(" %9.1f us %-7s", 1e6 * b.seconds, bench::resources[b.resource]);
@@ -109,9 +110,18 @@ sums print(const std::vector<launch_counts>& launches) {
   return all;
 }
 
+std::string first_part;  // of the names of figures that are wanted; empty for all
+
+/// Whether a figure, or one of a group of figures, is wanted: "softmax" and "softmax.forward" are both of "softmax".
+bool wanted(const std::string& name) {
+  const std::size_t common = std::min(name.size(), first_part.size());
+  return name.compare(0, common, first_part, 0, common) == 0;
+}
+
 /// Counts what a call launches, and prints and records it under a name.
 template <class Call>
 void count(const std::string& name, std::uint64_t most, const gpipe::cuda::context& c, Call&& call) {
+  if (!wanted(name)) return;
   emulated::most_blocks = most;
   emulated::take_counts();
   call();
@@ -120,6 +130,10 @@ void count(const std::string& name, std::uint64_t most, const gpipe::cuda::conte
   const sums found = print(emulated::take_counts());
   for (int m = 0; m < 2; ++m)
     bench::result("gpu_counts." + name + "." + bench::models[m].name, 1e6 * found.seconds[m], "us, a bound");
+  for (int m = 0; m < 2; ++m)
+    if (found.tensor_seconds[m] > 0)
+      bench::result("gpu_counts." + name + ".tensor." + bench::models[m].name,
+                    found.tensor_seconds[m] / found.seconds[m], "of the bound");
   if (found.needed > 0)
     bench::result("gpu_counts." + name + ".sectors", found.sectors / found.needed, "of those needed");
   if (found.wavefronts > 0)
@@ -128,6 +142,7 @@ void count(const std::string& name, std::uint64_t most, const gpipe::cuda::conte
 
 template <class T>
 void count_attention(const gpipe::cuda::context& c, const std::string& name) {
+  if (!wanted(name)) return;
   constexpr std::ptrdiff_t row = width, head = width / heads;
   constexpr std::size_t size = std::size_t{samples} * tokens * width;
   const attention_shape::strides of{std::ptrdiff_t{tokens} * row, head, row};
@@ -160,6 +175,7 @@ void count_convolutions(const gpipe::cuda::context& c, const std::string& of) {
       return static_cast<std::size_t>(s.samples) * static_cast<std::size_t>(height * columns) *
              static_cast<std::size_t>(channels);
     };
+    if (!wanted(of + name)) continue;
     const std::size_t in = maps(s.in_height, s.in_width, s.in_channels),
                       out = maps(s.out_height(), s.out_width(), s.out_channels);
     const zeros<T> x(in), dx(in), y(out), dy(out), weight(s.weight_size());
@@ -240,6 +256,7 @@ class layer_on_gpu {
 /// A layer, forward and backward.
 template <class Layer, class Input>
 void count_layer(const gpipe::cuda::context& c, const std::string& name, std::uint64_t most = 16) {
+  if (!wanted(name)) return;
   const layer_on_gpu<Layer, Input> layer(c);
   layer.forward(name, most), layer.backward(name, most);
 }
@@ -254,6 +271,7 @@ int launches_of_block(const std::vector<launch_counts>& step, const std::string&
 
 /// GPT-2's step of 8 samples in 4 micro-batches. Only those of 1 and of 2 run: each further one adds the difference.
 void count_step() {
+  if (!wanted("gpt2_")) return;
   struct share {
     double seconds[2]{}, launches = 0;
     void add(const launch_counts& c, double times) {
@@ -309,7 +327,8 @@ void run() {
   }
   count_layer<layer_norm, rows>(c, "layer_norm");
   count_layer<gelu, rows>(c, "pointwise");
-  count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding", 64);  // all of the sort
+  count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding",
+                                                                                128);  // all of the sort
   count_layer<softmax_cross_entropy, tensor<bf16, tokens, vocabulary>>(c, "softmax", 8);
   count_convolutions<bf16>(c, "conv.");
   count_convolutions<float>(c, "conv.float.");
@@ -318,8 +337,9 @@ void run() {
 
 }  // namespace
 
-int main() {
+int main(int number, char** words) {
   setenv("EMULATED_COUNTS", "1", 1);  // before the first kernel
+  if (number > 1) first_part = words[1];
   try {
     run();
   } catch (const std::exception& failure) {
