@@ -15,8 +15,9 @@ namespace gpipe::cuda::detail {
 // Attention in tiles of 64 queries and 64 keys, without the weights of all pairs (Dao et al., 2022). A block has 16 x
 // 16 threads, and works on one tile of queries, or of keys, from its first partner to its last. Thread (x, y) has the
 // pairs of rows y, y + 16, y + 32, y + 48 with partners x, x + 16, x + 32, x + 48, and elements x, x + 16, ... of the
-// same rows of the block's result. So it loads 8 factors from shared memory for 16 products. A block of a wide head has
-// the results of some columns, and finds the weights for them. There are no atomics: sums have a fixed order.
+// same rows of the block's result. So it loads 8 factors from shared memory for 16 products, 16 bytes at once. A block
+// of a wide head has the results of some columns, and finds the weights for them. There are no atomics: sums have a
+// fixed order.
 
 inline constexpr int attention_tile = 64, attention_lanes = 16, attention_threads = attention_lanes * attention_lanes;
 inline constexpr int max_head_width = 256;
@@ -44,12 +45,20 @@ struct visible_keys {
   }
 };
 
-/// A block's shared memory. Rows have one more number, so that they begin in different banks.
+/// Numbers that are loaded from shared memory at once.
+template <class Number>
+struct alignas(16) number_vector {
+  static constexpr int count = 16 / sizeof(Number);
+  Number at[count];
+};
+
+/// A block's shared memory. Rows have one vector more, so that they begin in different banks.
 template <class Number>
 struct attention_memory {
+  using vector = number_vector<Number>;
   static constexpr int deep = 64 / sizeof(Number);  ///< columns of factors at once, or partners
-  Number weights[attention_tile][attention_tile + 1];
-  Number factors[2][attention_tile][deep + 1];
+  alignas(vector) Number weights[attention_tile][attention_tile + vector::count];
+  alignas(vector) Number factors[2][attention_tile][deep + vector::count];
   Number products[attention_tile], log_sums[attention_tile];  ///< of queries
 };
 
@@ -57,16 +66,23 @@ struct attention_memory {
 template <class T>
 struct tile_worker {
   using number = compute_type<T>;
+  using vector = number_vector<number>;
   static constexpr int own = attention_tile / attention_lanes, deep = attention_memory<number>::deep;
   static constexpr int columns = 512 / sizeof(number), parts = columns / attention_lanes;  ///< of a block's results
   static constexpr int stride = columns + 1;
-  static_assert(deep * stride <= 2 * attention_tile * (deep + 1));
+  static_assert(deep * stride <= 2 * attention_tile * (deep + vector::count));
 
   attention_memory<number>& memory;
   int width;
   int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), me = y * attention_lanes + x;
 
   GPIPE_HOST_DEVICE static int parts_of(int width) { return (width + columns - 1) / columns; }
+
+  /// The numbers of a row from `first` on, of 4 rows 16 apart.
+  template <int Stride>
+  __device__ static void load(vector (&into)[own], const number (&rows)[attention_tile][Stride], int row, int first) {
+    for (int i = 0; i < own; ++i) into[i] = *reinterpret_cast<const vector*>(&rows[row + i * attention_lanes][first]);
+  }
 
   /// The products of rows of `a` and rows of `b`; 0 beyond their rows.
   __device__ void multiply(number (&sums)[own][own], const head_rows<const T>& a, int a_first, int a_end,
@@ -84,31 +100,42 @@ struct tile_worker {
       }
       __syncthreads();
       GPIPE_UNROLLED
-      for (int d = 0; d < deep; ++d)
-        for (int i = 0; i < own; ++i)
-          for (int j = 0; j < own; ++j)
-            sums[i][j] += left[y + i * attention_lanes][d] * right[x + j * attention_lanes][d];
+      for (int d = 0; d < deep; d += vector::count) {
+        vector of_a[own], of_b[own];
+        load(of_a, left, y, d), load(of_b, right, x, d);
+        for (int at = 0; at < vector::count; ++at)
+          for (int i = 0; i < own; ++i)
+            for (int j = 0; j < own; ++j) sums[i][j] += of_a[i].at[at] * of_b[j].at[at];
+      }
     }
   }
 
-  /// Adds the sum over j of weights[.][j] m[first + j] to the thread's elements, from `column` on.
+  /// Adds the sum over j of weights[.][j] m[first + j] to the thread's elements, from `column` on. Heads of half a
+  /// block's columns have half its work.
   __device__ void add(number (&sums)[own][parts], const head_rows<const T>& m, int first, int end, int column) const {
+    if (width - column <= columns / 2) add_columns<columns / 2>(sums, m, first, end, column);
+    else add_columns<columns>(sums, m, first, end, column);
+  }
+  template <int Columns>
+  __device__ void add_columns(number (&sums)[own][parts], const head_rows<const T>& m, int first, int end,
+                              int column) const {
     number* const rows = &memory.factors[0][0][0];
     for (int begin = 0; begin < attention_tile; begin += deep) {
       __syncthreads();
-      for (int i = me; i < deep * columns; i += attention_threads) {
-        const int r = begin + i / columns, d = column + i % columns;
-        rows[i / columns * stride + i % columns] = first + r < end && d < width ? number(m[first + r][d]) : number(0);
+      for (int i = me; i < deep * Columns; i += attention_threads) {
+        const int r = begin + i / Columns, d = column + i % Columns;
+        rows[i / Columns * stride + i % Columns] = first + r < end && d < width ? number(m[first + r][d]) : number(0);
       }
       __syncthreads();
-      for (int r = 0; r < deep; ++r) {
-        number weight[own];
-        for (int i = 0; i < own; ++i) weight[i] = memory.weights[y + i * attention_lanes][begin + r];
+      for (int r = 0; r < deep; r += vector::count) {
+        vector weight[own];
+        load(weight, memory.weights, y, begin + r);
         GPIPE_UNROLLED
-        for (int part = 0; part < parts; ++part) {
-          const number factor = rows[r * stride + part * attention_lanes + x];
-          for (int i = 0; i < own; ++i) sums[i][part] += weight[i] * factor;
-        }
+        for (int at = 0; at < vector::count; ++at)
+          for (int part = 0; part < Columns / attention_lanes; ++part) {
+            const number factor = rows[(r + at) * stride + part * attention_lanes + x];
+            for (int i = 0; i < own; ++i) sums[i][part] += weight[i].at[at] * factor;
+          }
       }
     }
   }
