@@ -32,7 +32,7 @@ std::vector<emulated::launch_counts> launches_of_gpt2_step(int micro_batches, in
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(samples) * tokens), labels(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = labels[i] = static_cast<std::int32_t>(i * 7919 % 50257);
   const auto all = batch(samples).with("inputs", inputs).with("labels", labels);
-  emulated::most_blocks = 16;  // all blocks of the sort of 2048 tokens
+  emulated::most_blocks = 32;  // all blocks of the sort of 2048 tokens
   emulated::take_counts();
   training.step(all);
   return emulated::take_counts();

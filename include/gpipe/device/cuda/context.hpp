@@ -427,20 +427,22 @@ class context {
   void add_some_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
                      compute_type<T> scale, compute_type<T>* into) const {
     using detail::row_key;
-    constexpr std::ptrdiff_t threads = team::threads, warps = threads / team::warp;
-    const auto launch_for = [&](std::ptrdiff_t work, auto* kernel, auto... given) {
-      cuda::launch(stream_, detail::blocks(work), dim3(team::threads), kernel, given...);
+    constexpr int threads = team::threads, warps = threads / team::warp;
+    const auto launch_in = [&](std::ptrdiff_t blocks, int of, auto* kernel, auto... given) {
+      cuda::launch(stream_, detail::blocks(blocks), dim3(static_cast<unsigned>(of)), kernel, given...);
     };
-    const std::ptrdiff_t tiles = (count + threads - 1) / threads;
+    const std::ptrdiff_t tiles = (count + threads - 1) / threads,
+                         merging = (count + detail::merge_threads - 1) / detail::merge_threads;
     row_key *sorted = gemm_.scratch<row_key>(), *next = sorted + count;
-    launch_for(tiles, detail::sort_tiles<std::int32_t>, count, to, sorted);
+    launch_in(tiles, threads, detail::sort_tiles<std::int32_t>, count, to, sorted);
     for (std::ptrdiff_t run = threads; run < count; run *= detail::merged_runs) {
-      launch_for(tiles, detail::merge_runs<row_key>, count, run, static_cast<const row_key*>(sorted), next);
+      launch_in(merging, detail::merge_threads, detail::merge_runs<row_key>, count, run,
+                static_cast<const row_key*>(sorted), next);
       std::swap(sorted, next);
     }
     const std::ptrdiff_t strips = (width + detail::added_columns - 1) / detail::added_columns;
-    launch_for((count * strips + warps - 1) / warps, detail::add_runs<T>, count, width,
-               static_cast<const row_key*>(sorted), from, scale, into);
+    launch_in((count * strips + warps - 1) / warps, threads, detail::add_runs<T>, count, width,
+              static_cast<const row_key*>(sorted), from, scale, into);
   }
   template <class... Terms>
   void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {

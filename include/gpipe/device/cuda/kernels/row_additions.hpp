@@ -37,12 +37,13 @@ __global__ void __launch_bounds__(team::threads)
 }
 
 inline constexpr std::ptrdiff_t merged_runs = 8;
+inline constexpr int merge_threads = 64;  ///< small blocks: 8,192 keys keep 128 multiprocessors busy
 
 /// Merges each 8 sorted runs of `run` keys. A key's place is the number of smaller ones in all of them.
 template <class Key>
-__global__ void __launch_bounds__(team::threads)
+__global__ void __launch_bounds__(merge_threads)
     merge_runs(std::ptrdiff_t count, std::ptrdiff_t run, const Key* from, Key* into) {
-  const std::ptrdiff_t i = std::ptrdiff_t{blockIdx.x} * team::threads + threadIdx.x;
+  const std::ptrdiff_t i = std::ptrdiff_t{blockIdx.x} * merge_threads + threadIdx.x;
   if (i >= count) return;
   const Key key = from[i];
   const std::ptrdiff_t begin = i / (run * merged_runs) * (run * merged_runs), own = i / run * run;
@@ -62,9 +63,9 @@ __global__ void __launch_bounds__(team::threads)
   into[place] = key;
 }
 
-inline constexpr int added_columns = 2 * team::warp;  ///< columns of a warp: two of each thread
+inline constexpr int own_columns = 4, added_columns = own_columns * team::warp;  ///< of a thread, and of a warp
 
-/// into[target][j] += scale * from[row][j] for each key, in order: a warp for each run of one target and 64 columns.
+/// into[target][j] += scale * from[row][j] for each key, in order: a warp for each run of one target and 128 columns.
 template <class T>
 __global__ void __launch_bounds__(team::threads)
     add_runs(std::ptrdiff_t count, std::ptrdiff_t width, const row_key* keys, const T* from, compute_type<T> scale,
@@ -79,21 +80,24 @@ __global__ void __launch_bounds__(team::threads)
     const std::ptrdiff_t column = (i - position * strips) * added_columns + lane;
     const std::int32_t target = target_of(keys[position]);
     if (position > 0 && target_of(keys[position - 1]) == target) continue;  // not the first of its run
-    const bool left = column < width, right = column + team::warp < width;
-    number* const sums = into + std::ptrdiff_t{target} * width + column;
-    number one = left ? sums[0] : number(0), other = right ? sums[team::warp] : number(0);
+    bool inside[own_columns];
+    number sums[own_columns], *const target_row = into + std::ptrdiff_t{target} * width + column;
+    for (int c = 0; c < own_columns; ++c) {
+      inside[c] = column + c * team::warp < width;
+      sums[c] = inside[c] ? target_row[c * team::warp] : number(0);
+    }
     for (int some = team::warp; some == team::warp; position += team::warp) {
       const row_key key = position + lane < count ? keys[position + lane] : ~row_key{0};
       some = __popc(__ballot_sync(all, target_of(key) == target));  // the run's keys are the first
       _Pragma("unroll 8")                                           // loads that do not wait for each other
           for (int k = 0; k < some; ++k) {
         const T* const x = from + std::ptrdiff_t{__shfl_sync(all, row_of(key), k)} * width + column;
-        if (left) one += number(x[0]) * scale;
-        if (right) other += number(x[team::warp]) * scale;
+        for (int c = 0; c < own_columns; ++c)
+          if (inside[c]) sums[c] += number(x[c * team::warp]) * scale;
       }
     }
-    if (left) sums[0] = one;
-    if (right) sums[team::warp] = other;
+    for (int c = 0; c < own_columns; ++c)
+      if (inside[c]) target_row[c * team::warp] = sums[c];
   }
 }
 
