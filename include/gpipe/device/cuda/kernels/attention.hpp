@@ -99,8 +99,8 @@ struct tile_worker {
         right[r][d] = inside && b_first + r < b_end ? number(b[b_first + r][first + d]) : number(0);
       }
       __syncthreads();
-      GPIPE_UNROLLED
-      for (int d = 0; d < deep; d += vector::count) {
+      GPIPE_NOT_UNROLLED  // more loads at once spill registers
+          for (int d = 0; d < deep; d += vector::count) {
         vector of_a[own], of_b[own];
         load(of_a, left, y, d), load(of_b, right, x, d);
         for (int at = 0; at < vector::count; ++at)
