@@ -261,12 +261,18 @@ void count_layer(const gpipe::cuda::context& c, const std::string& name, std::ui
   layer.forward(name, most), layer.backward(name, most);
 }
 
-/// The launches from one launch of a kernel to the next, for its second one: those of a block, which repeats.
+/// The launches from one launch of a kernel to the next, for its third one: those of a block, which repeats. Prints
+/// them in their order.
 int launches_of_block(const std::vector<launch_counts>& step, const std::string& kernel) {
-  std::vector<int> found;
+  std::vector<std::size_t> found;
   for (std::size_t i = 0; i < step.size(); ++i)
-    if (step[i].kernel.find(kernel) != std::string::npos) found.push_back(static_cast<int>(i));
-  return found.size() < 4 ? 0 : found[3] - found[2];
+    if (step[i].kernel.find(kernel) != std::string::npos) found.push_back(i);
+  if (found.size() < 4) return 0;
+  const std::vector<launch_counts> block(step.begin() + static_cast<std::ptrdiff_t>(found[2]),
+                                         step.begin() + static_cast<std::ptrdiff_t>(found[3]));
+  std::printf("a block, from %s on\n", kernel.c_str());
+  print(block);
+  return static_cast<int>(block.size());
 }
 
 /// GPT-2's step of 8 samples in 4 micro-batches. Only those of 1 and of 2 run: each further one adds the difference.
