@@ -80,6 +80,13 @@ struct entry {
     return values[row * width + column];
   }
 };
+struct negated {
+  const float* values;
+  std::ptrdiff_t width;
+  GPIPE_HOST_DEVICE float operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+    return -values[row * width + column];
+  }
+};
 struct number {
   const float* values;
   GPIPE_HOST_DEVICE float operator()(std::ptrdiff_t i) const { return values[i]; }
@@ -126,26 +133,30 @@ TEST_CASE_TEMPLATE("rows gives each row a team, whose loops run one after the ot
 TEST_CASE("a block works on several rows and columns, one after the other") {
   using namespace gpipe::cuda::detail;
   const gpipe::cuda::context there;
-  constexpr int rows = 150, n = 100, lanes = column_lanes;
+  constexpr int rows = 150, n = 100;
   const auto values = numbers<float>(cells(rows, n));
   std::vector<float> sums(cells(rows, 1)), tops(sums), doubled(values.size()), into(cells(1, n));
-  const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled), i(there, into);
-  const on_gpu<double> parts(there, std::vector<double>(cells(2, n)));
+  const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled), i(there, into),
+      again(there, into);
   here.rows(rows, row_statistics{values.data(), n, sums.data(), tops.data(), doubled.data()});
   here.columns(rows, n, entry{values.data(), n}, into.data());
   gpipe::cuda::launch<std::ptrdiff_t, row_statistics>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
                                                       over_rows<row_statistics>, rows, row_statistics{v, n, s, t, w});
-  column_parts of(rows, n);
-  of.rows_of_part = 2 * column_parts::block, of.count = 2;
-  gpipe::cuda::launch<column_parts, entry, float*, double*>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
-                                                            over_columns<entry, float>, of, entry{v, n}, i.data(),
-                                                            parts.data());
-  gpipe::cuda::launch<std::ptrdiff_t, std::ptrdiff_t, const double*, float*>(
-      there.queue(), dim3(1), dim3(lanes, lanes), over_column_parts<float>, n, of.count, parts.data(), i.data());
+  const on_gpu<double> groups(there, std::vector<double>(cells(2, n)));
+  const on_gpu<unsigned> arrived(there, std::vector<unsigned>(4));
+  column_parts of(rows, n);  // three parts, in two groups of two
+  of.group = 2;
+  using sum = column_sum<entry, float>;
+  for (const on_gpu<float>* const at : {&i, &again})
+    gpipe::cuda::launch<column_parts, double*, unsigned*, sum>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
+                                                               over_columns<sum>, of, groups.data(), arrived.data(),
+                                                               sum{{v, n}, at->data()});
   CHECK(worst(s.back(), sums) < 4 * tolerance<float>(n));
   CHECK(t.back() == tops);
   CHECK(w.back() == doubled);
   CHECK(i.back() == into);
+  CHECK(again.back() == into);
+  CHECK(arrived.back() == std::vector<unsigned>(4));
   const on_gpu<float> narrow(there, std::vector<float>(sums.size()));
   using of_warps = statistics_of_narrow_rows;
   gpipe::cuda::launch<std::ptrdiff_t, of_warps>(there.queue(), dim3(1), dim3(gpipe::cuda::team::threads),
@@ -166,6 +177,14 @@ TEST_CASE("columns adds up rows onto the previous content, with the host's bits"
     here.columns(rows, n, entry{values.data(), n}, into.data());
     there.columns(rows, n, entry{v, n}, i.data());
     CHECK(i.back() == into);
+    // Two sums in one kernel.
+    auto turned = numbers<float>(cells(1, n), 2), other = numbers<float>(cells(1, n), 3);
+    const on_gpu<float> t(there, turned), o(there, other);
+    here.columns(rows, n, entry{values.data(), n}, turned.data());
+    here.columns(rows, n, negated{values.data(), n}, other.data());
+    there.columns(rows, n, entry{v, n}, t.data(), negated{v, n}, o.data());
+    CHECK(t.back() == turned);
+    CHECK(o.back() == other);
   };
   for (const int rows : {0, 1, 9, 63, 64, 65, 128, 200, 1000, 5000})
     for (const int n : {1, 10, 31, 32, 33, 100})
@@ -200,6 +219,8 @@ TEST_CASE("the parts of rows have all rows, few sums, and threads for 132 multip
       CHECK(of.count * of.rows_of_part >= rows);
       CHECK((of.count - 1) * of.rows_of_part <= (std::max)(rows - 1, std::ptrdiff_t{0}));
       CHECK((of.count == 1 || of.count * n <= parts::most));
+      CHECK(of.groups() * of.group >= of.count);
+      CHECK((of.groups() == 1 || (of.group == parts::max_group && of.strips() <= gpipe::cuda::gemm::max_arrivals)));
       // Half of the most sums, if there are as many blocks.
       CHECK((of.rows_of_part == parts::block || 2 * of.count * n >= parts::most / 2));
     }

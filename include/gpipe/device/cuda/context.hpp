@@ -83,19 +83,12 @@ class context {
   /// as host::detail::column_sums makes them, and the sums of blocks in parts (see column_parts).
   template <class F, class T>
   void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
-    static_assert(detail::column_parts::most * sizeof(double) <= gemm::scratch_bytes);
-    constexpr int lanes = detail::column_lanes;
-    if (n <= 0) return;
-    const detail::column_parts of(rows, n);
-    double* const parts = gemm_.scratch<double>();
-    enqueue([&] {
-      cuda::launch(stream_, detail::blocks((of.count * n + team::threads - 1) / team::threads), dim3(team::threads),
-                   detail::over_columns<F, T>, of, f, into, parts);
-      if (of.count > 1)
-        cuda::launch<std::ptrdiff_t, std::ptrdiff_t, const double*, T*>(
-            stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_column_parts<T>, n,
-            of.count, parts, into);
-    });
+    add_columns(rows, n, detail::column_sum<F, T>{f, into});
+  }
+  /// Two such sums.
+  template <class F, class G, class T>
+  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into, G g, T* into_g) const {
+    add_columns(rows, n, detail::column_sum<F, T>{f, into}, detail::column_sum<G, T>{g, into_g});
   }
 
   /// *into = f(0) + ... + f(n - 1), in double; `into` is GPU memory.
@@ -421,6 +414,20 @@ class context {
     enqueue([&] {
       cuda::launch(stream_, detail::blocks((count + detail::row_warps - 1) / detail::row_warps), dim3(team::threads),
                    detail::over_narrow_rows<F>, count, f);
+    });
+  }
+  template <class... Sum>
+  void add_columns(std::ptrdiff_t rows, std::ptrdiff_t n, const Sum&... sums) const {
+    using parts = detail::column_parts;
+    // Several groups: of a group's columns at most most / (max_group + 1), and twice the sums of whole groups.
+    static_assert(2 * sizeof...(Sum) * parts::most / parts::max_group * sizeof(double) <= gemm::scratch_bytes);
+    static_assert(parts::most / (parts::max_group + 1) / (team::threads / parts::max_group) < gemm::max_arrivals);
+    if (n <= 0) return;
+    const detail::column_parts of(rows, n);
+    enqueue([&] {
+      cuda::launch<detail::column_parts, double*, unsigned*, Sum...>(
+          stream_, detail::blocks(of.strips() * of.groups()), dim3(team::threads), detail::over_columns<Sum...>, of,
+          gemm_.scratch<double>(), gemm_.arrivals(), sums...);
     });
   }
   template <class T>

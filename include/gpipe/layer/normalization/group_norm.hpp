@@ -72,8 +72,8 @@ struct group_norm_kernels {
   static void backward_parameters(const Context& c, const A& a) {
     if (!a.in_gradient()) add_up_all(c, a);
     const int C = a.sizes().strips.channels;
-    c.columns(a.samples(), C, of_samples{sums(a), 0}, a.template gradient<0>());
-    c.columns(a.samples(), C, of_samples{sums(a), 1}, a.template gradient<1>());
+    add_scale_gradients(c, a.samples(), C, of_samples{sums(a), 0}, a.template gradient<0>(), of_samples{sums(a), 1},
+                        a.template gradient<1>());
   }
 
   /// Two numbers for each channel of each sample.

@@ -38,8 +38,8 @@ struct layer_norm_kernels {
   static void backward_parameters(const C& c, const A& a) {
     const std::ptrdiff_t count = a.sizes().count(a.samples());
     const int N = a.sizes().width;
-    c.columns(count, N, of_weight{a.in(), a.out_gradient(), statistics(a)}, a.template gradient<0>());
-    c.columns(count, N, of_bias{a.out_gradient(), N}, a.template gradient<1>());
+    add_scale_gradients(c, count, N, of_weight{a.in(), a.out_gradient(), statistics(a)}, a.template gradient<0>(),
+                        of_bias{a.out_gradient(), N}, a.template gradient<1>());
   }
 
   struct of_rows {

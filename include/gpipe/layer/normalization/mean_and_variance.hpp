@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include <gpipe/core/numbers/double_bits.hpp>
 
 namespace gpipe {
@@ -9,5 +11,22 @@ namespace gpipe {
 struct mean_and_variance {
   double_bits epsilon = 1e-5;
 };
+
+namespace detail {
+
+/// Adds the sums over rows of f(row, j) to weight[j], and those of g(row, j) to bias[j]: by one kernel if the context
+/// has one.
+template <class C, class F, class G, class T>
+void add_scale_gradients(const C& c, std::ptrdiff_t rows, std::ptrdiff_t n, const F& f, T* weight, const G& g,
+                         T* bias) {
+  if constexpr (requires { c.columns(rows, n, f, weight, g, bias); }) {
+    c.columns(rows, n, f, weight, g, bias);
+  } else {
+    c.columns(rows, n, f, weight);
+    c.columns(rows, n, g, bias);
+  }
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -60,13 +60,19 @@ class gemm {
   static constexpr int vector_bytes = 16;
   /// Bytes behind the workspace, for the other operations on the stream.
   static constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
+  /// Behind these, counters of blocks: zeros before and after each operation.
+  static constexpr int max_arrivals = 1 << 10;
 
   GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
     use(on.gpu());
     check(cublasLtCreate(&handle_), "cublasLtCreate");
-    const cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes);
-    if (given != cudaSuccess) static_cast<void>(cublasLtDestroy(handle_));
-    check(given, "cudaMalloc");
+    cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes + arrival_bytes);
+    if (given == cudaSuccess)  // the scratch, too: an atomic operation reads what it replaces
+      given = cudaMemsetAsync(scratch<std::byte>(), 0, scratch_bytes + arrival_bytes, stream_.get());
+    if (given == cudaSuccess) return;
+    static_cast<void>(cudaFree(workspace_));
+    static_cast<void>(cublasLtDestroy(handle_));
+    check(given, "cudaMalloc and cudaMemsetAsync");
   }
   GPIPE_COLD ~gemm() {
     static_cast<void>(cudaSetDevice(stream_.gpu()));
@@ -79,6 +85,10 @@ class gemm {
   template <class T>
   T* scratch() const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(workspace_) + workspace_bytes);
+  }
+
+  unsigned* arrivals() const {
+    return reinterpret_cast<unsigned*>(static_cast<std::byte*>(workspace_) + workspace_bytes + scratch_bytes);
   }
 
   template <class T>
@@ -118,6 +128,7 @@ class gemm {
 
  private:
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's advice for Hopper
+  static constexpr std::size_t arrival_bytes = max_arrivals * sizeof(unsigned);
 
   // The product in cuBLASLt's column-major order: a row-major matrix is its transpose there, so that D^T = op(B)^T
   // op(A)^T. Descriptions live on the stack.

@@ -50,13 +50,19 @@ concept has_width = requires(const F& f) {
   f.row_width();
 };
 
-/// How the sums over the rows of a matrix with n columns are made: the rows in blocks of 64, as on the host, and the
-/// blocks in parts, each of which a thread adds up for a column. It depends on the extents alone, so that every GPU
-/// adds up in one order.
+/// How the sums over the rows of a matrix with n columns are made. It depends on the extents alone, so that every GPU
+/// adds up in one order:
+///
+///     rows        0 ... 63, 64 ... 127, ...    blocks of 64 rows, in T, as on the host; their sums in double,
+///     parts       some blocks each             of which a thread adds up one for a column
+///     groups      up to 8 parts each           which a block of threads adds up, for 256 / 8 columns
+///     the sum     of all groups                by the block of threads that comes last
 struct column_parts {
   static constexpr std::ptrdiff_t block = 64;      ///< rows that are added up in T
   static constexpr std::ptrdiff_t most = 1 << 17;  ///< sums of parts; a thread for each half fills 132 multiprocessors
+  static constexpr std::ptrdiff_t max_group = 8;   ///< parts
   std::ptrdiff_t rows, n, rows_of_part = block, count = 1;
+  int group = 1;  ///< parts of a group: 1, 2, 4 or 8
 
   /// n > 0.
   column_parts(std::ptrdiff_t rows_, std::ptrdiff_t n_) : rows(rows_), n(n_) {
@@ -65,53 +71,95 @@ struct column_parts {
     const std::ptrdiff_t of_part = (blocks + wanted - 1) / wanted;
     rows_of_part = of_part * block;
     count = (blocks + of_part - 1) / of_part;
+    while (group < max_group && group < count) group *= 2;
   }
+  GPIPE_HOST_DEVICE int width() const { return team::threads / group; }  ///< columns of a block of threads
+  GPIPE_HOST_DEVICE std::ptrdiff_t strips() const { return (n + width() - 1) / width(); }
+  GPIPE_HOST_DEVICE std::ptrdiff_t groups() const { return (count + group - 1) / group; }
 };
 
-/// The sum of f(row, column) over each part of the rows: blocks in T, in ascending order, and their sums in double, in
-/// ascending order. Several parts are written to `parts`, {count, n}; a single one is rounded and added to `into`.
+/// What `columns` adds up: f(row, column), into[column] += the sum.
 template <class F, class T>
-__global__ void __launch_bounds__(team::threads) over_columns(column_parts of, F f, T* into, double* parts) {
-  const std::ptrdiff_t all = of.n * of.count, apart = std::ptrdiff_t{gridDim.x} * team::threads;
-  for (std::ptrdiff_t i = std::ptrdiff_t{blockIdx.x} * team::threads + threadIdx.x; i < all; i += apart) {
-    const std::ptrdiff_t part = i / of.n, column = i - part * of.n, past = (part + 1) * of.rows_of_part;
-    const std::ptrdiff_t end = past < of.rows ? past : of.rows;
-    double total = 0;
-    for (std::ptrdiff_t row = part * of.rows_of_part; row < end;) {
-      const std::ptrdiff_t stop = end - row < of.block ? end : row + of.block;
-      T sum = T(0);
-      _Pragma("unroll 8")  // loads that do not wait for each other
-          for (; row < stop; ++row) sum += f(row, column);
-      total += static_cast<double>(sum);
-    }
-    if (of.count == 1) into[column] += static_cast<T>(total);
-    else parts[i] = total;
+struct column_sum {
+  F f;
+  T* into;
+};
+
+/// A sum over the rows of `part`: blocks in T, in ascending order, and their sums in double, in ascending order.
+template <class F, class T>
+__device__ double sum_of_part(const column_parts& of, const column_sum<F, T>& sum, std::ptrdiff_t part,
+                              std::ptrdiff_t column) {
+  const std::ptrdiff_t past = (part + 1) * of.rows_of_part, end = past < of.rows ? past : of.rows;
+  double total = 0;
+  for (std::ptrdiff_t row = part * of.rows_of_part; row < end;) {
+    const std::ptrdiff_t stop = end - row < of.block ? end : row + of.block;
+    T found = T(0);
+    _Pragma("unroll 8")  // loads that do not wait for each other
+        for (; row < stop; ++row) found += sum.f(row, column);
+    total += static_cast<double>(found);
   }
+  return total;
 }
 
-inline constexpr int column_lanes = 32;  ///< columns of a block, and ranges of parts
+// A number that a block leaves for another one, whose order a fence makes: atomic, so that nothing is kept in a cache.
+__device__ inline void put(double* at, double value) {
+  atomicExch(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(__double_as_longlong(value)));
+}
+__device__ inline double get(double* at) {
+  return __longlong_as_double(static_cast<long long>(atomicOr(reinterpret_cast<unsigned long long*>(at), 0)));
+}
 
-/// into[j] += the sum of parts[p][j] over p: 32 ranges of parts, each in ascending order, then the ranges in order. All
-/// is in double, and rounded once.
-template <class T>
-__global__ void __launch_bounds__(column_lanes* column_lanes)
-    over_column_parts(std::ptrdiff_t n, std::ptrdiff_t count, const double* parts, T* into) {
-  __shared__ double found[column_lanes][column_lanes];
-  const int lane = static_cast<int>(threadIdx.x), range = static_cast<int>(threadIdx.y);
-  const std::ptrdiff_t size = (count + column_lanes - 1) / column_lanes, begin = range * size;
-  const std::ptrdiff_t end = begin + size < count ? begin + size : count;
-  const std::ptrdiff_t apart = std::ptrdiff_t{gridDim.x} * column_lanes;
-  for (std::ptrdiff_t first = std::ptrdiff_t{blockIdx.x} * column_lanes; first < n; first += apart) {
-    const std::ptrdiff_t column = first + lane;
-    double total = 0;
-    if (column < n)
-      for (std::ptrdiff_t p = begin; p < end; ++p) total += parts[p * n + column];
-    found[range][lane] = total;
+template <class F, class T>
+__device__ void add_to(const column_sum<F, T>& sum, std::ptrdiff_t column, double total) {
+  sum.into[column] += static_cast<T>(total);
+}
+
+/// All sums over rows, for each column. Several groups are written to `groups`, {sums, groups, n}. `arrived` has a zero
+/// for each strip of columns, and has zeros again at the end.
+template <class... Sum>
+__global__ void __launch_bounds__(team::threads)
+    over_columns(column_parts of, double* groups, unsigned* arrived, Sum... sums) {
+  constexpr int count = sizeof...(Sum), threads = team::threads;
+  __shared__ double found[count][threads];
+  __shared__ bool last;
+  const int width = of.width(), lane = static_cast<int>(threadIdx.x) % width,
+            own = static_cast<int>(threadIdx.x) / width;
+  const std::ptrdiff_t of_strip = of.groups(), all = of.strips() * of_strip;
+  for (std::ptrdiff_t i = blockIdx.x; i < all; i += gridDim.x) {
+    const std::ptrdiff_t strip = i / of_strip, group = i - strip * of_strip;
+    const std::ptrdiff_t column = strip * width + lane, part = group * of.group + own;
+    const bool adds = column < of.n;
+    int w = 0;
+    ((found[w++][threadIdx.x] = adds && part < of.count ? sum_of_part(of, sums, part, column) : 0), ...);
     __syncthreads();
-    if (range == 0 && column < n) {
-      double sum = 0;
-      for (int r = 0; r < column_lanes; ++r) sum += found[r][lane];
-      into[column] += static_cast<T>(sum);
+    const auto of_group = [&](int which) {
+      double total = 0;
+      for (int p = 0; p < of.group; ++p) total += found[which][p * width + lane];
+      return total;
+    };
+    // The threads of a column share its sums.
+    if (of_strip == 1) {
+      w = 0;
+      if (adds) ((w % of.group == own ? add_to(sums, column, of_group(w)) : void(), ++w), ...);
+    } else {
+      if (adds)
+        for (w = own; w < count; w += of.group) put(groups + (w * of_strip + group) * of.n + column, of_group(w));
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        const auto end = static_cast<unsigned>(of_strip - 1);
+        __threadfence();  // the block's groups are there before it arrives, and those of others after it
+        last = atomicInc(arrived + strip, end) == end;
+        __threadfence();
+      }
+      __syncthreads();
+      const auto of_column = [&](int which) {
+        double* const from = groups + which * of_strip * of.n + column;
+        double total = 0;
+        _Pragma("unroll 8") for (std::ptrdiff_t g = 0; g < of_strip; ++g) total += get(from + g * of.n);
+        return total;
+      };
+      w = 0;
+      if (last && adds) ((w % of.group == own ? add_to(sums, column, of_column(w)) : void(), ++w), ...);
     }
     __syncthreads();
   }
