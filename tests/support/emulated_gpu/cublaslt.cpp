@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "emulator.hpp"
 
@@ -12,6 +14,7 @@
 //                                                     32F           32F     16BF      16BF      16BF
 //                                                     32F           32F     16BF      32F       32F
 //                                                     32F           32F     32F       32F       32F
+//                                                     32F_FAST_TF32 32F     32F       32F       32F
 //                                                     64F           64F     64F       64F       64F
 //     C and D have one type and one extent; the workspace is aligned to 256 bytes
 //   cublasLt.h, CUBLASLT_MATRIX_LAYOUT_LD             at least the rows, of a matrix in columns
@@ -20,6 +23,9 @@
 //   address; the bias
 //                                                     has D's type
 //   cublasLt.h, CUBLASLT_EPILOGUE_BGRADB              sums B over k, for each column of D
+//   cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_*   GELU's matrix has D's type; its leading dimension is a multiple
+//   of
+//                                                     8, and at least the rows; the heuristic takes its alignment, too
 //
 // An epilogue is offered to narrow products alone, so that the substitute for an epilogue runs too; but to all where a
 // program counts.
@@ -56,9 +62,16 @@ struct product {
   cudaDataType scale;
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t then = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
+  void *bias = nullptr, *aux = nullptr;
+  std::int64_t aux_stride = 0;
+
+  bool has_bias() const {
+    return then == CUBLASLT_EPILOGUE_BIAS || then == CUBLASLT_EPILOGUE_BGRADB ||
+           then == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
+  bool has_aux() const { return then == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || then == CUBLASLT_EPILOGUE_DGELU; }
 };
-using alignments = std::array<std::uint32_t, 5>;  // of A, B, C, D and the bias, in bytes
+using alignments = std::array<std::uint32_t, 6>;  // of A, B, C, D, the bias and the epilogue's matrix, in bytes
 struct algorithm {
   std::uint64_t magic;
   alignments needs;
@@ -88,8 +101,11 @@ cublasStatus_t check(const product& p, const layout& a, const layout& b, const l
       return refuse(CUBLAS_STATUS_INVALID_VALUE, "a leading dimension is smaller than the rows");
   if (c.rows != d.rows || c.columns != d.columns || c.type != d.type)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C and D differ");
+  if (p.has_aux() && (p.aux_stride % 8 != 0 || p.aux_stride < static_cast<std::int64_t>(d.rows)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the leading dimension of GELU's matrix is not 8 n, or too small");
   const bool doubles = p.compute == CUBLAS_COMPUTE_64F && p.scale == CUDA_R_64F && a.type == CUDA_R_64F;
-  const bool floats = p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F;
+  const bool floats = p.scale == CUDA_R_32F && (p.compute == CUBLAS_COMPUTE_32F ||
+                                                (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F));
   if (a.type != b.type ||
       !((doubles && d.type == CUDA_R_64F) || (floats && a.type == CUDA_R_32F && d.type == CUDA_R_32F) ||
         (floats && a.type == CUDA_R_16BF && (d.type == CUDA_R_16BF || d.type == CUDA_R_32F))))
@@ -102,6 +118,24 @@ void scribble(u64 workspace, std::size_t bytes) {
   const std::size_t part = std::min<std::size_t>(bytes, 4096);
   for (const u64 at : {workspace, workspace + bytes - part})
     if (u8* const p = touch(at, part, true, "cublasLtMatmul's workspace")) std::memset(p, 0xff, part);
+}
+
+double scale_of(const product& p, const void* at) {
+  return p.scale == CUDA_R_64F ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
+}
+
+/// A float rounded to TF32, which has 10 bits behind the point.
+double in_tf32(double x) {
+  int exponent = 0;
+  const double fraction = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+}
+
+/// GELU's approximation by tanh, and its derivative.
+double gelu(double x) { return x / 2 * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+double gelu_slope(double x) {
+  const double t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
 bool has_epilogue(const product& p, const layout& d) {
@@ -120,18 +154,25 @@ void multiply(const product& p, double one, double add, const layout& a, u64 a_a
   const std::uint64_t m = d.rows, n = d.columns, k = at ? a.rows : a.columns;
   if (count_product(m, n, k, a.size())) {  // a program that counts gets no products
     if (p.then == CUBLASLT_EPILOGUE_BGRADB) touch(reinterpret_cast<u64>(p.bias), n * d.size(), true, who);
+    if (p.then == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+      touch(reinterpret_cast<u64>(p.aux), layout{d.type, m, n, p.aux_stride}.bytes(), true, who);
     return;
   }
   std::vector<double> left(m * k), right(n * k);
+  const auto factor = [&p](double x) { return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? in_tf32(x) : x; };
   for (std::uint64_t i = 0; i < m; ++i)
-    for (std::uint64_t l = 0; l < k; ++l) left[i * k + l] = a.get(x, at ? l : i, at ? i : l);
+    for (std::uint64_t l = 0; l < k; ++l) left[i * k + l] = factor(a.get(x, at ? l : i, at ? i : l));
   for (std::uint64_t j = 0; j < n; ++j)
-    for (std::uint64_t l = 0; l < k; ++l) right[j * k + l] = b.get(y, bt ? j : l, bt ? l : j);
+    for (std::uint64_t l = 0; l < k; ++l) right[j * k + l] = factor(b.get(y, bt ? j : l, bt ? l : j));
   const layout row{d.type, m, 1, static_cast<std::int64_t>(m)}, column{d.type, n, 1, static_cast<std::int64_t>(n)};
   const u8* bias = nullptr;
-  if (p.then == CUBLASLT_EPILOGUE_BIAS &&
+  if (p.has_bias() && p.then != CUBLASLT_EPILOGUE_BGRADB &&
       (bias = touch(reinterpret_cast<u64>(p.bias), row.bytes(), false, who)) == nullptr)
     return;
+  const layout h{d.type, m, n, p.aux_stride};
+  u8* const kept =
+      p.has_aux() ? touch(reinterpret_cast<u64>(p.aux), h.bytes(), p.then != CUBLASLT_EPILOGUE_DGELU, who) : nullptr;
+  if (p.has_aux() && kept == nullptr) return;
   for (std::uint64_t j = 0; j < n; ++j)
     for (std::uint64_t i = 0; i < m; ++i) {
       double sum = 0;
@@ -139,6 +180,8 @@ void multiply(const product& p, double one, double add, const layout& a, u64 a_a
       sum *= one;
       if (add != 0) sum += add * d.get(z, i, j);
       if (bias != nullptr) sum += row.get(bias, i, 0);
+      if (p.then == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) h.set(kept, i, j, sum), sum = gelu(sum);
+      if (p.then == CUBLASLT_EPILOGUE_DGELU) sum *= gelu_slope(h.get(kept, i, j));
       d.set(z, i, j, sum);
     }
   if (p.then != CUBLASLT_EPILOGUE_BGRADB) return;
@@ -183,10 +226,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t of, cublasLtM
   if (what == CUBLASLT_MATMUL_DESC_TRANSB) return set(p.b);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE) return set(p.then);
   if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return set(p.bias);
+  if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) return set(p.aux);
+  if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) return set(p.aux_stride);
   return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an attribute that the emulator lacks");
 }
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t made, std::size_t) {
-  return as<alignments>(made) = {256, 256, 256, 256, 256}, CUBLAS_STATUS_SUCCESS;
+  return as<alignments>(made) = {256, 256, 256, 256, 256, 256}, CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t of,
                                                     cublasLtMatmulPreferenceAttributes_t what, const void* value,
@@ -209,8 +254,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_epilogue(p, as<layout>(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
   algorithm chosen{magic, as<alignments>(wish)};
-  const u64 bias = reinterpret_cast<u64>(p.bias) | 256;
-  chosen.needs[4] = static_cast<std::uint32_t>(bias & (~bias + 1));
+  for (const auto& [i, at] : {std::pair{4, p.bias}, {5, p.aux}}) {
+    const u64 address = reinterpret_cast<u64>(at) | 256;
+    chosen.needs[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(address & (~address + 1));
+  }
   *result = {};
   as<algorithm>(&result->algo) = chosen;
   return *count = 1, CUBLAS_STATUS_SUCCESS;
@@ -232,16 +279,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
   const auto place = [](const void* at) { return reinterpret_cast<u64>(at); };
   if (workspace_bytes > 0 && (place(workspace) % 256 != 0 || !on_device(place(workspace))))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a workspace without an alignment to 256 bytes");
-  const void* const bias = p.then == CUBLASLT_EPILOGUE_DEFAULT ? nullptr : p.bias;
-  const void* const operands[] = {a, b, c, d, bias};
+  if (scale_of(p, add) != 0 && p.has_aux())
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the emulator lacks GELU of a product that is added");
+  const void* const operands[] = {a, b, c, d, p.has_bias() ? p.bias : nullptr, p.has_aux() ? p.aux : nullptr};
   for (std::size_t i = 0; i < chosen.needs.size(); ++i)
     if (place(operands[i]) % chosen.needs[i] != 0)
       return refuse(CUBLAS_STATUS_INVALID_VALUE, "an operand is not aligned as the heuristic was promised");
-  const auto number = [&p](const void* at) {
-    return p.scale == CUDA_R_64F ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
-  };
-  const cudaError_t queued = enqueue(on, [=, x = number(one), y = number(add), at_a = place(a), at_b = place(b),
-                                          at_d = place(d), spare = place(workspace)] {
+  const cudaError_t queued = enqueue(on, [=, x = scale_of(p, one), y = scale_of(p, add), at_a = place(a),
+                                          at_b = place(b), at_d = place(d), spare = place(workspace)] {
     if (workspace_bytes > 0) scribble(spare, workspace_bytes);
     multiply(p, x, y, of_a, at_a, of_b, at_b, of_d, at_d);
     return true;

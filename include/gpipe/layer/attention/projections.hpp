@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
 
 namespace gpipe::detail {
@@ -61,10 +62,11 @@ void project(const C& c, const A& a, int rows, int n, int k, const T* x, const T
   else c.multiply(rows, n, k, x, packed, y, false);
 }
 
-/// The same with b, or null.
+/// The same with b, or null, and its rounded copy (see multiply_plus_bias).
 template <class C, class T>
-void project(const C& c, int rows, int n, int k, const T* x, const T* packed, const compute_type<T>* bias, T* y) {
-  if (bias != nullptr) c.multiply_plus(rows, n, k, x, packed, bias, y);
+void project(const C& c, int rows, int n, int k, const T* x, const T* packed, const compute_type<T>* bias,
+             const T* rounded, T* y) {
+  if (bias != nullptr) multiply_plus_bias(c, rows, n, k, x, packed, bias, rounded, y);
   else c.multiply(rows, n, k, x, packed, y, false);
 }
 

@@ -7,6 +7,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -41,6 +42,7 @@ struct feed_forward_kernels {
   static void prepare(const C& c, int samples, const numbers& of) {
     of.inner().prepare(c, samples * of.rows);
     of.outer().prepare(c, samples * of.rows);
+    if constexpr (fuses_gelu<C>) c.prepare_gelu(samples * of.rows, of.hidden, of.width);
   }
 
   template <class C, class A>
@@ -49,22 +51,33 @@ struct feed_forward_kernels {
     each_inner([&](auto i) {
       of.inner().pack(c, a.template parameter<i>(), a.template derived<2 * i>(), a.template derived<2 * i + 1>());
     });
-    of.outer().pack(c, a.template parameter<2>(), a.template derived<outer>(), a.template derived<outer + 1>());
+    of.outer().pack(c, a.template parameter<outer_weight>(), a.template derived<outer>(),
+                    a.template derived<outer + 1>());
+    if constexpr (!Gated) {
+      round_bias(c, of.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
+      round_bias(c, of.width, a.template parameter<3>(), a.template derived<outer_bias>());
+    }
   }
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
     const numbers& of = a.sizes();
     const int count = a.samples() * of.rows;
-    each_inner([&](auto i) {
-      T* const into = a.template extra<i, T>();
-      if constexpr (Gated) of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), into);
-      else of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), a.template parameter<1>(), into);
-    });
     T* const z = a.template extra<inner_count, T>();
-    each_element(c, a.samples() * of.elements(), apply{a.template extra<0, T>(), factor(a), z});
+    if (!apply_fused(c, a, count, z)) {
+      each_inner([&](auto i) {
+        T* const into = a.template extra<i, T>();
+        if constexpr (Gated) of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), into);
+        else
+          of.inner().apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(), rounded<inner_bias>(a),
+                           into);
+      });
+      each_element(c, a.samples() * of.elements(), apply{a.template extra<0, T>(), factor(a), z});
+    }
     if constexpr (Gated) of.outer().apply(c, count, z, a.template derived<outer>(), a.out());
-    else of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), a.out());
+    else
+      of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), rounded<outer_bias>(a),
+                       a.out());
   }
 
   template <class C, class A>
@@ -143,14 +156,54 @@ struct feed_forward_kernels {
   };
 
  private:
+  static constexpr int outer_weight = 2;         // without a gate behind the inner bias, else behind two weights
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
-  static constexpr int value = Gated ? 2 : 0;    // the buffer that has z after backward's function
+  static constexpr int inner_bias = outer + 2, outer_bias = outer + 3;  // rounded
+  static constexpr int value = Gated ? 2 : 0;  // the buffer that has z after backward's function
   static constexpr int gradient_of(int inner) { return Gated ? inner : 1; }  // the buffer with its output's gradient
 
   template <class A>
   static T* factor(const A& a) {
     if constexpr (Gated) return a.template extra<1, T>();
     else return nullptr;
+  }
+
+  template <int I, class A>
+  static const T* rounded(const A& a) {
+    return a.template derived<I>();
+  }
+
+  /// A context may compute GELU with the products.
+  template <class C>
+  static constexpr bool fuses_gelu =
+      !Gated && std::is_same_v<Function, gelu> && requires(const C& c, const T* t, T* y) {
+    c.multiply_gelu_gradient(1, 1, 1, t, t, t, y);
+  };
+
+  template <class C, class A>
+  static bool apply_fused(const C& c, const A& a, int rows, T* z) {
+    if constexpr (fuses_gelu<C>) {
+      const numbers& of = a.sizes();
+      const T *packed = a.template derived<0>(), *bias = rounded<inner_bias>(a);
+      return c.multiply_plus_gelu(rows, of.hidden, of.width, a.in(), packed, bias, a.template extra<0, T>(), z);
+    } else {
+      return false;
+    }
+  }
+  // dh, and z in the place of h.
+  template <class C, class A>
+  static bool differentiate_fused(const C& c, const A& a, T* dh) {
+    if constexpr (fuses_gelu<C>) {
+      const numbers& of = a.sizes();
+      const T* packed = a.template derived<outer + 1>();
+      T* const h = a.template extra<0, T>();
+      if (!c.multiply_gelu_gradient(a.samples() * of.rows, of.hidden, of.width, a.out_gradient(), packed, h, dh))
+        return false;
+      each_element(c, a.samples() * of.elements(), apply{h, nullptr, h});
+      return true;
+    } else {
+      return false;
+    }
   }
 
   template <class Use>
@@ -175,6 +228,7 @@ struct feed_forward_kernels {
   static void differentiate(const C& c, const A& a) {
     const numbers& of = a.sizes();
     T* const dz = a.template extra<inner_count, T>();
+    if (differentiate_fused(c, a, dz)) return;
     of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
     each_element(c, a.samples() * of.elements(), chain{a.template extra<0, T>(), factor(a), dz});
   }

@@ -39,6 +39,8 @@ inline constexpr option_description plan_option_list[] = {
                                                              "maximum number of samples of a micro-batch"),
     detail::describe_choice<&plan_options::precision>("precision", precision::bf16, detail::agreed::yes,
                                                       "precision of activations, their gradients and matrix products"),
+    detail::describe_number<&plan_options::tf32>("tf32", {}, detail::agreed::yes,
+                                                 "products of floats round their factors to TF32, on GPUs"),
     detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, detail::agreed::yes,
                                                      "the order of work"),
     detail::describe_number<&plan_options::chunks>("chunks", {1}, detail::agreed::yes,
@@ -112,6 +114,8 @@ using micro_batch_size = detail::option<&plan_options::micro_batch_size, B>;
 /// `precision_is<precision::bf16>`.
 template <precision P>
 using precision_is = detail::option<&plan_options::precision, P>;
+/// Products of floats round their factors to TF32, on GPUs.
+using with_tf32 = detail::option<&plan_options::tf32, true>;
 template <int V>
 using chunks = detail::option<&plan_options::chunks, V>;
 template <warmup_kind Kind>

@@ -47,7 +47,9 @@ struct plan_options {
   int micro_batches = 1;                                   ///< M
   int micro_batch_size = 32;                               ///< B, the maximum number of samples of a micro-batch
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
-  recompute_mode recompute = recompute_mode::as_needed;    ///< without a memory limit: none
+  /// On a GPU, products of floats round their factors to TF32: 10 bits behind the point, on tensor cores. float32 only.
+  bool tf32 = false;
+  recompute_mode recompute = recompute_mode::as_needed;  ///< without a memory limit: none
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;  ///< stages a worker, of the interleaved and looped schedules
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if

@@ -60,6 +60,12 @@ class stage_arena {
         context_(Device::make_context(replica * plan.stages() + stage)),
         arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
         map_(arena_.data()) {
+    if (plan.options.tf32) {
+      if constexpr (requires { context_.allow_tf32(); }) context_.allow_tf32();
+      else
+        detail::throw_error({"tf32 is true, and the plan's device computes no products in TF32"},
+                            {"train on cuda_device, or leave tf32 out"});
+    }
     for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
     // Gaps between parameters stay zero, because whole arrays are updated at once.
     context_.fill(memory_.before(static_cast<int>(memory_kind::tied) + 1), std::byte{0}, arena_.data());

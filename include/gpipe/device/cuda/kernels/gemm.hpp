@@ -24,6 +24,8 @@ enum class epilogue {
   none,
   bias,           ///< a row, of D's type, is added to every row of D
   bias_gradient,  ///< the columns of a transposed A are summed, in D's type: written, not added
+  gelu_and_bias,  ///< H = the product + row is written beside D = GELU(H), by tanh
+  gelu_gradient,  ///< each element is multiplied by the derivative of GELU at H
 };
 
 /// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, D without gaps. A transposed A is stored as k x m, a transposed B
@@ -45,15 +47,16 @@ struct product {
     return static_cast<int>(at & (~at + 1));
   }
   static int alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
+  bool has_h() const { return then == epilogue::gelu_and_bias || then == epilogue::gelu_gradient; }
   int m() const { return a_transposed ? across : rows; }
   int k() const { return a_transposed ? rows : across; }
   auto operator<=>(const product&) const = default;
 };
 
 /// cuBLASLt on one stream. The handle, the workspace and the algorithm of each product are made once. The algorithm
-/// depends on the product alone, and each gives the same bits every time; float is float, not TF32, and sums of bf16
-/// are in float. A product of any number of rows runs the algorithm of the next power of two, or of the prepared
-/// maximum if that is smaller.
+/// depends on the product alone, and each gives the same bits every time; float is not TF32 unless that is allowed, and
+/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, or of the
+/// prepared maximum if that is smaller.
 class gemm {
  public:
   /// Bytes that cuBLASLt's fast kernels load at once.
@@ -82,6 +85,9 @@ class gemm {
   gemm(const gemm&) = delete;
   gemm& operator=(const gemm&) = delete;
 
+  /// Factors in float may be rounded to TF32, 10 bits behind the point; before the first product is prepared.
+  void allow_tf32() { tf32_ = true; }
+
   template <class T>
   T* scratch() const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(workspace_) + workspace_bytes);
@@ -109,14 +115,16 @@ class gemm {
     return chosen_for(aligned(p, a, b, d)).offered;
   }
 
-  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`, which has full alignment.
-  void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr) {
+  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`, which has full alignment, and the
+  /// matrix `h`, which has D's type and extents.
+  void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr,
+           void* h = nullptr) {
     const choice& by = chosen_for(aligned(p, a, b, d));
     if (!by.offered)
       detail::throw_error(
           {"cuBLASLt has no algorithm for the product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
           {"choose other extents; multiples of 8 are best"});
-    terms of(p, bias);
+    terms of(p, compute_type_of(p), bias, h);
     const float one = 1, add = accumulate ? 1 : 0;
     const double one_in_double = 1, add_in_double = add;
     const bool doubles = p.out == CUDA_R_64F;
@@ -134,19 +142,17 @@ class gemm {
   // op(A)^T. Descriptions live on the stack.
   class terms {
    public:
-    terms(const product& p, void* bias) {
+    terms(const product& p, cublasComputeType_t by, void* bias, void* h) {
       const auto m = static_cast<std::uint64_t>(p.m()), n = static_cast<std::uint64_t>(p.n),
                  k = static_cast<std::uint64_t>(p.k());
-      const bool doubles = p.out == CUDA_R_64F;
-      check(cublasLtMatmulDescInit(&how_, doubles ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                   doubles ? CUDA_R_64F : CUDA_R_32F),
-            "cublasLtMatmulDescInit");
+      check(cublasLtMatmulDescInit(&how_, by, p.out == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescInit");
       set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-      if (p.then != epilogue::none) {
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE,
-            p.then == epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_BGRADB);
-        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (p.then != epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(p.then));
+      if (p.then != epilogue::none && p.then != epilogue::gelu_gradient) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (p.has_h()) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, h);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.n});
       }
       const auto stride = static_cast<std::int64_t>(p.b_stride);
       layout(b_, p.in, p.b_transposed ? k : n, p.b_transposed ? n : k, stride);
@@ -168,9 +174,29 @@ class gemm {
       check(cublasLtMatrixLayoutInit(&of, type, rows, columns, stride), "cublasLtMatrixLayoutInit");
     }
 
+    static cublasLtEpilogue_t library_epilogue(epilogue then) {
+      switch (then) {
+        case epilogue::bias:
+          return CUBLASLT_EPILOGUE_BIAS;
+        case epilogue::bias_gradient:
+          return CUBLASLT_EPILOGUE_BGRADB;
+        case epilogue::gelu_and_bias:
+          return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+        case epilogue::gelu_gradient:
+          return CUBLASLT_EPILOGUE_DGELU;
+        default:
+          return CUBLASLT_EPILOGUE_DEFAULT;
+      }
+    }
+
     cublasLtMatmulDescOpaque_t how_{};
     cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
   };
+
+  cublasComputeType_t compute_type_of(const product& p) const {
+    if (p.out == CUDA_R_64F) return CUBLAS_COMPUTE_64F;
+    return tf32_ && p.in == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
 
   static product aligned(product p, const void* a, const void* b, const void* d) {
     p.a_alignment = product::alignment_of(a);
@@ -206,7 +232,8 @@ class gemm {
     use(stream_.gpu());
     // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
     // the full one.
-    terms of(p, static_cast<std::byte*>(workspace_) + product::full_alignment);
+    std::byte* const aligned = static_cast<std::byte*>(workspace_) + product::full_alignment;
+    terms of(p, compute_type_of(p), aligned, aligned);
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =
@@ -234,6 +261,7 @@ class gemm {
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
   std::vector<choice> chosen_;  // sorted
+  bool tf32_ = false;
 };
 
 }  // namespace gpipe::cuda
