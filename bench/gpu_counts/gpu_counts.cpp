@@ -8,8 +8,10 @@
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
 #include <gpipe/testing/layer_fixture.hpp>
 
 #include <cxxabi.h>
@@ -261,6 +263,19 @@ void count_layer(const gpipe::cuda::context& c, const std::string& name, std::ui
   layer.forward(name, most), layer.backward(name, most);
 }
 
+/// An update of as many parameters as a block's feed-forward has in a matrix.
+template <class Optimizer>
+void count_update(const gpipe::cuda::context& c, const std::string& name) {
+  if (!wanted(name)) return;
+  constexpr std::size_t size = std::size_t{4} * width * width;
+  const zeros<std::byte> parameters(size * sizeof(float)), gradients(size * sizeof(float));
+  gpipe::detail::update_range all{size * sizeof(float), parameters, gradients};
+  std::vector<zeros<std::byte>> moments;
+  for (int i = 0; i < Optimizer::moments; ++i) all.moments[i] = moments.emplace_back(size * sizeof(float));
+  const gpipe::detail::optimizer_update<gpipe::cuda::context> update{Optimizer{}};
+  count(name, 16, c, [&] { update(c, dtype::float32, all, {}); });
+}
+
 /// The launches from one launch of a kernel to the next, for its third one: those of a block, which repeats. Prints
 /// them in their order.
 int launches_of_block(const std::vector<launch_counts>& step, const std::string& kernel) {
@@ -332,10 +347,15 @@ void run() {
     });
   }
   count_layer<layer_norm, rows>(c, "layer_norm");
+  count_layer<rms_norm, rows>(c, "rms_norm");
   count_layer<gelu, rows>(c, "pointwise");
   count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding",
                                                                                 128);  // all of the sort
   count_layer<softmax_cross_entropy, tensor<bf16, tokens, vocabulary>>(c, "softmax", 8);
+  count_layer<softmax_cross_entropy, tensor<bf16, tokens, 32000>>(c, "softmax_32000", 8);
+  count_layer<softmax_cross_entropy, tensor<float, tokens, vocabulary>>(c, "softmax_float", 8);
+  count_update<adamw>(c, "update.adamw");
+  count_update<sgd>(c, "update.sgd");
   count_convolutions<bf16>(c, "conv.");
   count_convolutions<float>(c, "conv.float.");
   count_step();

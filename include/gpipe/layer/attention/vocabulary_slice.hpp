@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -97,29 +98,32 @@ struct slice_kernels {
     std::ptrdiff_t words;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const T* z = logits + row * words;
+      const T* from = logits + row * words;
       number* const into = out + row * carried::count;
       if constexpr (settings::ignores)
         if (settings::is_ignored(labels[row]))
           return team.each(carried::count, [=](std::ptrdiff_t i) { into[i] = number(0); });
       const std::ptrdiff_t label = std::ptrdiff_t{labels[row]} - first;
       const bool mine = label >= 0 && label < words;
-      const number bound = limit,
-                   most = team.maximum(words, settings::lowest, [z](std::ptrdiff_t j) { return number(z[j]); });
+      const auto value = [](std::ptrdiff_t j, auto z) { return number(z[j]); };
+      const number bound = limit, most = team.maximum(words, settings::lowest, array_function{value, from});
       const number max = settings::clamped(most, bound);
       number total, all = 0;
-      if constexpr (settings::clips)
-        total =
-            team.sum(words, [=](std::ptrdiff_t j) { return math::exp(settings::clamped(number(z[j]), bound) - max); });
-      else total = team.sum(words, [=](std::ptrdiff_t j) { return math::exp(number(z[j]) - max); });
-      if constexpr (settings::smooths)
-        all = team.sum(words, [=](std::ptrdiff_t j) { return settings::clamped(number(z[j]), bound); });
+      const auto clamped = [bound](std::ptrdiff_t j, auto z) { return settings::clamped(number(z[j]), bound); };
+      if constexpr (settings::clips) {
+        const auto power = [=](std::ptrdiff_t j, auto z) { return math::exp(clamped(j, z) - max); };
+        total = team.sum(words, array_function{power, from});
+      } else {
+        const auto power = [max](std::ptrdiff_t j, auto z) { return math::exp(number(z[j]) - max); };
+        total = team.sum(words, array_function{power, from});
+      }
+      if constexpr (settings::smooths) all = team.sum(words, array_function{clamped, from});
       number now[carried::count] = {max + std::log(total), number(0), all, most, number(0)};
       if (mine) {
-        const number equals =
-            team.sum(label, [=](std::ptrdiff_t j) { return number(z[j]) == most ? number(1) : number(0); });
-        now[carried::of_label] = settings::clamped(number(z[label]), bound);
-        if (number(z[label]) == most && equals == number(0)) now[carried::hit] = number(1);
+        const auto is_top = [most](std::ptrdiff_t j, auto z) { return number(z[j]) == most ? number(1) : number(0); };
+        const number equals = team.sum(label, array_function{is_top, from});
+        now[carried::of_label] = settings::clamped(number(from[label]), bound);
+        if (number(from[label]) == most && equals == number(0)) now[carried::hit] = number(1);
       }
       if constexpr (!First) {
         const number* was = before + row * carried::count;
@@ -147,16 +151,18 @@ struct slice_kernels {
     std::ptrdiff_t words;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      T* z = logits + row * words;
+      T* into = logits + row * words;
+      const T* const from = into;
+      const auto zero = [](std::ptrdiff_t j, auto z) { z[j] = number(0); };
       if constexpr (settings::ignores)
-        if (settings::is_ignored(labels[row])) return team.each(words, [z](std::ptrdiff_t j) { z[j] = number(0); });
+        if (settings::is_ignored(labels[row])) return team.each(words, array_function{zero, into});
       const number *now = out + row * carried::count, *d = out_gradient + row * carried::count;
       const number log_of_all = now[carried::log_sum], most = now[carried::top], bound = limit;
       const number by_sum = d[carried::log_sum], by_each = d[carried::sum], by_top = d[carried::top],
                    by_label = d[carried::of_label];
       const std::ptrdiff_t label = std::ptrdiff_t{labels[row]} - first;
       const bool mine = label >= 0 && label < words;
-      const auto slope = [=](std::ptrdiff_t j) {
+      const auto slope = [=](std::ptrdiff_t j, auto z) {
         const number logit = z[j];
         if constexpr (settings::clips || settings::smooths) {
           const bool passes = logit >= -bound && logit <= bound;
@@ -165,18 +171,20 @@ struct slice_kernels {
           return by_sum * math::exp(logit - log_of_all);
         }
       };
-      const auto slope_with_top = [=](std::ptrdiff_t j) {
-        return slope(j) + (number(z[j]) == most ? by_top : number(0));
+      const auto slope_with_top = [=](std::ptrdiff_t j, auto z) {
+        return slope(j, z) + (number(z[j]) == most ? by_top : number(0));
       };
       number* const of_mine = gradient_of_label + row;
       team.each(1, [=](std::ptrdiff_t) {
-        const number logit = mine ? number(z[label]) : number(0);
+        const number logit = mine ? number(from[label]) : number(0);
         const number own = logit >= -bound && logit <= bound ? by_label : number(0);
-        *of_mine = mine ? slope_with_top(label) + own : number(0);
+        *of_mine = mine ? slope_with_top(label, from) + own : number(0);
       });
-      if (by_top != number(0)) team.each(words, [=](std::ptrdiff_t j) { z[j] = slope_with_top(j); });  // no loss has it
-      else team.each(words, [=](std::ptrdiff_t j) { z[j] = slope(j); });
-      if (mine) team.each(1, [=](std::ptrdiff_t) { z[label] = *of_mine; });
+      const auto write = [=](std::ptrdiff_t j, auto dz, auto z) { dz[j] = slope(j, z); };
+      const auto write_with_top = [=](std::ptrdiff_t j, auto dz, auto z) { dz[j] = slope_with_top(j, z); };
+      if (by_top != number(0)) team.each(words, array_function{write_with_top, into, from});  // no loss has it
+      else team.each(words, array_function{write, into, from});
+      if (mine) team.each(1, [=](std::ptrdiff_t) { into[label] = *of_mine; });
     }
   };
 

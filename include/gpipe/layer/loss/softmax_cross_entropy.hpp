@@ -8,6 +8,7 @@
 
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -99,25 +100,29 @@ struct cross_entropy_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;
-      const T* x = in + row * count;
+      const T* from = in + row * count;
       const std::int32_t label = labels[row];
       if constexpr (ignores)
         if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
-      const number top = team.maximum(count, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
-      const number equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
-      const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
+      const auto value = [](std::ptrdiff_t j, auto x) { return number(x[j]); };
+      const number top = team.maximum(count, lowest, array_function{value, from});
+      const auto is_top = [top](std::ptrdiff_t j, auto x) { return x[j] == top ? number(1) : number(0); };
+      const number equals = team.sum(label, array_function{is_top, from});
+      const number hit = from[label] == top && equals == number(0) ? number(1) : number(0);
       if constexpr (clips || smooths) {
         const number max = clamped(top, limit), bound = limit;
-        const number total = team.sum(
-            count, [x, max, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - max); });
-        number loss = std::log(total) + on_label * (max - clamped(number(x[label]), bound));
-        if constexpr (smooths)
-          loss += elsewhere(classes) *
-                  team.sum(count, [x, max, bound](std::ptrdiff_t j) { return max - clamped(number(x[j]), bound); });
+        const auto power = [max, bound](std::ptrdiff_t j, auto x) {
+          return math::exp(clamped(number(x[j]), bound) - max);
+        };
+        const number total = team.sum(count, array_function{power, from});
+        number loss = std::log(total) + on_label * (max - clamped(number(from[label]), bound));
+        const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
+        if constexpr (smooths) loss += elsewhere(classes) * team.sum(count, array_function{below, from});
         out[row] = {max, number(1) / total, loss, hit};
       } else {
-        const number total = team.sum(count, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
-        out[row] = {top, number(1) / total, std::log(total) + (top - x[label]), hit};
+        const auto power = [top](std::ptrdiff_t j, auto x) { return math::exp(x[j] - top); };
+        const number total = team.sum(count, array_function{power, from});
+        out[row] = {top, number(1) / total, std::log(total) + (top - from[label]), hit};
       }
     }
   };
@@ -152,32 +157,43 @@ struct cross_entropy_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;
-      const T* x = in + row * count;
-      T* dx = gradient + row * count;
+      const T* from = in + row * count;
+      T* into = gradient + row * count;
       const std::int32_t label = labels[row];
+      const auto zero = [](std::ptrdiff_t j, auto dx) { dx[j] = number(0); };
       if constexpr (ignores)
-        if (is_ignored(label)) return team.each(count, [dx](std::ptrdiff_t j) { dx[j] = number(0); });
+        if (is_ignored(label)) return team.each(count, array_function{zero, into});
       const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
       if constexpr (clips || smooths) {
         const number bound = limit, others = elsewhere(classes);
         // The slope of one class, without what it has more as the label.
-        const auto slope = [=](std::ptrdiff_t j) {
+        const auto slope = [=](std::ptrdiff_t j, auto x) {
           return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - others);
         };
-        const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
+        const auto passes = [bound](std::ptrdiff_t j, auto x) {
+          return number(x[j]) >= -bound && number(x[j]) <= bound;
+        };
         number* const of_label = keep_here(row);
-        team.each(1, [=](std::ptrdiff_t) { *of_label = passes(label) ? slope(label) - weight * on_label : number(0); });
-        team.each(count, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
-        team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
-      } else if constexpr (std::is_same_v<T, number>) {
-        team.each(count, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-        team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
+        team.each(1, [=](std::ptrdiff_t) {
+          *of_label = passes(label, from) ? slope(label, from) - weight * on_label : number(0);
+        });
+        const auto write = [=](std::ptrdiff_t j, auto dx, auto x) { dx[j] = passes(j, x) ? slope(j, x) : number(0); };
+        team.each(count, array_function{write, into, from});
+        team.each(1, [=](std::ptrdiff_t) { into[label] = *of_label; });
       } else {
-        // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
-        number* const of_label = keep_here(row);
-        team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(x[label] - top) * inverse) - weight; });
-        team.each(count, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-        team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
+        const auto write = [=](std::ptrdiff_t j, auto dx, auto x) {
+          dx[j] = weight * (math::exp(x[j] - top) * inverse);
+        };
+        if constexpr (std::is_same_v<T, number>) {
+          team.each(count, array_function{write, into, from});
+          team.each(1, [=](std::ptrdiff_t) { into[label] -= weight; });
+        } else {
+          // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
+          number* const of_label = keep_here(row);
+          team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(from[label] - top) * inverse) - weight; });
+          team.each(count, array_function{write, into, from});
+          team.each(1, [=](std::ptrdiff_t) { into[label] = *of_label; });
+        }
       }
     }
     // The gradient of the label's input, before its input may be overwritten. Backward does not read the loss.

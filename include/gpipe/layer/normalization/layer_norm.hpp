@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -60,14 +61,17 @@ struct layer_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T* x = in + row * N;
-      const number *w = weight, *b = bias;
-      T* y = out + row * N;
-      const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]); }) / number(N);
-      const number variance =
-          team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / number(N);
+      const T* from = in + row * N;
+      T* into = out + row * N;
+      const auto value = [](std::ptrdiff_t i, auto x) { return number(x[i]); };
+      const number mean = team.sum(N, array_function{value, from}) / number(N);
+      const auto square = [mean](std::ptrdiff_t i, auto x) { return (x[i] - mean) * (x[i] - mean); };
+      const number variance = team.sum(N, array_function{square, from}) / number(N);
       const number inverse = number(1) / std::sqrt(variance + number(epsilon));
-      team.each(N, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w[i] + b[i]; });
+      const auto write = [=](std::ptrdiff_t i, auto y, auto x, auto w, auto b) {
+        y[i] = (x[i] - mean) * inverse * w[i] + b[i];
+      };
+      team.each(N, array_function{write, into, from, weight, bias});
       found.mean[row] = mean;
       found.inverse[row] = inverse;
     }
@@ -82,16 +86,19 @@ struct layer_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T *x = in + row * N, *dy = out_gradient + row * N;
-      const number* w = weight;
-      T* dx = in_gradient + row * N;
+      const T *from = in + row * N, *slopes = out_gradient + row * N;
+      T* into = in_gradient + row * N;
       const number mean = found.mean[row], inverse = found.inverse[row];
-      const number along_one = team.sum(N, [dy, w](std::ptrdiff_t i) { return dy[i] * w[i]; }) / number(N);
-      const number along_h =
-          team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * ((x[i] - mean) * inverse); }) / number(N);
-      team.each(N, [=](std::ptrdiff_t i) {
+      const auto one = [](std::ptrdiff_t i, auto dy, auto w) { return dy[i] * w[i]; };
+      const number along_one = team.sum(N, array_function{one, slopes, weight}) / number(N);
+      const auto h = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
+        return dy[i] * w[i] * ((x[i] - mean) * inverse);
+      };
+      const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
+      const auto write = [=](std::ptrdiff_t i, auto dx, auto dy, auto w, auto x) {
         dx[i] = inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
-      });
+      };
+      team.each(N, array_function{write, into, slopes, weight, from});
     }
   };
 

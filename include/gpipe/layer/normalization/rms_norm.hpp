@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/double_bits.hpp>
+#include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -59,12 +60,13 @@ struct rms_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T* x = in + row * N;
-      const number* w = weight;
-      T* y = out + row * N;
-      const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]) * number(x[i]); }) / number(N);
+      const T* from = in + row * N;
+      T* into = out + row * N;
+      const auto square = [](std::ptrdiff_t i, auto x) { return number(x[i]) * number(x[i]); };
+      const number mean = team.sum(N, array_function{square, from}) / number(N);
       const number inverse = number(1) / std::sqrt(mean + number(epsilon));
-      team.each(N, [=](std::ptrdiff_t i) { y[i] = x[i] * inverse * w[i]; });
+      const auto write = [inverse](std::ptrdiff_t i, auto y, auto x, auto w) { y[i] = x[i] * inverse * w[i]; };
+      team.each(N, array_function{write, into, from, weight});
       found.inverse[row] = inverse;
     }
   };
@@ -78,12 +80,15 @@ struct rms_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T *x = in + row * N, *dy = out_gradient + row * N;
-      const number* w = weight;
-      T* dx = in_gradient + row * N;
+      const T *from = in + row * N, *slopes = out_gradient + row * N;
+      T* into = in_gradient + row * N;
       const number inverse = found.inverse[row];
-      const number along_h = team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * (x[i] * inverse); }) / number(N);
-      team.each(N, [=](std::ptrdiff_t i) { dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h); });
+      const auto h = [inverse](std::ptrdiff_t i, auto dy, auto w, auto x) { return dy[i] * w[i] * (x[i] * inverse); };
+      const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
+      const auto write = [=](std::ptrdiff_t i, auto dx, auto dy, auto w, auto x) {
+        dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h);
+      };
+      team.each(N, array_function{write, into, slopes, weight, from});
     }
   };
 

@@ -7,22 +7,13 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/cuda/kernels/team.hpp>
+#include <gpipe/device/cuda/kernels/vectors.hpp>
 
 namespace gpipe::cuda::detail {
 
-// Functions of elements, whose arrays are read and written 16 bytes at once. The compiler joins no loads of single
-// elements: it knows neither the alignment of the arrays nor that none overlaps another. So a thread copies neighbours
-// into registers, calls the function for these, and copies the results back.
+// Functions of elements, whose arrays are read and written 16 bytes at once. A thread copies neighbours into registers,
+// calls the function for these, and copies the results back.
 
-inline constexpr int vector_bytes = 16;
-
-/// N elements of an array.
-template <class T, int N>
-struct alignas((std::min)(vector_bytes, N* static_cast<int>(sizeof(T)))) neighbours {
-  T at[N];
-};
-template <class Pointer>
-using pointed = std::remove_cv_t<std::remove_pointer_t<Pointer>>;
 /// The elements that a thread computes at once: 16 bytes of the smallest.
 template <class... Pointers>
 inline constexpr int neighbours_in = vector_bytes / (std::min)({static_cast<int>(sizeof(pointed<Pointers>))...});

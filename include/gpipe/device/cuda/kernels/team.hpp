@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <type_traits>
 
+#include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/cuda/kernels/vectors.hpp>
 
 namespace gpipe::cuda {
 
@@ -13,42 +15,46 @@ namespace gpipe::cuda {
 ///
 ///     thread t = g(t) + g(t + 256) + ...,   then a warp's threads in pairs 16 apart, 8, 4, 2, 1,   then warps in order
 ///
-/// Loops run one after the other: a loop may read what the previous one wrote.
+/// A gpipe::detail::array_function has another order, as fixed: a thread reads and writes 16 bytes of neighbours at
+/// once (see detail::reduce_arrays). Loops run one after the other: a loop may read what the previous one wrote.
 struct team {
   static constexpr int threads = 256, warp = 32;
   static constexpr int block_bytes = 1;  ///< element by element: see host::team
 
   template <class G>
   __device__ void each(std::ptrdiff_t width, G g) const {
-    for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) g(i);
+    if constexpr (gpipe::detail::is_array_function<G>)
+      g.with_arrays([width](auto f, auto... array) { detail::write_arrays<threads>(width, f, array...); });
+    else
+      for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) g(i);
     __syncthreads();
   }
 
   template <class G>
   __device__ auto sum(std::ptrdiff_t width, G g) const {
     using value = compute_type<std::remove_cvref_t<decltype(g(width))>>;
-    return reduce(width, value(0), g, [](value a, value b) { return a + b; });
+    return reduce(width, value(0), g, detail::add_numbers());
   }
 
   template <class T, class G>
   __device__ T maximum(std::ptrdiff_t width, T initial, G g) const {
-    return reduce(width, initial, g, [](T a, T b) { return b > a ? b : a; });
+    return reduce(width, initial, g, detail::larger_number());
   }
 
  private:
   template <class T, class G, class Op>
   __device__ static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
-    __shared__ T of_warp[threads / warp];
-    T partial = identity;
-    for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) partial = op(partial, g(i));
-    for (int apart = warp / 2; apart > 0; apart /= 2)
-      partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
-    if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = partial;
-    __syncthreads();
-    T all = of_warp[0];
-    for (int w = 1; w < threads / warp; ++w) all = op(all, of_warp[w]);
-    __syncthreads();  // the next reduction reuses of_warp
-    return all;
+    if constexpr (gpipe::detail::is_array_function<G>) {
+      return g.with_arrays([width, identity, op](auto f, auto... array) {
+        return detail::reduce_arrays<threads>(width, identity, op, f, array...);
+      });
+    } else {
+      T partial = identity;
+      for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) partial = op(partial, g(i));
+      for (int apart = warp / 2; apart > 0; apart /= 2)
+        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
+      return detail::join_warps<threads>(partial, op);
+    }
   }
 };
 
@@ -63,29 +69,38 @@ struct warp_team {
 
   template <class G>
   __device__ void each(std::ptrdiff_t width, G g) const {
-    for (std::ptrdiff_t i = threadIdx.x % threads; i < width; i += threads) g(i);
+    if constexpr (gpipe::detail::is_array_function<G>)
+      g.with_arrays([width](auto f, auto... array) { detail::write_arrays<threads>(width, f, array...); });
+    else
+      for (std::ptrdiff_t i = threadIdx.x % threads; i < width; i += threads) g(i);
     __syncwarp();
   }
 
   template <class G>
   __device__ auto sum(std::ptrdiff_t width, G g) const {
     using value = compute_type<std::remove_cvref_t<decltype(g(width))>>;
-    return reduce(width, value(0), g, [](value a, value b) { return a + b; });
+    return reduce(width, value(0), g, detail::add_numbers());
   }
 
   template <class T, class G>
   __device__ T maximum(std::ptrdiff_t width, T initial, G g) const {
-    return reduce(width, initial, g, [](T a, T b) { return b > a ? b : a; });
+    return reduce(width, initial, g, detail::larger_number());
   }
 
  private:
   template <class T, class G, class Op>
   __device__ static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
-    T partial = identity;
-    for (std::ptrdiff_t i = threadIdx.x % threads; i < width; i += threads) partial = op(partial, g(i));
-    for (int apart = threads / 2; apart > 0; apart /= 2)
-      partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
-    return partial;
+    if constexpr (gpipe::detail::is_array_function<G>) {
+      return g.with_arrays([width, identity, op](auto f, auto... array) {
+        return detail::reduce_arrays<threads>(width, identity, op, f, array...);
+      });
+    } else {
+      T partial = identity;
+      for (std::ptrdiff_t i = threadIdx.x % threads; i < width; i += threads) partial = op(partial, g(i));
+      for (int apart = threads / 2; apart > 0; apart /= 2)
+        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
+      return partial;
+    }
   }
 };
 
