@@ -226,3 +226,22 @@ TEST_CASE("two processes on one GPU are rejected, naming both ranks") {
   if (gpipe::cuda::gpus() > 1) check(0, 1);
 }
 #endif
+
+TEST_CASE("tf32 is an option of a plan, which its description names, and other devices refuse") {
+  const plan_options with{.stages = 2, .micro_batches = M, .micro_batch_size = B, .tf32 = true};
+  auto exact = training_of<cuda_device>({.S = 2});
+  trainer<both_precisions<net>, adamw, cuda_device> fast(with, adamw{.learning_rate = 1e-3},
+                                                         {.seed = 3, .max_grad_norm = 1});
+  CHECK(describe(fast.net(), fast.plan()).find("tf32") != std::string::npos);
+  CHECK(describe(exact.net(), exact.plan()).find("tf32") == std::string::npos);
+  const double loss = exact.step(data.take(0, M * B)).loss, rounded = fast.step(data.take(0, M * B)).loss;
+  CHECK(loss != rounded);
+  CHECK(rounded == doctest::Approx(loss).epsilon(1e-2));
+  std::string message;
+  try {
+    trainer<both_precisions<net>, adamw, host_device> here(with);
+  } catch (const error& failure) {
+    message = failure.what();
+  }
+  CHECK(message.find("tf32 is true, and the plan's device computes no products in TF32") != std::string::npos);
+}

@@ -26,6 +26,7 @@ struct lion {
 
   template <class T>
   struct rule_for {
+    static constexpr bool elementwise = true;
     update_operands<T> of;
     T rate, scale;
     detail::average_shares<T> along_shares, moment_shares;

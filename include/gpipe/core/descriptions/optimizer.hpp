@@ -93,6 +93,10 @@ GPIPE_COLD inline void require_not_negative(const char* name, double value) {
 ///     void check() const;                                // throws if a setting is invalid
 ///     double weight_decay;                               // a parameter group may replace it
 ///
+/// A rule that has the arrays as a member `of`, and of them element i alone, may say so by `static constexpr bool
+/// elementwise = true`. A GPU then reads and writes 16 bytes of each array at once: it calls a copy of the rule, whose
+/// `of` has other arrays, where the elements have other numbers i.
+///
 /// A rule that needs the rows, the columns or the norm of a tensor is a `tensor_rule` (tensor_rule.hpp).
 struct sgd {
   double learning_rate = 0.01;
@@ -111,6 +115,7 @@ struct sgd {
 
   template <class T>
   struct rule_for {
+    static constexpr bool elementwise = true;
     update_operands<T> of;
     T rate, scale, momentum, decay;
     bool nesterov;
@@ -146,6 +151,7 @@ struct average_shares {
 
 template <class T>
 struct adam_rule {
+  static constexpr bool elementwise = true;
   update_operands<T> of;
   T rate, scale;
   average_shares<T> first_shares, second_shares;

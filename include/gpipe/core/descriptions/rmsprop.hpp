@@ -10,6 +10,7 @@ namespace detail {
 // Both forms keep v, the moving mean of the squared gradient, as moment 0.
 template <class T>
 struct rmsprop_rule {
+  static constexpr bool elementwise = true;
   update_operands<T> of;
   T rate, scale;
   average_shares<T> shares;
@@ -25,6 +26,7 @@ struct rmsprop_rule {
 };
 template <class T>
 struct rmsprop_tf_rule {
+  static constexpr bool elementwise = true;
   update_operands<T> of;
   T rate, scale;
   average_shares<T> shares;

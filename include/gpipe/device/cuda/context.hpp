@@ -67,6 +67,19 @@ class context {
     });
   }
 
+  /// rule(i) for i in [0, n), in any order, of an optimizer with this number of moments (see update_operands). Arrays
+  /// that are aligned are read and written 16 bytes at once.
+  template <int Moments, class Rule>
+  void each_parameter(std::ptrdiff_t n, Rule rule) const {
+    if (n <= 0) return;
+    const std::ptrdiff_t vectors = detail::whole_vectors_of_parameters<Moments>(n, rule);
+    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the rest is fewer than a vector's elements
+    enqueue([&] {
+      cuda::launch(stream_, detail::blocks((work + team::threads - 1) / team::threads), dim3(team::threads),
+                   detail::over_parameters<Moments, Rule>, n, vectors, rule);
+    });
+  }
+
   /// f(row, team) for row in [0, count), in any order. The team is a warp_team where f.row_width() is small.
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {

@@ -112,8 +112,19 @@ class optimizer_update {
     } else {
       update_operands<T> of{reinterpret_cast<T*>(range.parameters), reinterpret_cast<const T*>(range.gradients), {}};
       for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(range.moments[i]);
-      c.each(static_cast<std::ptrdiff_t>(range.bytes / sizeof(T)), its.template rule<T>(of, now));
+      each_parameter<Optimizer>(c, static_cast<std::ptrdiff_t>(range.bytes / sizeof(T)), its.template rule<T>(of, now));
     }
+  }
+
+  // A rule that says so is called with other arrays.
+  template <class Optimizer, class Rule>
+  static void each_parameter(const Context& c, std::ptrdiff_t n, const Rule& rule) {
+    if constexpr (requires {
+                    requires Rule::elementwise;
+                    c.template each_parameter<Optimizer::moments>(n, rule);
+                  })
+      c.template each_parameter<Optimizer::moments>(n, rule);
+    else c.each(n, rule);
   }
 
   template <class Optimizer, class T>

@@ -3,13 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <string>
+#include <cstdint>
 #include <vector>
 
-#include <gpipe.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
 
 #include "support/larger_error.hpp"
-#include "support/nets.hpp"
 #include "support/on_gpu.hpp"
 
 // The epilogues of products, and TF32. Context's test has the products themselves.
@@ -18,19 +18,17 @@ using namespace gpipe;
 
 namespace {
 
-struct net : model<input<float, 64>, linear<24>, relu, linear<7>, softmax_cross_entropy> {};
-
-constexpr std::size_t cells(int rows, int columns) {
+constexpr std::size_t places(int rows, int columns) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
 }
 template <class T>
-std::vector<T> numbers(std::size_t size, std::uint32_t stream) {
+std::vector<T> drawn(std::size_t size, std::uint32_t stream) {
   std::vector<T> found(size);
   for (std::size_t i = 0; i < size; ++i)
     found[i] = T(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
   return found;
 }
-double number(bf16 x) { return static_cast<double>(static_cast<float>(x)); }
+double in_a_double(bf16 x) { return static_cast<double>(static_cast<float>(x)); }
 
 }  // namespace
 
@@ -40,9 +38,9 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
   int fused = 0;
   for (const int n : {8, 12, 48, 64, 128}) {
     CAPTURE(n);
-    const auto a = numbers<bf16>(cells(rows, k), 1), row = numbers<bf16>(cells(1, n), 3);
-    const auto w = numbers<float>(cells(n, k), 2);
-    const std::vector<bf16> h_zero(cells(rows + 1, n));
+    const auto a = drawn<bf16>(places(rows, k), 1), row = drawn<bf16>(places(1, n), 3);
+    const auto w = drawn<float>(places(n, k), 2);
+    const std::vector<bf16> h_zero(places(rows + 1, n));
     const on_gpu<bf16> a_(there, a), row_(there, row), h_(there, h_zero), z_(there, h_zero);
     const on_gpu<bf16> packed_(there, std::vector<bf16>(packed_size(k, n))), d_(there, h_zero);
     const on_gpu<float> w_(there, w);
@@ -59,11 +57,11 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
       for (int j = 0; j < n; ++j) {
         double product = 0;
         for (int i = 0; i < k; ++i)
-          product += number(a[cells(r, k) + cells(1, i)]) * number(bf16(w[cells(j, k) + cells(1, i)]));
-        const std::size_t at = cells(r, n) + cells(1, j);
-        const double sum = product + number(row[cells(1, j)]);
-        const auto of_sum = gelu::both(sum), of_h = gelu::both(number(h[at]));
-        const auto off = [](bf16 got, double want) { return std::fabs(number(got) - want); };
+          product += in_a_double(a[places(r, k) + places(1, i)]) * in_a_double(bf16(w[places(j, k) + places(1, i)]));
+        const std::size_t at = places(r, n) + places(1, j);
+        const double sum = product + in_a_double(row[places(1, j)]);
+        const auto of_sum = gelu::both(sum), of_h = gelu::both(in_a_double(h[at]));
+        const auto off = [](bf16 got, double want) { return std::fabs(in_a_double(got) - want); };
         worst_h = larger_error(worst_h, off(h[at], sum));
         worst_z = larger_error(worst_z, off(z[at], of_sum.value));
         worst_d = larger_error(worst_d, off(d[at], product * of_h.derivative));
@@ -77,8 +75,8 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
 
 TEST_CASE("float is TF32, which has 10 bits behind the point, only where that is allowed") {
   const int size = short_settings ? 33 : 256;
-  std::vector<float> a(cells(size, size)), one(a.size());
-  for (int i = 0; i < size; ++i) a[cells(i, size + 1)] = 1 + 0x1p-20F, one[cells(i, size + 1)] = 1;
+  std::vector<float> a(places(size, size)), one(a.size());
+  for (int i = 0; i < size; ++i) a[places(i, size + 1)] = 1 + 0x1p-20F, one[places(i, size + 1)] = 1;
   for (const bool allowed : {false, true}) {
     gpipe::cuda::context there;
     if (allowed) there.allow_tf32();
@@ -86,23 +84,4 @@ TEST_CASE("float is TF32, which has 10 bits behind the point, only where that is
     there.multiply_back<float>(size, size, size, a_, b_, c_);
     CHECK(c_.back() == (allowed ? one : a));
   }
-}
-
-TEST_CASE("tf32 is an option of a plan, which its description names, and other devices refuse") {
-  const laws::samples<float> data(64, 64, 1);
-  const plan_options with{.stages = 2, .micro_batches = 2, .micro_batch_size = 4, .tf32 = true};
-  trainer<net, adamw, cuda_device> exact({.stages = 2, .micro_batches = 2, .micro_batch_size = 4}, {}, {.seed = 3});
-  trainer<net, adamw, cuda_device> fast(with, {}, {.seed = 3});
-  CHECK(describe(fast.net(), fast.plan()).find("tf32") != std::string::npos);
-  CHECK(describe(exact.net(), exact.plan()).find("tf32") == std::string::npos);
-  const double loss = exact.step(data.take(0, 8)).loss, rounded = fast.step(data.take(0, 8)).loss;
-  CHECK(loss != rounded);
-  CHECK(rounded == doctest::Approx(loss).epsilon(1e-2));
-  std::string message;
-  try {
-    trainer<net, adamw> here(with);
-  } catch (const error& failure) {
-    message = failure.what();
-  }
-  CHECK(message.find("tf32 is true, and the plan's device computes no products in TF32") != std::string::npos);
 }

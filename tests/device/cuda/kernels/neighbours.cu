@@ -2,12 +2,19 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <gpipe/core/descriptions/lion.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/descriptions/rmsprop.hpp>
 #include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/contract/elements.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
 
 #include "support/on_gpu.hpp"
 
@@ -55,12 +62,109 @@ std::vector<T> counted_from(int first, int size) {
   for (int i = 0; i < size; ++i) found.push_back(static_cast<compute_type<T>>((first + i) % 251));
   return found;
 }
+constexpr std::size_t cells(int count) { return static_cast<std::size_t>(count); }
 template <class T>
 std::vector<double> in_double(const std::vector<T>& from) {
   return {from.begin(), from.end()};
 }
 
+/// Its rule writes the number of each element.
+struct numbering {
+  double learning_rate = 1;
+  static constexpr int moments = 1;
+  template <class T>
+  struct rule_for {
+    update_operands<T> of;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { of.parameter[i] = static_cast<T>(i); }
+  };
+  template <class T>
+  rule_for<T> rule(const update_operands<T>& of, const update_terms&) const {
+    return {of};
+  }
+};
+
+/// Updates n parameters twice, in arrays that begin behind `apart` elements: the gradient behind `of_gradient`.
+template <class T, class Optimizer, bool OneByOne>
+std::vector<T> updated(const gpipe::cuda::context& there, const Optimizer& optimizer, int n, int apart,
+                       int of_gradient) {
+  const auto numbers = [](int size, double from) {
+    std::vector<T> found;
+    for (int i = 0; i < size; ++i) found.push_back(static_cast<T>(1.5 + std::sin(from + i)));
+    return found;
+  };
+  const on_gpu<T> parameter(there, numbers(n + apart, 1)), gradient(there, numbers(n + of_gradient, 2));
+  const on_gpu<T> first(there, numbers(n + apart, 3)), second(there, std::vector<T>(cells(n + apart), T(0.5)));
+  const T* const gradients = gradient + of_gradient;
+  const update_operands<T> of{parameter + apart, gradients, {first + apart, second + apart}};
+  const auto rule = optimizer.template rule<T>(of, {3, 0.1, 0.5});
+  static_assert(decltype(rule)::elementwise);
+  for (int step = 0; step < 2; ++step) {
+    if constexpr (OneByOne) there.each(n, rule);
+    else there.each_parameter<Optimizer::moments>(n, rule);
+  }
+  auto all = parameter.back();
+  for (const auto* moment : {&first, &second})
+    for (const T x : moment->back()) all.push_back(x);
+  return all;
+}
+
 }  // namespace
+
+TEST_CASE_TEMPLATE("an optimizer gives the same from neighbours and one by one", T, float, double) {
+  const gpipe::cuda::context there;
+  const auto check = [&](const auto& optimizer) {
+    using kind = std::remove_cvref_t<decltype(optimizer)>;
+    for (const int n : {1, 3, 4, 7, 8, 9, 2051})
+      for (const auto& [apart, of_gradient] : {std::pair{0, 0}, {4, 4}, {1, 1}, {0, 1}, {3, 0}}) {
+        CAPTURE(n);
+        CAPTURE(apart);
+        CAPTURE(of_gradient);
+        CHECK(updated<T, kind, false>(there, optimizer, n, apart, of_gradient) ==
+              updated<T, kind, true>(there, optimizer, n, apart, of_gradient));
+      }
+  };
+  check(sgd{.momentum = 0.9, .nesterov = true});
+  check(adam{});
+  check(adamw{});
+  check(lion{});
+  check(rmsprop{.momentum = 0.5});
+  check(rmsprop_tf{});
+}
+
+TEST_CASE("a block updates several vectors of parameters and the rest") {
+  const gpipe::cuda::context there;
+  constexpr int n = 4 * 300 + 3;
+  const on_gpu<float> p(there, counted_from<float>(1, n)), q(there, counted_from<float>(1, n));
+  const on_gpu<float> g(there, counted_from<float>(2, n));
+  const on_gpu<float> m(there, std::vector<float>(n)), k(there, std::vector<float>(n));
+  const auto rule = [&](float* parameter, float* moment) {
+    return sgd{}.rule<float>({parameter, g, {moment}}, {1, 0.1, 1});
+  };
+  using rule_type = decltype(rule(p, m));
+  CHECK(gpipe::cuda::detail::whole_vectors_of_parameters<1>(n, rule(p, m)) == n / 4);
+  CHECK(gpipe::cuda::detail::whole_vectors_of_parameters<1>(n, rule(p + 1, m)) == 0);
+  CHECK(gpipe::cuda::detail::whole_vectors_of_parameters<1>(n, rule(p, m + 1)) == 0);
+  CHECK(gpipe::cuda::detail::whole_vectors_of_parameters<0>(n, rule(p, m + 1)) == n / 4);
+  gpipe::cuda::launch<std::ptrdiff_t, std::ptrdiff_t, rule_type>(
+      there.queue(), dim3(1), dim3(gpipe::cuda::team::threads), gpipe::cuda::detail::over_parameters<1, rule_type>, n,
+      n / 4, rule(p, m));
+  there.each(n, rule(q, k));
+  CHECK(p.back() == q.back());
+  CHECK(m.back() == k.back());
+}
+
+TEST_CASE("a rule that does not say that it is elementwise has the elements' own numbers") {
+  const gpipe::cuda::context there;
+  constexpr int n = 1003;
+  const on_gpu<float> p(there, std::vector<float>(n)), g(there, std::vector<float>(n)), m(there, std::vector<float>(n));
+  const auto bytes = [](const on_gpu<float>& at) { return reinterpret_cast<std::byte*>(at.data()); };
+  const gpipe::detail::optimizer_update<gpipe::cuda::context> update{numbering{}};
+  update(there, dtype::float32, {n * sizeof(float), bytes(p), bytes(g), {bytes(m)}}, {});
+  const auto found = p.back();
+  int wrong = 0;
+  for (int i = 0; i < n; ++i) wrong += found[static_cast<std::size_t>(i)] == static_cast<float>(i) ? 0 : 1;
+  CHECK(wrong == 0);
+}
 
 TEST_CASE_TEMPLATE("a function of elements gives the same from neighbours and one by one", T, float, double, bf16) {
   static_assert(exchange<T>::updates);

@@ -83,6 +83,40 @@ __global__ void __launch_bounds__(team::threads) over_elements(std::ptrdiff_t n,
   _Pragma("unroll 1") for (std::ptrdiff_t i = done + first; i < n; i += apart) f(i);
 }
 
+/// rule(i) for i in [0, n), of an optimizer with this number of moments whose arrays are the rule's member `of`: first
+/// `vectors` times on neighbours, then the rest one by one.
+template <int Moments, class Rule>
+__global__ void __launch_bounds__(team::threads) over_parameters(std::ptrdiff_t n, std::ptrdiff_t vectors, Rule rule) {
+  using T = std::remove_pointer_t<decltype(rule.of.parameter)>;
+  constexpr int N = vector_elements<T*>;
+  const std::ptrdiff_t first = std::ptrdiff_t{blockIdx.x} * team::threads + threadIdx.x;
+  const std::ptrdiff_t apart = std::ptrdiff_t{gridDim.x} * team::threads;
+  _Pragma("unroll 1") for (std::ptrdiff_t which = first; which < vectors; which += apart) {
+    const std::ptrdiff_t at = which * N;
+    vector_of_numbers<T, N> parameter, gradient, moment[Moments + 1];
+    Rule here = rule;
+    parameter.load(rule.of.parameter + at), gradient.load(rule.of.gradient + at);
+    here.of.parameter = parameter.at, here.of.gradient = gradient.at;
+    _Pragma("unroll") for (int m = 0; m < Moments; ++m) {
+      moment[m].load(rule.of.moment[m] + at);
+      here.of.moment[m] = moment[m].at;
+    }
+    _Pragma("unroll") for (int k = 0; k < N; ++k) here(k);
+    parameter.store(rule.of.parameter + at);
+    _Pragma("unroll") for (int m = 0; m < Moments; ++m) moment[m].store(rule.of.moment[m] + at);
+  }
+  _Pragma("unroll 1") for (std::ptrdiff_t i = vectors * N + first; i < n; i += apart) rule(i);
+}
+
+/// The number of times that such a rule runs on neighbours.
+template <int Moments, class Rule>
+std::ptrdiff_t whole_vectors_of_parameters(std::ptrdiff_t n, const Rule& rule) {
+  const auto aligned = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % vector_bytes == 0; };
+  bool all = aligned(rule.of.parameter) && aligned(rule.of.gradient);
+  for (int m = 0; m < Moments; ++m) all = all && aligned(rule.of.moment[m]);
+  return all ? n / vector_elements<decltype(rule.of.parameter)> : 0;
+}
+
 /// The number of times that `f` runs on neighbours: none if an array begins where 16 bytes cannot be loaded at once.
 template <class F>
 std::ptrdiff_t whole_vectors(std::ptrdiff_t n, const F& f) {

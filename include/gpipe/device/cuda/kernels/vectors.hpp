@@ -148,7 +148,8 @@ struct add_numbers {
 struct larger_number {
   template <class T>
   __device__ T operator()(T a, T b) const {
-    return b > a ? b : a;
+    if constexpr (std::is_floating_point_v<T>) return fmax(a, b);  // ignores NaN, too
+    else return b > a ? b : a;
   }
 };
 
