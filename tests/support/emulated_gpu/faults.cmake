@@ -15,6 +15,7 @@ set(found
   "blocks|race in .*write_one_place.*block"
   "bounds|launch limits in .*small_blocks.*256 threads, and launch bounds of 128"
   "alignment|misaligned in .*misaligned"
+  "vector|misaligned in .*misaligned_vector.*writes 16 bytes"
   "divergence|divergent barrier in .*diverge.*threads of a warp wait at the barriers of lines"
   "wait for a copy|copy in .*copy_and_load.*reads what a cp.async still writes"
   "barrier after a copy|race in .*copy_and_load.*reads what thread .* wrote without a barrier between, at shared"

@@ -55,6 +55,9 @@ __global__ void read_before_barrier(float* a) {
 __global__ void write_one_place(float* a) { a[0] = static_cast<float>(blockIdx.x); }
 __global__ void __launch_bounds__(128) small_blocks(float* a) { a[threadIdx.x] = 1; }
 __global__ void misaligned(float* a) { *reinterpret_cast<double*>(a + 1) = 1; }
+__global__ void misaligned_vector(float* a) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %1, %1, %1};" ::"l"(__cvta_generic_to_global(a + 2)), "r"(1) : "memory");
+}
 __global__ void diverge(float* a) {
   if (threadIdx.x % 2 == 0) {
     a[threadIdx.x] = 1;
@@ -164,6 +167,7 @@ int main(int count, char** words) {
   if (is("blocks")) write_one_place<<<4, 1, 0, two>>>(b);
   if (is("bounds")) small_blocks<<<1, 256, 0, two>>>(b);
   if (is("alignment")) misaligned<<<1, 1, 0, two>>>(b);
+  if (is("vector")) misaligned_vector<<<1, 1, 0, two>>>(b);
   if (is("divergence")) diverge<<<1, 32, 0, two>>>(b);
   if (is("tensor cores")) copy_and_load<tensor_fault::none><<<1, 64, 0, two>>>(a, b);
   if (is("wait for a copy")) copy_and_load<tensor_fault::wait><<<1, 64, 0, two>>>(a, b);

@@ -262,6 +262,7 @@ class Kernel:
             space = 'shared'
         targets = [x.strip() for x in a[0].strip('{}').split(',')]
         where, base, offset = self.address(a[1])
+        self.check_vector(space, where, len(targets) * SIZE[kind], len(targets), 'false')
         for i, target in enumerate(targets):
             step = i * SIZE[kind]
             if space == 'param':
@@ -276,6 +277,12 @@ class Kernel:
                 raise Unknown('a vector that overwrites its address')
             self.write(target, value, kind)
 
+    def check_vector(self, space, where, size, parts, writes):
+        """A vector begins at a multiple of its size; each part is checked for itself."""
+        if parts > 1 and space in ('global', 'shared', 'generic'):
+            self.emit(f'if (({where}) % {size} != 0) '
+                      f'emulated_bad_access(t, {where}, {size}, {writes}, "{space}", {self.line});')
+
     def parameter_location(self, base, offset):
         if base in self.calls_open or base in self.result_names:
             return f'{self.c_name(base)} + {offset}'
@@ -288,7 +295,9 @@ class Kernel:
         if 'shared::cta' in o:
             space = 'shared'
         where, base, offset = self.address(a[0])
-        for i, source in enumerate(x.strip() for x in a[1].strip('{}').split(',')):
+        sources = [x.strip() for x in a[1].strip('{}').split(',')]
+        self.check_vector(space, where, len(sources) * SIZE[kind], len(sources), 'true')
+        for i, source in enumerate(sources):
             step = i * SIZE[kind]
             value = self.read(source, kind)
             if space == 'param':
