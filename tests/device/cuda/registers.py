@@ -27,7 +27,8 @@ def type_of(name):
     """'void gpipe::cuda::detail::attend<float>(...)' is in row 'attend<float>'."""
     text = re.sub(r'\b(gpipe|cub|cuda|detail|for_each|CUB_\w+)::', '', name).removeprefix('void ')
     m = re.match(r'(\w+)(?:<(\w+)(?:<(float|double|bf16)>)?(?=\s*[,>]))?', text)
-    if m[1] in ('over_rows', 'over_narrow_rows', 'over_columns', 'over_elements', 'over_parts', 'static_kernel'):
+    if m[1] in ('over_rows', 'over_narrow_rows', 'over_columns', 'over_elements', 'over_parameters', 'over_parts',
+                'static_kernel'):
         return m[1]
     return m[1] + (f'<{m[2]}<{m[3]}>>' if m[3] else f'<{m[2]}>' if m[2] else '')
 

@@ -21,7 +21,7 @@ namespace {
 
 template <class T>
 struct rows_of_arrays {
-  using number = compute_type<T>;
+  using of_sum = compute_type<T>;
   const T* x;       ///< rows side by side
   const number* w;  ///< a row
   T *sums, *doubled;
@@ -36,13 +36,15 @@ struct rows_of_arrays {
     const auto both = [](std::ptrdiff_t i, auto a, auto b) { return a[i] + b[i]; };
     const auto write = [](std::ptrdiff_t i, auto to, auto a, auto b) { to[i] = a[i] + b[i]; };
     const auto twice = [](std::ptrdiff_t i, auto to, auto a) { to[i] = 2 * number(a[i]); };
-    const number of_value = team.sum(width, array_function{value, from}),
-                 of_both = team.sum(width, array_function{both, from, w}),
-                 largest = team.maximum(width, number(-1000), array_function{value, from});
+    const number of_value = team.sum(width, array_function{value, from});
+    const number of_both = team.sum(width, array_function{both, from, w});
+    const number again = team.sum(width, array_function{both, from, w});  // at once behind another one
+    const number largest = team.maximum(width, number(-1000), array_function{value, from});
     team.each(width, array_function{write, into, from, w});
     team.each(width, array_function{twice, in_place, static_cast<const T*>(in_place)});
-    team.each(1, [*this, row, of_value, of_both, largest](std::ptrdiff_t) {
-      sum[row] = of_value, sum_of_both[row] = of_both, top[row] = largest;
+    team.each(1, [*this, row, of_value, of_both, again, largest](std::ptrdiff_t) {
+      sum[row] = of_value, sum_of_both[row] = of_both < again || of_both > again ? number(1e9) : of_both,
+      top[row] = largest;
     });
   }
 };
@@ -85,15 +87,10 @@ std::vector<T> uneven(std::size_t size, int seed) {
   return found;
 }
 
-template <class T>
-std::vector<double> to_double(const std::vector<T>& from) {
-  return {from.begin(), from.end()};
-}
-
 template <class T, template <class> class Rows>
 void check_rows(int threads, const std::vector<int>& widths) {
-  using number = compute_type<T>;
-  constexpr int rows = 3, alone = 16 / sizeof(T), beside = 16 / sizeof(number);  // elements of a vector
+  using of_sum = compute_type<T>;
+  constexpr int rows = 3, alone = 16 / sizeof(T), beside = 16 / sizeof(of_sum);  // elements of a vector
   const gpipe::cuda::context there;
   for (const int width : widths)
     for (const int of_x : {0, 1, 3, 8})
@@ -103,31 +100,31 @@ void check_rows(int threads, const std::vector<int>& widths) {
         CAPTURE(of_w);
         const auto size = static_cast<std::size_t>(rows * width);
         auto x = uneven<T>(size + of_x, 1);
-        auto w = uneven<number>(static_cast<std::size_t>(width + of_w), 2);
-        if (size > 5) x[static_cast<std::size_t>(of_x) + 5] = std::numeric_limits<number>::quiet_NaN();
+        auto w = uneven<of_sum>(static_cast<std::size_t>(width + of_w), 2);
+        if (size > 5) x[static_cast<std::size_t>(of_x) + 5] = std::numeric_limits<of_sum>::quiet_NaN();
         const on_gpu<T> x_(there, x), y(there, uneven<T>(size + of_x, 3)), z(there, uneven<T>(size + of_x, 4));
-        const on_gpu<number> w_(there, w), sum(there, std::vector<number>(rows)),
-            both(there, std::vector<number>(rows)), top(there, std::vector<number>(rows));
+        const on_gpu<of_sum> w_(there, w), sum(there, std::vector<of_sum>(rows)),
+            both(there, std::vector<of_sum>(rows)), top(there, std::vector<of_sum>(rows));
         there.rows(rows, Rows<T>{rows_of_arrays<T>{x_ + of_x, w_ + of_w, y + of_x, z + of_x, sum, both, top, width}});
         const auto sums = sum.back(), sums_of_both = both.back(), tops = top.back();
         auto written = uneven<T>(size + of_x, 3), doubled = uneven<T>(size + of_x, 4);
         int wrong = 0;
         for (int row = 0; row < rows; ++row) {
           const T* const from = x.data() + of_x + std::ptrdiff_t{row} * width;
-          const number* const by = w.data() + of_w;
-          const auto differs = [](number a, number b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1; };
+          const of_sum* const by = w.data() + of_w;
+          const auto differs = [](of_sum a, of_sum b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1; };
           const auto r = static_cast<std::size_t>(row);
           wrong +=
-              differs(sums[r], sum_in_order<number>(threads, alone, width, [&](auto i) { return number(from[i]); }));
-          wrong += differs(sums_of_both[r], sum_in_order<number>(threads, beside, width,
-                                                                 [&](auto i) { return number(from[i]) + by[i]; }));
-          number largest = -1000;
+              differs(sums[r], sum_in_order<of_sum>(threads, alone, width, [&](auto i) { return of_sum(from[i]); }));
+          wrong += differs(sums_of_both[r], sum_in_order<of_sum>(threads, beside, width,
+                                                                 [&](auto i) { return of_sum(from[i]) + by[i]; }));
+          of_sum largest = -1000;
           for (int i = 0; i < width; ++i) {
             const std::size_t at =
                 static_cast<std::size_t>(of_x) + r * static_cast<std::size_t>(width) + static_cast<std::size_t>(i);
             if (from[i] > largest) largest = from[i];
-            written[at] = number(from[i]) + by[i];
-            doubled[at] = 2 * number(doubled[at]);
+            written[at] = of_sum(from[i]) + by[i];
+            doubled[at] = 2 * of_sum(doubled[at]);
           }
           wrong += differs(tops[r], largest);
         }
@@ -135,7 +132,7 @@ void check_rows(int threads, const std::vector<int>& widths) {
         const auto same = [](const std::vector<T>& got, const std::vector<T>& want) {
           int others = 0;
           for (std::size_t i = 0; i < want.size(); ++i)
-            others += number(got[i]) == number(want[i]) || std::isnan(number(want[i])) ? 0 : 1;
+            others += of_sum(got[i]) == of_sum(want[i]) || std::isnan(of_sum(want[i])) ? 0 : 1;
           return others == 0 && got.size() == want.size();
         };
         CHECK(same(y.back(), written));

@@ -168,7 +168,7 @@ __device__ T in_pairs(T (&value)[N], Op op) {
   return value[0];
 }
 
-/// Of warps with a number each: in order.
+/// Combines the numbers of the warps, one each, in order.
 template <int Threads, class T, class Op>
 __device__ T join_warps(T value, Op op) {
   constexpr int warps = Threads / warp_lanes;
@@ -181,7 +181,7 @@ __device__ T join_warps(T value, Op op) {
   return all;
 }
 
-/// Of threads that have neighbours each.
+/// Combines the numbers of threads that have neighbours each.
 template <int Threads, class T, int N, class Op>
 __device__ T join_neighbours(T (&value)[N], Op op) {
   const T of_lanes = over_lanes(in_pairs(value, op), 1, op);
@@ -189,7 +189,8 @@ __device__ T join_neighbours(T (&value)[N], Op op) {
   else return join_warps<Threads>(of_lanes, op);
 }
 
-/// Of threads whose k-th number is a(thread + k Threads): each lane takes the sums of 32 neighbours for one k.
+/// Combines the numbers of threads whose k-th number is a(thread + k Threads): each lane takes the sums of 32
+/// neighbours for one k.
 template <int Threads, class T, int N, class Op>
 __device__ T join_scattered(T (&value)[N], Op op) {
   const int lane = static_cast<int>(threadIdx.x % warp_lanes);
