@@ -117,6 +117,7 @@ struct length_field {};
 template <int Keys>
 struct length_field<true, Keys> {
   static constexpr field fields[] = {{"lengths", 1, dtype::int32, Keys + 1}};
+  static constexpr int counts_tokens = 0;
 };
 
 }  // namespace detail

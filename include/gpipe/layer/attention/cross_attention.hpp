@@ -43,7 +43,8 @@ struct cross_attention {
         detail::length_field<Options.padded, KeyTokens> {
     using own = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<cross_attention, Options, Width>::kept > 0);
-    static constexpr bool mixes_tokens = true;
+    static constexpr bool mixes_tokens = true, decodes = !Options.causal;  // the last query of all sees all keys
+    static constexpr int kept_extras = 0, source_input = 1;
     using output = tensor<T, Tokens, Width>;
     using number = compute_type<T>;
     static constexpr detail::attention_extents heads = detail::extents_of(Options, Width);
@@ -119,6 +120,27 @@ struct cross_attention {
       const T *queries = q, *keys = k, *values = v;
       c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
       detail::project<own::out_bias>(c, a, rows, Width, Q, o, to_y, 0, a.out());
+    }
+
+    /// One token of each sample. All attend to one memory, whose keys and values are made at position 0.
+    template <class C, class A>
+    static void decode(const C& c, const A& a, int position) {
+      T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>(), *o = a.template extra<3>();
+      const T *to_q = a.template derived<0>(), *to_k = a.template derived<2>(), *to_v = a.template derived<4>(),
+              *to_y = a.template derived<6>();
+      if (position == 0) {
+        const T* memory = a.template in<1>();
+        detail::project<own::in_bias>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
+        detail::project<own::in_bias>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
+      }
+      detail::project<own::in_bias>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
+      attention_shape shape = shape_of(a.samples());
+      shape.queries = 1;
+      shape.q.sample = shape.o.sample = Q;
+      shape.k.sample = shape.v.sample = 0;
+      const T *queries = q, *keys = k, *values = v;
+      c.attention(shape, queries, keys, values, on::lengths(a), o, a.template extra<4>());
+      detail::project<own::out_bias>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
     }
 
     template <class C, class A>

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/device/host/host.hpp>
@@ -13,11 +14,57 @@
 
 namespace gpipe::detail {
 
-/// A model of tokens, for sequences of one token. Its layers and parameters are the model's.
+/// Whether an item begins a decoder: `only<from<"targets", tensor<std::int32_t, N>>>`, behind an encoder.
+template <class Item>
+inline constexpr bool begins_decoder = false;
+template <class Item>
+requires(requires {
+  Item::alone::read_from;
+  requires Item::alone::tensor::rank == 1;
+}) inline constexpr bool begins_decoder<Item> = dtype_of<typename Item::alone::tensor::value_type> == dtype::int32
+                                                && Item::alone::tensor::size > 1;
+
+template <class Item>
+inline constexpr bool has_decoder = begins_decoder<Item>;
+template <class... Items>
+inline constexpr bool has_decoder<list<Items...>> = (has_decoder<Items> || ...);
+template <class Item>
+requires requires { typename Item::items; }
+inline constexpr bool has_decoder<Item> = has_decoder<typename Item::items>;
+
+/// The same items with a decoder of one token. A `sequence`, a `named` and so on stay what they are.
+template <class Item>
+struct with_one_token {
+  using type = Item;
+};
+template <class... Items>
+struct with_one_token<list<Items...>> {
+  using type = list<typename with_one_token<Items>::type...>;
+};
+template <class Item>
+requires(begins_decoder<Item>) struct with_one_token<Item> {
+  struct one_token {
+    static constexpr const char* read_from = Item::alone::read_from;
+    using tensor = gpipe::tensor<std::int32_t, 1>;
+  };
+  struct type {
+    using alone = one_token;
+  };
+};
+template <class Item>
+requires(has_decoder<Item>&& requires { typename Item::items; }) struct with_one_token<Item> {
+  struct type : Item {
+    using items = typename with_one_token<typename Item::items>::type;
+  };
+};
+
+/// A model of tokens, for sequences of one token; behind an encoder, which reads all of its tokens, for targets of one
+/// token. Its layers and parameters are the model's.
 template <class Model>
 struct of_one_token {
-  using entering = tensor<std::int32_t, 1>;
-  using items = typename Model::items;
+  static constexpr bool encodes = has_decoder<typename Model::items>;
+  using entering = std::conditional_t<encodes, typename Model::entering, tensor<std::int32_t, 1>>;
+  using items = typename with_one_token<typename Model::items>::type;
 };
 
 /// How the layer of a row makes its output for one token, from the earlier tokens.
@@ -27,6 +74,8 @@ struct decode_row {
   void (*refresh)(const Context&, const call&) = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;        ///< the number of its first extras, [tokens][...] each, that later tokens read
+  int source_input = -1;      ///< of `decode`: the input that comes from an encoder, one for all samples; -1: none
+  int counts_tokens = -1;     ///< the field that says how many tokens of its input, or of that one, count; -1: none
 };
 /// The same for a layer that looks at one token: its kernels in the model of one token. A loss that makes the logits
 /// makes no more than these.
@@ -75,6 +124,8 @@ struct decode_entry {
       k.kept_extras = Bound::on::kept_extras;
     }
     if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
+    if constexpr (requires { Bound::on::source_input; }) k.source_input = Bound::on::source_input;
+    if constexpr (requires { Bound::on::counts_tokens; }) k.counts_tokens = Bound::on::counts_tokens;
     if constexpr (!Bound::derived.empty()) k.refresh = &kernel_functions<view, Context>::refresh;
     return k;
   }

@@ -93,10 +93,14 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
     : of_(of),
       parameters_(parameters),
       samples_(samples),
-      end_(of.token.loss_layer() + (loss().predicted >= 0 ? 1 : 0)) {
+      start_(of.start()),
+      token_(start_ < 0 ? 0 : of.token.writes_value(start_, 0)),
+      end_(of.token.loss_layer() + (loss().predicted >= 0 ? 1 : 0)),
+      lengths_(index(samples)) {
+  find_source();
   require_decodable();
   cut_by_rank();
-  std::size_t workspace = 0;
+  std::size_t workspace = 0, of_source_layers = 0;
   for (int l = 0; l < end_; ++l) {
     extras_.emplace_back();
     if (!parameters_.share().has(l)) {  // the last rank joins the slices of all
@@ -104,14 +108,35 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
         extras_.back() = allocate(of_.token.type_of(l).extra_bytes(samples));
       continue;
     }
-    const bool decodes = decode_at(l).decode != nullptr;
-    const layer_type& r = decodes ? row_at(l) : of_.token.type_of(l);
-    extras_.back() = allocate(r.extra_bytes(samples));
-    if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
-    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples, of_.token.type_of(l).lists);
+    if (l == start_) continue;
+    const int rows = of_source(l) ? 1 : samples;
+    if (of_source(l)) {
+      of_source_layers = (std::max)(of_source_layers, of_.token.type_of(l).extra_bytes(1));
+    } else {
+      const bool decodes = decode_at(l).decode != nullptr;
+      const layer_type& r = decodes ? row_at(l) : of_.token.type_of(l);
+      extras_.back() = allocate(r.extra_bytes(samples));
+      if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
+    }
+    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, rows, of_.token.type_of(l).lists);
   }
   workspace_ = allocate(workspace);
+  source_extras_ = allocate(of_source_layers);
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
+}
+
+// What does not depend on the token, in a model with an encoder.
+GPIPE_COLD GPIPE_INLINE void decoder::find_source() {
+  source_layer_.assign(index(of_.token.layer_count), start_ >= 0);
+  source_value_.assign(index(of_.token.value_count), start_ >= 0);
+  if (start_ < 0) return;
+  source_layer_[index(start_)] = source_value_[index(token_)] = 0;
+  for (int l = 0; l < of_.token.layer_count; ++l) {
+    const expanded_layer& s = of_.token.layers[l];
+    for (int i = 0; i < s.reads; ++i)
+      if (!value_of_source(of_.token.reads_value(l, i))) source_layer_[index(l)] = 0;
+    for (int o = 0; o < s.writes; ++o) source_value_[index(of_.token.writes_value(l, o))] = source_layer_[index(l)];
+  }
 }
 
 // The layers that run become segments, each of one rank, and values get memory where they are read or written.
@@ -124,22 +149,25 @@ GPIPE_COLD GPIPE_INLINE void decoder::cut_by_rank() {
     std::vector<int>& all = segments_[index(written_in[index(v)])].sent;
     if (std::find(all.begin(), all.end(), v) == all.end()) all.push_back(v);
   };
-  for (int l = 0; l < end_; ++l) {
-    const int rank = share.rank_of(l);
-    const detail::expanded_layer& s = of_.token.layers[l];
-    if (segments_.empty() || segments_.back().rank != rank) segments_.push_back({l, l, rank, {}});
-    segments_.back().last = l + 1;
-    for (int i = 0; i < s.reads; ++i) {
-      const int v = of_.token.reads_value(l, i), from = written_in[index(v)];
-      if (share.has(l)) here[index(v)] = 1;
-      if (from >= 0 && segments_[index(from)].rank != rank) sends(v);
+  for (const bool source : {true, false})
+    for (int l = 0; l < end_; ++l) {
+      if (of_source(l) != source || l == start_) continue;
+      const int rank = share.rank_of(l);
+      const detail::expanded_layer& s = of_.token.layers[l];
+      if (segments_.empty() || segments_.back().rank != rank || segments_.back().source != source)
+        segments_.push_back({rank, source, {}, {}});
+      segments_.back().layers.push_back(l);
+      for (int i = 0; i < s.reads; ++i) {
+        const int v = of_.token.reads_value(l, i), from = written_in[index(v)];
+        if (share.has(l)) here[index(v)] = 1;
+        if (from >= 0 && segments_[index(from)].rank != rank) sends(v);
+      }
+      for (int o = 0; o < s.writes; ++o) {
+        const int v = of_.token.writes_value(l, o);
+        written_in[index(v)] = static_cast<int>(segments_.size()) - 1;
+        if (share.has(l)) here[index(v)] = 1;
+      }
     }
-    for (int o = 0; o < s.writes; ++o) {
-      const int v = of_.token.writes_value(l, o);
-      written_in[index(v)] = static_cast<int>(segments_.size()) - 1;
-      if (share.has(l)) here[index(v)] = 1;
-    }
-  }
   // The last rank reads the logits.
   if (loss().predicts && loss().predicted < 0) {
     const int v = value_read_by_loss(), from = written_in[index(v)];
@@ -148,79 +176,132 @@ GPIPE_COLD GPIPE_INLINE void decoder::cut_by_rank() {
   }
   for (const segment& of : segments_)
     for (const int v : of.sent)
-      if (!here[index(v)]) passing = (std::max)(passing, of_.token.values[v].part.bytes(samples_));
+      if (!here[index(v)]) passing = (std::max)(passing, of_.token.values[v].part.bytes(rows_of(v)));
   for (int v = 0; v < of_.token.value_count; ++v)
-    values_.push_back(here[index(v)] ? allocate(of_.token.values[v].part.bytes(samples_)) : decoder_memory());
+    values_.push_back(here[index(v)] ? allocate(of_.token.values[v].part.bytes(rows_of(v))) : decoder_memory());
   if (in_slices()) each_part([&](int, const edge_part& made) { passing = (std::max)(passing, made.bytes(samples_)); });
   passing_ = allocate(passing);
 }
 
+// Whether a layer reads fields of the data, other than how many tokens count.
+GPIPE_COLD GPIPE_INLINE bool decoder::reads_fields(int l) const {
+  return row_at(l).field_count > (start_ >= 0 && decode_at(l).counts_tokens >= 0 ? 1 : 0);
+}
+
 GPIPE_COLD GPIPE_INLINE void decoder::require_decodable() const {
-  for (int l = 0; l < end_; ++l) {
-    const layer_type &all = row_at(l), &one = of_.token.type_of(l);
-    const location here{.layer = std::string(all.name), .layer_index = l};
-    bool same = all.parameter_count == one.parameter_count && all.state_count == one.state_count;
-    for (int p = 0; same && p < all.parameter_count; ++p)
-      same = all.parameters[p].extents.size() == one.parameters[p].extents.size();
-    if (!same)
-      throw_error({"the layer has other parameters for one token than for ", tokens()},
-                  {"tokens can be generated by layers that work on each token"}, here);
-    if (decode_at(l).decode == nullptr && decode_at(l).mixes_tokens)
-      throw_error({"the output of the layer for a token depends on later ones"},
-                  {"generate with attention that is causal, and without lengths"}, here);
-    if (decode_at(l).decode == nullptr && forward_at(l).forward == nullptr)
-      throw_error({"the layer has no forward on the host"}, {"write it"}, here);
-    for (int o = 0; l != of_.token.loss_layer() && o < one.outputs; ++o)
-      if (one.out_extents[o].extents[0] != 1)
-        throw_error({"the layer's output has ", one.out_extents[o].extents[0], " rows for one token"},
-                    {"tokens can be generated by layers that work on each token"}, here);
-    if (!makes_logits(l) && l != of_.token.loss_layer() && all.field_count > 0)
-      throw_error({"the layer reads the field \"", all.fields[0].name, "\""},
-                  {"tokens can be generated by a model whose only input is tokens"}, here);
-  }
+  for (int l = 0; l < end_; ++l)
+    if (l != start_) of_source(l) ? require_encodable(l) : require_decodable(l);
   dtype type = read_by_loss().type;
   each_part([&](int, const edge_part& made) { type = made.type; });
   if (type != dtype::float32) throw_error({"the logits are ", name_of(type)}, {"generate with a model of floats"});
-  if (const std::int64_t below = of_.sequence.values[0].below; below > 0 && vocabulary() > below)
+  if (const std::int64_t below = of_.tokens().below; below > 0 && vocabulary() > below)
     throw_error({"the model gives logits of ", vocabulary(), " tokens, but reads tokens below ", below},
                 {"choose the same vocabulary for the embedding and for the last layer"});
+}
+
+GPIPE_COLD GPIPE_INLINE void decoder::require_decodable(int l) const {
+  const layer_type &all = row_at(l), &one = of_.token.type_of(l);
+  const location here{.layer = std::string(all.name), .layer_index = l};
+  bool same = all.parameter_count == one.parameter_count && all.state_count == one.state_count;
+  for (int p = 0; same && p < all.parameter_count; ++p)
+    same = all.parameters[p].extents.size() == one.parameters[p].extents.size();
+  if (!same)
+    throw_error({"the layer has other parameters for one token than for ", tokens()},
+                {"tokens can be generated by layers that work on each token"}, here);
+  const decode_row<host::context>& row = decode_at(l);
+  for (int i = 0; i < one.inputs; ++i) {
+    const bool of_source = value_of_source(of_.token.reads_value(l, i));
+    if (of_source && (row.decode == nullptr || row.source_input != i))
+      throw_error({"input ", i, " of the layer comes from the encoder, and it has no decode for it"},
+                  {"let cross_attention read it, or a layer whose `source_input` is ", i}, here);
+    if (!of_source && row.source_input == i)
+      throw_error({"input ", i, " of the layer does not come from an encoder"},
+                  {"begin the decoder with only<from<\"targets\", tensor<std::int32_t, N>>>"}, here);
+  }
+  if (row.decode == nullptr && row.mixes_tokens)
+    throw_error({"the output of the layer for a token depends on later ones"},
+                {"generate with attention that is causal, and without lengths"}, here);
+  if (row.decode == nullptr && forward_at(l).forward == nullptr)
+    throw_error({"the layer has no forward on the host"}, {"write it"}, here);
+  for (int o = 0; l != of_.token.loss_layer() && o < one.outputs; ++o)
+    if (one.out_extents[o].extents[0] != 1)
+      throw_error({"the layer's output has ", one.out_extents[o].extents[0], " rows for one token"},
+                  {"tokens can be generated by layers that work on each token"}, here);
+  if (!makes_logits(l) && l != of_.token.loss_layer() && reads_fields(l))
+    throw_error({"the layer reads the field \"", all.fields[0].name, "\""},
+                {"tokens can be generated by a model whose only input is tokens"}, here);
+}
+
+GPIPE_COLD GPIPE_INLINE void decoder::require_encodable(int l) const {
+  const layer_type& all = row_at(l);
+  const location here{.layer = std::string(all.name), .layer_index = l};
+  if (forward_at(l).forward == nullptr) throw_error({"the layer has no forward on the host"}, {"write it"}, here);
+  if (reads_fields(l))
+    throw_error({"the layer reads the field \"", all.fields[0].name, "\""},
+                {"tokens can be generated by a model whose only inputs are a source, its length and targets"}, here);
+}
+
+GPIPE_COLD GPIPE_INLINE bool decoder::counts_source() const {
+  for (int l = 0; l < end_; ++l)
+    if (decode_at(l).counts_tokens < 0 && (of_source(l) ? decode_at(l).mixes_tokens : decode_at(l).source_input >= 0))
+      return false;
+  return true;
 }
 
 GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   const detail::expanded_layer& s = of_.token.layers[l];
   call c;
-  c.lists = decode_at(l).decode != nullptr ? row_at(l).lists : of_.token.type_of(l).lists;
-  c.samples = c.capacity = samples_;
+  const bool decodes = !of_source(l) && decode_at(l).decode != nullptr;
+  c.lists = decodes ? row_at(l).lists : of_.token.type_of(l).lists;
+  c.samples = c.capacity = of_source(l) ? 1 : samples_;
   for (int i = 0; i < s.reads; ++i) c.in[i] = values_[index(of_.token.reads_value(l, i))].get();
   for (int o = 0; o < s.writes; ++o) c.out[o] = values_[index(of_.token.writes_value(l, o))].get();
   c.parameter_at = parameters_[l].parameter_at.data();
   c.state = parameters_[l].state.get();
   c.derived = parameters_[l].derived.get();
-  c.extras = extras_[index(l)].get();
+  c.extras = of_source(l) ? source_extras_.get() : extras_[index(l)].get();
   c.workspace = workspace_.get();
+  if (const int field = decode_at(l).counts_tokens; field >= 0)
+    c.fields[field] = reinterpret_cast<const std::byte*>(lengths_.data());
   return c;
 }
 
-GPIPE_COLD GPIPE_INLINE void decoder::run(int first, int last, int position) {
+GPIPE_COLD GPIPE_INLINE void decoder::run(const std::vector<int>& layers, int position) {
   const default_float_environment exact;
   const shared_products sharing(sharing_.get());
-  for (int l = first; l < last; ++l) {
-    if (const auto decode = decode_at(l).decode) decode(context_, call_of(l), position);
+  for (const int l : layers) {
+    if (const auto decode = decode_at(l).decode; decode != nullptr && !of_source(l))
+      decode(context_, call_of(l), position);
     else forward_at(l).forward(context_, call_of(l));
   }
 }
 
-GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+GPIPE_COLD GPIPE_INLINE void decoder::run_segments(bool of_source, int position) {
   const layer_share& share = parameters_.share();
-  if (values_[0] != nullptr) std::memcpy(values_[0].get(), next.data(), next.size_bytes());
   for (const segment& of : segments_) {
-    if (share.has_rank(of.rank)) share.work([&] { run(of.first, of.last, position); });
+    if (of.source != of_source) continue;
+    if (share.has_rank(of.rank)) share.work([&] { run(of.layers, position); });
     for (const int v : of.sent) {
       const edge_part& row = of_.token.values[v].part;
       share.broadcast(values_[index(v)] != nullptr ? values_[index(v)].get() : passing_.get(),
-                      row.size * bytes_of(row.type) * index(samples_), of.rank, static_cast<std::uint64_t>(v));
+                      row.size * bytes_of(row.type) * index(rows_of(v)), of.rank, static_cast<std::uint64_t>(v));
     }
   }
+}
+
+GPIPE_COLD GPIPE_INLINE void decoder::encode(std::span<const std::int32_t> source) {
+  std::fill(lengths_.begin(), lengths_.end(), static_cast<std::int32_t>(source.size()));
+  if (values_[0] != nullptr) {
+    std::memset(values_[0].get(), 0, index(source_tokens()) * sizeof source[0]);
+    std::memcpy(values_[0].get(), source.data(), source.size_bytes());
+  }
+  run_segments(true, 0);
+}
+
+GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+  const layer_share& share = parameters_.share();
+  if (values_[index(token_)] != nullptr) std::memcpy(values_[index(token_)].get(), next.data(), next.size_bytes());
+  run_segments(false, position);
   if (in_slices()) bring_slices();
   if (!share.has_rank(last_rank())) return {};
   const std::span found{reinterpret_cast<const float*>(logits()), index(samples_) * index(vocabulary())};

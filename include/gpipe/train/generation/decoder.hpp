@@ -21,11 +21,23 @@
 namespace gpipe::detail {
 
 /// A model of tokens, as it makes one token after the other. `sequence` has its buffers for all tokens, `token` for
-/// one.
+/// one; both have an encoder's for all.
 struct decoded_model {
   const network &sequence, &token;
   const decode_row<host::context>* decode;    // of the rows of `sequence`
   const forward_row<host::context>* forward;  // of the rows of `token`
+
+  /// The layer with which the decoder behind an encoder begins: its output is the token; -1: there is no encoder.
+  int start() const {
+    for (int l = 0; l < token.layer_count; ++l)
+      if (token.layers[l].reads == 0 && token.layers[l].writes == 1 &&
+          token.type_of(l).out[0].size != sequence.type_of(l).out[0].size)
+        return l;
+    return -1;
+  }
+  bool encodes() const { return start() >= 0; }
+  /// The value with the token; without an encoder it enters the model.
+  const value& tokens() const { return sequence.values[encodes() ? sequence.writes_value(start(), 0) : 0]; }
 };
 
 struct release_decoder_memory {
@@ -81,6 +93,12 @@ class decoded_parameters {
 ///     position 0 1 2 3
 ///     keys     x x x .      step 3 writes the key and the value of token 3, and reads all four
 ///
+/// A layer that does not depend on the token is of the source, which is an encoder's: it runs once, before the first
+/// token, and all sequences read what it writes.
+///
+///     source layers -> memory -----.
+///     token layers  ---------------> logits    for each token
+///
 /// It runs on the calling thread, which shares its large products with others. `parameters` must live as long. In a job
 /// all processes make the same calls: each runs its own layers, and sends what they write to those that read it.
 class decoder {
@@ -88,13 +106,21 @@ class decoder {
   decoder(const decoded_model& of, const decoded_parameters& parameters, int samples, int threads);
 
   int samples() const { return samples_; }
-  int tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
+  int tokens() const { return static_cast<int>(of_.tokens().part.size); }
   int vocabulary() const;
+
+  /// The tokens that the encoder reads.
+  int source_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
+  /// Whether a source may have fewer: all layers that mix its tokens read how many there are.
+  bool counts_source() const;
 
   /// The rank that has the logits.
   int last_rank() const { return segments_.back().rank; }
   /// The memory for what layers here keep of earlier tokens, and for the rows between layers.
   std::size_t bytes() const { return bytes_; }
+
+  /// Runs the encoder, before the first step.
+  void encode(std::span<const std::int32_t> source);
 
   /// The logits behind each sequence when `next` has come at `position`: [samples][vocabulary], valid until the next
   /// call; empty in a process that does not have them. Positions come in ascending order from 0.
@@ -130,8 +156,17 @@ class decoder {
   bool makes_logits(int l) const { return of_.token.type_of(l).predicted >= 0; }
   const std::byte* logits();
   void require_decodable() const;
+  void require_decodable(int l) const;
+  void require_encodable(int l) const;
+  bool reads_fields(int l) const;
+  void find_source();
   void cut_by_rank();
-  void run(int first, int last, int position);
+  void run(const std::vector<int>& layers, int position);
+  void run_segments(bool of_source, int position);
+  /// Whether a layer or a value is of the source.
+  bool of_source(int l) const { return source_layer_[index(l)] != 0; }
+  bool value_of_source(int v) const { return source_value_[index(v)] != 0; }
+  int rows_of(int v) const { return value_of_source(v) ? 1 : samples_; }
   decoder_memory allocate(std::size_t bytes) {
     bytes_ += bytes;
     return allocate_to_decode(bytes);
@@ -139,16 +174,20 @@ class decoder {
 
   /// Neighbours that one rank has.
   struct segment {
-    int first, last, rank;
-    std::vector<int> sent;  // values that another rank reads
+    int rank;
+    bool source;
+    std::vector<int> layers, sent;  // sent: values that another rank reads
   };
 
   decoded_model of_;
   const decoded_parameters& parameters_;
   host::context context_{};
-  int samples_, end_;                   // the layer behind the last one that runs
-  std::vector<segment> segments_;       // all layers that run, in order
-  std::vector<decoder_memory> extras_;  // [layer]; null: another process has the layer
+  int samples_, start_, token_, end_;  // start_: of_.start(); token_: a value; end_: behind the last layer that runs
+  std::vector<char> source_layer_, source_value_;
+  std::vector<std::int32_t> lengths_;   // of the source, for each sequence
+  std::vector<segment> segments_;       // all layers that run, in order: those of the source first
+  std::vector<decoder_memory> extras_;  // [layer]; null: of the source, or another process has the layer
+  decoder_memory source_extras_;        // of all layers of the source, which need them while they run
   decoder_memory workspace_;            // of all layers
   std::vector<decoder_memory> values_;  // null: no layer here reads or writes it
   decoder_memory passing_;              // a value that goes from another process to a third one

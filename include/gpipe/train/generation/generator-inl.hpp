@@ -77,6 +77,14 @@ GPIPE_COLD GPIPE_INLINE void token_generator::take(const network& trained, const
   parameters_ = std::move(made);
 }
 
+/// `below`: 0: no layer says what is right.
+GPIPE_COLD inline void require_below(std::span<const std::int32_t> tokens, std::string_view of, std::int64_t below) {
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || (below > 0 && tokens[i] >= below))
+      throw_error({"token ", tokens[i], " of ", of, ", at ", i, ", is not below ", below},
+                  {"give tokens of the vocabulary"});
+}
+
 GPIPE_COLD GPIPE_INLINE void token_generator::require_fits(std::span<const std::int32_t> prompt, int tokens) const {
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
@@ -85,20 +93,47 @@ GPIPE_COLD GPIPE_INLINE void token_generator::require_fits(std::span<const std::
     throw_error({"a prompt of ", prompt.size(), " tokens and ", tokens, " more are too long: the model has ",
                  max_tokens(), " positions", tokens > 1 ? ", and the last token needs none" : ""},
                 {"give a shorter prompt, or generate fewer"});
-  const std::int64_t below = of_.sequence.values[0].below;  // 0: no layer says so
-  for (std::size_t i = 0; i < prompt.size(); ++i)
-    if (prompt[i] < 0 || (below > 0 && prompt[i] >= below))
-      throw_error({"token ", prompt[i], " of the prompt, at ", i, ", is not below ", below},
-                  {"give tokens of the vocabulary"});
+  require_below(prompt, "the prompt", of_.tokens().below);
 }
 
-GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt, int tokens,
-                                                         int threads) const {
+GPIPE_COLD GPIPE_INLINE void token_generator::require_source(const decoder& from, std::span<const std::int32_t> source,
+                                                             std::int32_t end) const {
+  if (!of_.encodes()) {
+    if (!source.empty())
+      throw_error({"source has ", source.size(), " tokens, and the model has no encoder"},
+                  {"leave the source out, or generate with an encoder_decoder"});
+  } else {
+    if (source.empty())
+      throw error("source has no token, and the model has an encoder", "give what it reads: {.source = tokens}");
+    if (source.size() > index(from.source_tokens()))
+      throw_error({"source has ", source.size(), " tokens, and the encoder reads at most ", from.source_tokens()},
+                  {"give a shorter source"});
+    if (source.size() < index(from.source_tokens()) && !from.counts_source())
+      throw_error({"source has ", source.size(), " tokens, and the encoder reads ", from.source_tokens(),
+                   ", because not all of its attention reads lengths"},
+                  {"give as many tokens, or choose attention_options{.padded = true} for all of it"});
+    require_below(source, "the source", of_.sequence.values[0].below);
+    if (end == -1)
+      throw error("end is -1, and a model with an encoder goes on until its end", "give the token that ends a text");
+  }
+  if (end < -1 || end >= from.vocabulary())
+    throw_error({"end is ", end, ", and the vocabulary has ", from.vocabulary(), " tokens"},
+                {"give a token of the vocabulary", of_.encodes() ? "" : ", or -1 for none"});
+}
+
+template <class Options>
+GPIPE_COLD decoder token_generator::started(int samples, std::span<const std::int32_t> prompt,
+                                            const Options& how) const {
   std::optional<decoder> from;
   share().work([&] {  // all that may fail before the first token: it fails in all processes
-    from.emplace(of_, *parameters_, samples, threads_for(threads));
-    require_fits(prompt, tokens);
+    from.emplace(of_, *parameters_, samples, threads_for(how.threads));
+    require_fits(prompt, how.tokens);
+    require_source(*from, how.source, how.end);
+    if (samples > from->vocabulary())
+      throw_error({"beams is ", samples, ", and the vocabulary has ", from->vocabulary(), " tokens"},
+                  {"choose at most as many"});
   });
+  if (of_.encodes()) from->encode(how.source);
   return std::move(*from);
 }
 
@@ -125,9 +160,9 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(
 }
 
 // Processes that share a generator make the same call.
-GPIPE_COLD inline std::uint64_t hash_of_prompt(std::span<const std::int32_t> prompt) {
+GPIPE_COLD inline std::uint64_t hash_of_tokens(std::span<const std::int32_t> tokens) {
   hash sum;
-  sum.add(reinterpret_cast<const std::byte*>(prompt.data()), prompt.size_bytes());
+  sum.add(reinterpret_cast<const std::byte*>(tokens.data()), tokens.size_bytes());
   return sum.value();
 }
 
@@ -135,7 +170,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
                                                                             const generation_options& how) const {
   if (!share().alone()) {
     const agreed_value same[] = {agreed_value::number("the length of the prompt", std::ssize(prompt)),
-                                 {"the prompt", hash_of_prompt(prompt)},
+                                 {"the prompt", hash_of_tokens(prompt)},
+                                 {"the source", hash_of_tokens(how.source)},
                                  agreed_value::number("tokens", how.tokens),
                                  agreed_value::number("end", how.end),
                                  agreed_value::real("temperature", how.temperature),
@@ -152,7 +188,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
   if (how.temperature == 0 && (how.top_k > 0 || how.top_p < 1))
     throw_error({how.top_k > 0 ? "top_k" : "top_p", " is given, and the temperature is 0, which draws no token"},
                 {"give a temperature, such as 1"});
-  decoder from = started(1, prompt, how.tokens, how.threads);
+  decoder from = started(1, prompt, how);
   token_sampler choose(how);
   std::vector<std::int32_t> found;
   std::span<const float> logits = read_prompt(from, prompt);
@@ -197,20 +233,32 @@ GPIPE_COLD inline void best_candidates(std::span<const float> logits, std::size_
 GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(std::span<const std::int32_t> prompt,
                                                                                const beam_options& how) const {
   if (!share().alone()) {
-    const agreed_value same[] = {
-        agreed_value::number("beams", how.beams), agreed_value::number("the length of the prompt", std::ssize(prompt)),
-        {"the prompt", hash_of_prompt(prompt)},   agreed_value::number("tokens", how.tokens),
-        agreed_value::number("end", how.end),     agreed_value::real("length_power", how.length_power)};
+    const agreed_value same[] = {agreed_value::number("beams", how.beams),
+                                 agreed_value::number("the length of the prompt", std::ssize(prompt)),
+                                 {"the prompt", hash_of_tokens(prompt)},
+                                 {"the source", hash_of_tokens(how.source)},
+                                 agreed_value::number("tokens", how.tokens),
+                                 agreed_value::number("texts", how.texts),
+                                 agreed_value::number("end", how.end),
+                                 agreed_value::real("length_power", how.length_power)};
     share().agree(collective_kind::search, same);
   }
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
+  if (how.texts < 0 || how.texts > how.beams)
+    throw_error({"texts is ", how.texts, ", and beams is ", how.beams}, {"choose 0 to ", how.beams});
   if (!is_finite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
-  decoder from = started(how.beams, prompt, how.tokens, how.threads);
+  decoder from = started(how.beams, prompt, how);
   const auto vocabulary = index(from.vocabulary());
-  const auto score = [&](const continuation& one) {
-    return one.log_probability /
-           std::pow(static_cast<double>((std::max)(one.tokens.size(), std::size_t{1})), how.length_power);
+  const std::size_t wanted = index(how.texts > 0 ? how.texts : how.beams);
+  const auto score_at = [&](double log_probability, std::size_t length) {
+    return log_probability / std::pow(static_cast<double>((std::max)(length, std::size_t{1})), how.length_power);
+  };
+  const auto score = [&](const continuation& one) { return score_at(one.log_probability, one.tokens.size()); };
+  // Log probabilities only fall, so that this is the best score of what may follow. A longer text has a better one for
+  // the same probability, if the power is above 0.
+  const auto reachable = [&](const continuation& one) {
+    return score_at(one.log_probability, how.length_power > 0 ? index(how.tokens) : one.tokens.size() + 1);
   };
   const auto better = [&](const continuation& a, const continuation& b) { return score(a) > score(b); };
 
@@ -239,10 +287,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
     }
     living = std::move(next);
     if (living.empty() || t + 1 == how.tokens) break;
-    // Log probabilities only fall: no living sequence can still come before the ended ones that are better.
     std::stable_sort(ended.begin(), ended.end(), better);
-    if (how.length_power == 0 && ended.size() >= n && ended[n - 1].log_probability >= living.front().log_probability)
-      break;
+    if (ended.size() >= wanted && score(ended[wanted - 1]) >= reachable(living.front())) break;
     const int position = static_cast<int>(prompt.size()) + t;
     parents.resize(n, 0);
     from.reorder(parents, position);
@@ -252,7 +298,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   }
   for (continuation& one : living) ended.push_back(std::move(one));
   std::stable_sort(ended.begin(), ended.end(), better);
-  if (ended.size() > index(how.beams)) ended.resize(index(how.beams));
+  if (ended.size() > wanted) ended.resize(wanted);
   return ended;
 }
 

@@ -25,6 +25,10 @@ struct beam_options {
   std::int32_t end = -1;    ///< a sequence ends behind this token; -1: there is none
   double length_power = 0;  ///< sequences compare by log probability / length^this; 0: by log probability
   int threads = 0;          ///< as `generation_options::threads`
+  /// Continuations that are wanted, at most `beams`: the search ends when no sequence that lives on can come before
+  /// the last of them; 0: `beams`.
+  int texts = 0;
+  std::vector<std::int32_t> source{};  ///< as `generation_options::source`
 };
 
 /// A continuation that `beam_search` found.
@@ -46,7 +50,10 @@ class token_generator {
   explicit token_generator(const decoded_model& of) : of_(of) {}
 
   /// The longest sequence, with its prompt.
-  int max_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
+  int max_tokens() const { return static_cast<int>(of_.tokens().part.size); }
+
+  /// The longest source of a model with an encoder; 0: there is no encoder.
+  int max_source_tokens() const { return of_.encodes() ? static_cast<int>(of_.sequence.values[0].part.size) : 0; }
 
   /// The bytes of the parameters that this process has, and of what layers derive from them.
   std::size_t parameter_bytes() const { return parameters_->bytes(); }
@@ -87,8 +94,10 @@ class token_generator {
   void take(const network& trained, const step_plan& plan, process_group* job, const generator_options& how,
             const decoded_parameters::value_reader& read);
   void require_fits(std::span<const std::int32_t> prompt, int tokens) const;
+  void require_source(const decoder& from, std::span<const std::int32_t> source, std::int32_t end) const;
   const layer_share& share() const { return parameters_->share(); }
-  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens, int threads) const;
+  template <class Options>
+  decoder started(int samples, std::span<const std::int32_t> prompt, const Options& how) const;
   int threads_for(int asked) const;
   std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt) const;
 
