@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <map>
@@ -46,7 +47,7 @@ struct settings {
   int steps = 3000, tests = 200, deadline = 60;
   double minutes = 0, rate = 2e-3, temperature = 5;
   std::uint64_t seed = 1;
-  std::string data, log;
+  std::string data, log, lines;
   example::save_settings save;
   bool quiet = false;
 
@@ -69,12 +70,16 @@ struct settings {
              .text("--save", "FOLDER", save.folder, "save a checkpoint at the end, and when the program is interrupted")
              .number("--save-every", save.every, 0, INT32_MAX, "and after each of this many steps; 0: do not")
              .text("--resume", "FOLDER", save.resumed, "go on from the newest checkpoint of a folder")
+             .text("--translate", "FILE", lines,
+                   "only translate its lines by the checkpoint of --resume; -: those read")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
     save.read(count, words);
     if (data.empty())
       throw error("there is no --data", "give a folder, or start the program by examples/run translate");
+    if (!lines.empty() && save.resumed.empty())
+      throw error("option --translate: " + detail::quoted(lines) + " without --resume", "give --resume FOLDER");
     if (64 % plan.micro_batches != 0)
       throw error("--micro-batches is " + std::to_string(plan.micro_batches), "choose a divisor of 64");
     plan.micro_batch_size = 64 / plan.micro_batches;
@@ -120,28 +125,45 @@ struct corpus {
 
 // Translation ---------------------------------------------------------------------------------------------------------
 
-/// The most likely piece at each place, one place after the other, for all sentences together.
-template <class Trainer>
-std::vector<std::vector<std::int32_t>> translate(Trainer& training, const std::vector<const sentence_pair*>& of) {
-  dataset asked = example::fields_of(of, source_pieces, target_pieces);
-  const std::span<std::int32_t> targets = asked.field<std::int32_t>("targets");
-  for (std::size_t i = 0; i < targets.size(); ++i)
-    targets[i] = i % target_pieces == 0 ? example::begin_of_text : example::padding;
-  std::vector<std::vector<std::int32_t>> found(of.size());
-  std::size_t ended = 0;
-  for (int at = 0; at < target_pieces && ended < of.size(); ++at) {
-    const auto logits = training.predict(asked);
-    const auto all = logits.template all<float>();
-    for (std::size_t s = 0; s < of.size(); ++s) {
-      if (!found[s].empty() && found[s].back() == example::end_of_text) continue;
-      const auto row = all.subspan((s * target_pieces + static_cast<std::size_t>(at)) * pieces, pieces);
-      const auto best = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
-      found[s].push_back(best);
-      ended += best == example::end_of_text;
-      if (at + 1 < target_pieces) targets[s * target_pieces + static_cast<std::size_t>(at) + 1] = best;
-    }
-  }
+/// The most likely piece at each place, one place after the other.
+std::vector<std::vector<std::int32_t>> translate(const generator<net>& from,
+                                                 const std::vector<const sentence_pair*>& of) {
+  std::vector<std::vector<std::int32_t>> found;
+  for (const sentence_pair* const it : of)
+    found.push_back(from.generate({example::begin_of_text},
+                                  {.tokens = target_pieces, .end = example::end_of_text, .source = it->source_pieces}));
   return found;
+}
+
+/// Prints a translation of each line of a file, which is the best of a beam search.
+int translate_lines(const settings& chosen) {
+  const example::vocabulary words(chosen.data);
+  predictor<net> trained(plan_options{.micro_batch_size = 1});
+  trained.load(chosen.save.resumed);
+  const generator<net> from(trained);
+  std::ifstream file;
+  if (chosen.lines != "-") file.open(chosen.lines);
+  if (!file) throw error("option --translate: the file cannot be read", "give another one", {.file = chosen.lines});
+  std::istream& in = chosen.lines == "-" ? std::cin : file;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::int32_t> source = words.pieces(line);
+    if (++number; source.size() > source_pieces) {
+      std::cerr << "translate: line " << number << " has " << source.size() << " pieces; the first " << source_pieces
+                << " are translated" << std::endl;
+      source.resize(source_pieces);
+    }
+    std::vector<continuation> found(1);
+    if (!source.empty())
+      found = from.beam_search({example::begin_of_text}, {.tokens = target_pieces,
+                                                          .beams = 4,
+                                                          .end = example::end_of_text,
+                                                          .length_power = 0.6,
+                                                          .texts = 1,
+                                                          .source = source});
+    std::cout << words.text(found[0].tokens) << std::endl;
+  }
+  return 0;
 }
 
 struct score {
@@ -188,7 +210,7 @@ int train(settings chosen) {
   example::require_outputs(chosen.data, {chosen.log}, chosen.save.folder);
   std::ostream none(nullptr);
   std::ostream& out = chosen.quiet ? none : std::cout;
-  const example::vocabulary words(chosen.data + "/pieces.txt");
+  const example::vocabulary words(chosen.data);
   if (words.size() > pieces)
     throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
                 "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
@@ -257,7 +279,7 @@ int train(settings chosen) {
   if (const int code = save.finish(); code != 0) return code;
 
   std::vector<std::string> translated, right;
-  const auto found = translate(training, from.chosen);
+  const auto found = translate(generator<net>(training), from.chosen);
   for (std::size_t i = 0; i < found.size(); ++i) {
     translated.push_back(words.text(found[i]));
     right.push_back(from.chosen[i]->english);
@@ -271,7 +293,7 @@ int train(settings chosen) {
 int main(int count, char** words) {
   try {
     settings chosen;
-    const int code = chosen.read(count, words) ? train(chosen) : 0;
+    const int code = !chosen.read(count, words) ? 0 : chosen.lines.empty() ? train(chosen) : translate_lines(chosen);
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
     return code;
   } catch (const std::exception& failure) {

@@ -55,15 +55,28 @@ inline std::vector<sentence_pair> read_sentences(const std::string& path, int pi
   return found;
 }
 
-/// The texts of pieces. A space is written as U+2581, and a byte as <0x41>.
+/// The pieces of texts. A space is written as U+2581, and a byte as <0x41>.
 class vocabulary {
  public:
-  explicit vocabulary(const std::string& path) {
-    std::ifstream in(path);
+  /// Reads `pieces.txt` of a folder, and the scores of `pieces.vocab`, if it is there.
+  explicit vocabulary(const std::string& folder) {
+    std::ifstream in(folder + "/pieces.txt"), scored(folder + "/pieces.vocab");
     for (std::string line; std::getline(in, line);) pieces_.push_back(line);
     if (pieces_.size() < 4)
       throw gpipe::error("the file of pieces has " + std::to_string(pieces_.size()) + " lines",
-                         "start the program by examples/run", {.file = path});
+                         "start the program by examples/run", {.file = folder + "/pieces.txt"});
+    for (std::string line; std::getline(scored, line);) scores_.push_back(std::stod(line.substr(line.rfind('\t') + 1)));
+    if (!scores_.empty() && scores_.size() != pieces_.size())
+      throw gpipe::error(
+          "there are " + std::to_string(scores_.size()) + " scores of " + std::to_string(pieces_.size()) + " pieces",
+          "fetch the sentences again", {.file = folder + "/pieces.vocab"});
+    scores_.resize(pieces_.size(), -1);
+    for (std::size_t i = unknown + 1; i < pieces_.size(); ++i) {
+      const std::string it = bytes_of(pieces_[i]);
+      marked_ = marked_ || it.starts_with(space);
+      longest_ = std::max(longest_, it.size());
+      numbers_.emplace(it, static_cast<std::int32_t>(i));
+    }
   }
 
   int size() const { return static_cast<int>(pieces_.size()); }
@@ -73,17 +86,61 @@ class vocabulary {
     std::string all;
     for (const std::int32_t piece : pieces) {
       if (piece == end_of_text) break;
-      const std::string& it = pieces_.at(static_cast<std::size_t>(piece));
-      if (it.size() == 6 && it.starts_with("<0x")) all += static_cast<char>(std::stoi(it.substr(3, 2), nullptr, 16));
-      else if (piece > unknown) all += it;
+      if (piece > unknown) all += bytes_of(pieces_.at(static_cast<std::size_t>(piece)));
     }
-    constexpr std::string_view space = "\u2581";
     for (std::size_t at = 0; (at = all.find(space)) != std::string::npos;) all.replace(at, space.size(), " ");
     return all.starts_with(' ') ? all.substr(1) : all;
   }
 
+  /// The pieces of a text whose scores sum to the most, as SentencePiece finds them; without scores the fewest. The
+  /// text's letters stay as they are: SentencePiece brings them to Unicode's form NFKC before.
+  std::vector<std::int32_t> pieces(const std::string& text) const {
+    std::string all;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) {
+      if (marked_) all += space;
+      else if (!all.empty()) all += ' ';
+      all += word;
+    }
+    struct step {
+      double score = -1e300;
+      std::size_t from = 0;
+      std::int32_t piece = unknown;
+    };
+    std::vector<step> best(all.size() + 1);
+    best[0].score = 0;
+    const auto reach = [&](std::size_t from, std::size_t to, double score, std::int32_t piece) {
+      if (best[from].score + score > best[to].score) best[to] = {best[from].score + score, from, piece};
+    };
+    const double lowest = *std::min_element(scores_.begin(), scores_.end()) - 10;
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      if (best[at].score == -1e300) continue;  // inside of a letter
+      std::size_t letter = 1;
+      while (at + letter < all.size() && (static_cast<unsigned char>(all[at + letter]) & 0xC0) == 0x80) ++letter;
+      reach(at, at + letter, lowest, unknown);
+      for (std::size_t size = 1; size <= std::min(longest_, all.size() - at); ++size)
+        if (const auto found = numbers_.find(all.substr(at, size)); found != numbers_.end())
+          reach(at, at + size, scores_[static_cast<std::size_t>(found->second)], found->second);
+    }
+    std::vector<std::int32_t> found;
+    for (std::size_t at = all.size(); at > 0; at = best[at].from)
+      if (found.empty() || best[at].piece != unknown || found.back() != unknown) found.push_back(best[at].piece);
+    std::reverse(found.begin(), found.end());
+    return found;
+  }
+
  private:
+  static constexpr std::string_view space = "\u2581";
+  static std::string bytes_of(const std::string& piece) {
+    if (piece.size() != 6 || !piece.starts_with("<0x")) return piece;
+    return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
+  }
+
   std::vector<std::string> pieces_;
+  std::vector<double> scores_;
+  std::unordered_map<std::string, std::int32_t> numbers_;
+  std::size_t longest_ = 0;
+  bool marked_ = false;  // whether pieces have spaces
 };
 
 /// Whether both sides fit: the target also has the mark of its begin or end.

@@ -10,6 +10,7 @@
 #include <gpipe/job.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
+#include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/processes.hpp"
@@ -51,7 +52,50 @@ std::vector<std::int64_t> texts_of(generator<writing>& from, trainer<writing, ad
   return found;
 }
 
+/// The last stages read the table of words of the first one, and what the encoder writes.
+struct translating : encoder_decoder<2, 24, 2,
+                                     {.source_tokens = 6,
+                                      .target_tokens = 10,
+                                      .vocabulary = 13,
+                                      .width = 16,
+                                      .head_width = 8,
+                                      .final_norms = true,
+                                      .tied_head = true}> {};
+
+std::vector<std::int64_t> translations_of(const generator<translating>& from) {
+  std::vector<std::int64_t> found;
+  for (const std::vector<std::int32_t>& source : {std::vector<std::int32_t>{4}, {3, 7, 1}, {5, 5, 0, 12, 1, 9}}) {
+    for (const std::int32_t token : from.generate({1}, {.tokens = 10, .end = 2, .source = source}))
+      found.push_back(token);
+    for (const continuation& text :
+         from.beam_search({1}, {.tokens = 9, .beams = 3, .end = 2, .length_power = .6, .source = source})) {
+      found.push_back(std::bit_cast<std::int64_t>(text.log_probability));
+      found.insert(found.end(), text.tokens.begin(), text.tokens.end());
+    }
+  }
+  return found;
+}
+
 }  // namespace
+
+TEST_CASE("processes that share an encoder and a decoder write the same texts as one") {
+  const int ranks = the_job().ranks();
+  const plan_options o{.stages = ranks, .micro_batches = 1, .micro_batch_size = 1};
+  trainer<translating, adam> training(o, adam{}, options(&the_job())), twin(o, adam{}, options(nullptr));
+  const generator<translating> from(training), alone(twin);
+  CHECK(from.parameter_bytes() < alone.parameter_bytes());
+  CHECK(translations_of(from) == translations_of(alone));
+
+  const bool differs = the_job().rank() == ranks - 1;
+  std::string said;
+  try {
+    from.generate({1}, {.tokens = 3, .end = 2, .source = {3, differs ? 2 : 1}});
+  } catch (const error& cause) {
+    said = cause.wrong();
+  }
+  CHECK(said == "ranks 0 and " + std::to_string(ranks - 1) + " do not agree on the source");
+  CHECK(translations_of(from) == translations_of(alone));
+}
 
 TEST_CASE("processes that share a model write the same texts as one, and each has its part of the parameters") {
   const int ranks = the_job().ranks();

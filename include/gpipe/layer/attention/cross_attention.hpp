@@ -26,7 +26,8 @@ namespace gpipe {
 /// k_proj_weight and v_proj_weight {key_heads w, key width} take the place of in_proj_weight. If padded, the field
 /// "lengths" counts the second tensor's tokens; `with_field<"lengths", "source_lengths", cross_attention<...>>` gives
 /// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number for each row
-/// of the softmax; backward overwrites queries, keys and values with their gradients.
+/// of the softmax; backward overwrites queries, keys and values with their gradients. Generation keeps the keys and
+/// values of one memory, an encoder's, which all sequences read.
 template <attention_options Options = detail::no_heads>
 struct cross_attention {
   static_assert(Options.rotary == 0,

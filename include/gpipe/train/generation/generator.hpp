@@ -113,6 +113,11 @@ class token_generator {
 ///     generator<net> from(training);
 ///     std::vector<std::int32_t> more = from.generate(prompt, {.tokens = 100, .temperature = 0.8, .seed = 1});
 ///
+/// A model with an encoder has a decoder that begins with `only<from<"targets", tensor<std::int32_t, N>>>`. It writes
+/// behind a source, which is encoded once, and whose padding is what `lengths` say:
+///
+///     from.beam_search({begin}, {.end = end, .length_power = 0.6, .texts = 1, .source = words});
+///
 /// It has a copy of the parameters, packed once, and works on the host. Its constructor and `refresh` throw `error` if
 /// the training is of another model. Keys and values of earlier tokens are kept, so
 /// that a token costs one row. The tokens are the same for every number of stages and of threads. Several threads may
