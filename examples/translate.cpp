@@ -125,16 +125,6 @@ struct corpus {
 
 // Translation ---------------------------------------------------------------------------------------------------------
 
-/// The most likely piece at each place, one place after the other.
-std::vector<std::vector<std::int32_t>> translate(const generator<net>& from,
-                                                 const std::vector<const sentence_pair*>& of) {
-  std::vector<std::vector<std::int32_t>> found;
-  for (const sentence_pair* const it : of)
-    found.push_back(from.generate({example::begin_of_text},
-                                  {.tokens = target_pieces, .end = example::end_of_text, .source = it->source_pieces}));
-  return found;
-}
-
 /// Prints a translation of each line of a file, which is the best of a beam search.
 int translate_lines(const settings& chosen) {
   const example::vocabulary words(chosen.data);
@@ -202,6 +192,105 @@ void print_scores(std::ostream& out, const corpus& from, const std::vector<std::
         << "\n    model  " << translated[s] << '\n';
   }
   out << '\n';
+}
+
+// The training --------------------------------------------------------------------------------------------------------
+
+int train(settings chosen) {
+  example::require_outputs(chosen.data, {chosen.log}, chosen.save.folder);
+  std::ostream none(nullptr);
+  std::ostream& out = chosen.quiet ? none : std::cout;
+  const example::vocabulary words(chosen.data);
+  if (words.size() > pieces)
+    throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
+                "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
+  const corpus from(chosen.data, chosen.tests);
+  std::vector<dataset> sets;
+  std::vector<mixture_part> parts;
+  sets.reserve(from.languages.size());
+  for (const auto& [language, pairs] : from.languages) {
+    sets.push_back(example::fields_of(pairs, source_pieces, target_pieces));
+    parts.push_back({language, &sets.back()});
+  }
+  const mixture languages(parts, {.temperature = chosen.temperature, .seed = chosen.seed});
+  out << from.all.size() << " sentences of " << from.languages.size() << " languages, " << network_of<net>.parameters()
+      << " parameters\n";
+
+  constexpr int batch = 64;
+  const auto trainer_of = [&](std::uint64_t steps) {
+    const std::uint64_t warm = std::min<std::uint64_t>(400, steps / 10 + 1);
+    return trainer<net, adamw>{chosen.plan,
+                               adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01},
+                               {.seed = chosen.seed,
+                                .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
+                                .max_grad_norm = 1,
+                                .groups = {no_decay_for_biases_and_norms()},
+                                .deadline = std::chrono::seconds(chosen.deadline),
+                                .on_deadline = deadline_action::abort}};
+  };
+  if (chosen.minutes > 0) {
+    auto trial = trainer_of(1);
+    using clock = std::chrono::steady_clock;
+    std::vector<double> times;
+    auto last = clock::now();
+    fit(trial, languages, {.batch = batch}, [&](const fit_progress&) {
+      const auto now = clock::now();
+      times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
+      return times.size() < 12 ? loop_control::go : loop_control::stop;
+    });
+    std::sort(times.begin(), times.end());
+    chosen.steps = std::max(1, static_cast<int>(0.95 * 60 * chosen.minutes / times[times.size() / 2]));
+    out << "a step takes " << std::setprecision(3) << 1000 * times[times.size() / 2] << " ms: --steps " << chosen.steps
+        << '\n';
+  }
+
+  const auto steps = static_cast<std::uint64_t>(chosen.steps);
+  auto training = trainer_of(steps);
+  fit_options epochs{.batch = batch, .seed = chosen.seed};
+  example::resume(training, chosen.save, epochs, out);
+  const std::uint64_t left = steps - std::min(steps, training.steps());
+  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 +
+                                   left / static_cast<std::uint64_t>(epochs.steps_per_epoch(languages.samples())));
+  out << describe(training.net(), training.plan());
+
+  progress line(out, chosen.quiet ? verbosity::quiet : verbosity_for(stdout));
+  std::optional<log_file> log;
+  if (!chosen.log.empty()) log.emplace(chosen.log);
+  example::saver save(training, chosen.save, epochs.first, nullptr);
+  if (training.steps() < steps)
+    fit(training, languages, epochs, [&](const fit_progress& now) {
+      if (log) (*log)(now);
+      line.step(now);
+      const bool last = training.steps() >= steps;
+      if (last || training.steps() % 500 == 0)
+        out << "\nstep " << training.steps() << ": loss " << std::setprecision(4) << now.step_loss << '\n';
+      return save(now) == loop_control::stop || last ? loop_control::stop : loop_control::go;
+    });
+  if (const int code = save.finish(); code != 0) return code;
+
+  std::vector<std::string> translated, right;
+  const generator<net> writer(training);
+  for (const sentence_pair* const it : from.chosen) {
+    const generation_options how{.tokens = target_pieces, .end = example::end_of_text, .source = it->source_pieces};
+    translated.push_back(words.text(writer.generate({example::begin_of_text}, how)));
+    right.push_back(it->english);
+  }
+  if (ours.empty()) continue;
+  out << std::left << std::setw(10) << example::resource_names[c] << std::right << std::setw(11) << ours.size()
+      << std::fixed << std::setprecision(1);
+  for (const auto* const texts : {&ours, &source, &nearest}) {
+    const score it = score_of(*texts, right);
+    out << std::setw(14) << it.chrf << std::setw(6) << it.bleu;
+  }
+  out << '\n';
+}
+out << '\n';
+for (std::size_t i = 0; i < 5; ++i) {
+  const std::size_t s = i * from.chosen.size() / 5;
+  out << from.chosen[s]->language << "  " << from.chosen[s]->source << "\n    right  " << from.chosen[s]->english
+      << "\n    model  " << translated[s] << '\n';
+}
+out << '\n';
 }
 
 // The training --------------------------------------------------------------------------------------------------------
