@@ -92,8 +92,8 @@ class vocabulary {
     return all.starts_with(' ') ? all.substr(1) : all;
   }
 
-  /// The pieces of a text whose scores sum to the most, as SentencePiece finds them; without scores the fewest. Of what
-  /// SentencePiece changes in a text before, this changes wide forms of ASCII and joiners alone.
+  /// The pieces of a text whose scores sum to the most, as SentencePiece finds them; without scores the fewest. Wide
+  /// forms of ASCII become ASCII before, as in SentencePiece, which brings all letters to Unicode's form NFKC.
   std::vector<std::int32_t> pieces(const std::string& text) const {
     std::string all;
     std::istringstream words(narrowed(text));

@@ -207,12 +207,12 @@ searched search(trained<Net>& of, const list& source, const beam_options& how) {
     }
     std::stable_sort(ended.begin(), ended.end(), by_score);
     if (ended.size() < wanted) continue;
-    bool beaten = false;  // whether one that lives on may still come before the last that is wanted
+    bool open = false;  // whether one that lives on may still come before the last that is wanted
     for (const continuation& one : living)
       for (std::size_t length = one.tokens.size() + 1; length <= static_cast<std::size_t>(how.tokens); ++length)
-        beaten = beaten || one.log_probability / std::pow(static_cast<double>(length), how.length_power) >
-                               score_of(ended[wanted - 1], how.length_power);
-    if (!beaten && t + 1 < how.tokens) break;
+        open = open || one.log_probability / std::pow(static_cast<double>(length), how.length_power) >
+                           score_of(ended[wanted - 1], how.length_power);
+    if (!open && t + 1 < how.tokens) break;
   }
   found.texts = ended;
   found.texts.insert(found.texts.end(), living.begin(), living.end());
