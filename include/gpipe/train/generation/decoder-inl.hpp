@@ -125,7 +125,7 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
 }
 
-// What does not depend on the token, in a model with an encoder.
+// Finds the layers and values of the source: they do not depend on the token.
 GPIPE_COLD GPIPE_INLINE void decoder::find_source() {
   source_layer_.assign(index(of_.token.layer_count), start_ >= 0);
   source_value_.assign(index(of_.token.value_count), start_ >= 0);
