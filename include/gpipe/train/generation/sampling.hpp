@@ -24,7 +24,7 @@ struct generation_options {
   std::int32_t end = -1;   ///< generation stops behind this token; -1: there is none
   /// That share products, at most 1024; 0: one, or all cores for a model of 2^20 parameters or more.
   int threads = 0;
-  /// What the encoder of a model reads, at most as many tokens as it has positions; none if there is no encoder.
+  /// Tokens that the encoder of a model reads, at most as many as it has positions; none if there is no encoder.
   std::vector<std::int32_t> source{};
 };
 
