@@ -30,15 +30,17 @@ struct gpt2_block
 ///     gpt2<12, 768> 124 million, gpt2<24, 1024> 355, gpt2<36, 1280> 774, gpt2<48, 1600> 1558
 ///
 /// T is the type of all edges behind the tokens; `in_bf16` gives the model with bf16. Its paths are h.0.ln_1.weight and
-/// so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files.
-template <int Blocks, int Width, int Heads = Width / 64, int Tokens = 1024, int Vocabulary = 50'257, class T = float>
+/// so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files. The table of positions has Rows rows;
+/// those behind the Tokens are not used (see `lengths`).
+template <int Blocks, int Width, int Heads = Width / 64, int Tokens = 1024, int Vocabulary = 50'257, class T = float,
+          int Rows = Tokens>
 struct gpt2
     : model<input<std::int32_t, Tokens>,
             named<"wte", tied<"wte", initialized<embedding<Vocabulary, Width, T>, initializer::deviation(0.02)>>>,
-            named<"wpe", initialized<learned_positions<Tokens>, initializer::deviation(0.02)>>,
+            named<"wpe", initialized<learned_positions<Rows>, initializer::deviation(0.02)>>,
             named<"h", repeat<Blocks, gpt2_block<Width, Heads, Blocks>>>, named<"ln_f", layer_norm>,
             named<"lm_head", tied<"wte", linear<Vocabulary, no_bias>>>, softmax_cross_entropy> {
-  using rounded = gpt2<Blocks, Width, Heads, Tokens, Vocabulary, bf16>;
+  using rounded = gpt2<Blocks, Width, Heads, Tokens, Vocabulary, bf16, Rows>;
 };
 
 }  // namespace gpipe

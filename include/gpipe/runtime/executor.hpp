@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/executor_owner.hpp>
+#include <gpipe/runtime/length_plan.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
@@ -32,6 +34,9 @@ namespace gpipe {
 /// memory: every process makes the same calls with the same batches in the same order, also those that read, and gets
 /// the same results. It needs the fields of a batch that its own layers read. Not thread-safe.
 ///
+/// A training of several lengths has a plan for each. `net` and `plan` are those of the longest, in whose memory all
+/// run. Each call runs the plan of its batch's length.
+///
 ///     run the program  |  reduce  |  barrier: all have arrived, loss and norm are finite  |  update  |  rest
 ///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
 template <class Device>
@@ -40,9 +45,11 @@ class executor {
   using context = typename Device::context;
 
   GPIPE_COLD executor(const network& net, const detail::kernel_row<context>* kernels, step_plan plan,
-                      detail::optimizer_update<context> rule, training_options options = {})
+                      detail::optimizer_update<context> rule, training_options options = {},
+                      std::vector<detail::length_plan<context>> shorter = {})
       : net_(net),
-        plan_(std::move(plan)),
+        shorter_(std::move(shorter)),
+        plan_(with_largest_arena(std::move(plan), shorter_)),
         rule_(std::move(rule)),
         options_(std::move(options)),
         groups_(net_, options_.groups),
@@ -55,12 +62,13 @@ class executor {
                 detail::wait_limits_of(here_.count(), options_.deadline)),
         parameters_(net_, plan_, here_, replicas()) {
     passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
+    for (const detail::length_plan<context>& it : shorter_) add_length(it);
     time_layers(options_.layer_times);
-    if (options_.digest_calls > 0) replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
+    if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
-    replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_); });
+    each_stage([this](auto& stage) { stage.begin_updates(groups_); });
     set_first_values();
   }
   /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
@@ -91,7 +99,8 @@ class executor {
         rule_.require_finite(net_.type, {static_cast<std::int64_t>(step_.step + 1), rate, 1});
         checked_rate_ = rate;
       }
-      input_.begin(
+      choose(data);
+      input().begin(
           detail::pass_kind::train, data,
           {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
     });
@@ -114,14 +123,15 @@ class executor {
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
     calls().together([&] {
-      input_.begin(detail::pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
+      choose(data);
+      input().begin(detail::pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
     });
     decision_.terms.max_norm = 0;
     attempt([this] {
       passes_.run();
       passes_.decide();
       if (!decision_.result.finite || !decision_.result.same_weights) passes_.throw_nonfinite(accumulated_);
-      replicas().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
+      replicas_now().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.terms.accumulated = decision_.result.found;
     ++accumulated_;
@@ -138,12 +148,15 @@ class executor {
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
-    calls().together([&] { input_.begin(detail::pass_kind::evaluate, data); });
-    watched_.drop_rows();
+    calls().together([&] {
+      choose(data);
+      input().begin(detail::pass_kind::evaluate, data);
+    });
+    watched_now().drop_rows();
     passes_.run();
     passes_.sum_partials();
     if (!detail::is_finite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
-    watched_.keep_rows(step_, all_);
+    watched_now().keep_rows(step_, all_);
     return decision_.result.found;
   }
 
@@ -162,7 +175,7 @@ class executor {
       }
       void exchange() const {
         in.replicas().each_stage([](auto& stage) { stage.exchange_averages(); });
-        in.parameters_.refresh();
+        in.refresh();
       }
     } const scope(*this);
     return call();
@@ -179,11 +192,12 @@ class executor {
   }
 
   /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
-  /// Fields that only the loss reads may be missing.
+  /// Fields that only the loss reads may be missing. The rows have the size of `predictions` for this batch.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
     require_prediction();
-    usable();
+    choose(data);
+    if (!shorter_.empty()) require_size(into);
     // A kernel that returns after the deadline still writes to the rows: then they stay here, and `into` has none.
     const struct lent {
       executor& to;
@@ -194,26 +208,33 @@ class executor {
       }
     } rows(*this, into);
     calls().together(
-        [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &predicted_}); });
-    watched_.drop_rows();
+        [&] { input().begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &predicted_}); });
+    watched_now().drop_rows();
     passes_.run();
-    watched_.keep_rows(step_, all_);
+    watched_now().keep_rows(step_, all_);
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_layer()), predicted_, first);
   }
-  /// Rows for the input of the loss, with this number of samples.
+  /// Rows for the input of the loss, with this number of samples, for the length that runs.
   GPIPE_COLD tensor_rows predictions(int samples) const {
     require_prediction();
     tensor_rows rows;
-    const int layer = net_.loss_layer();
-    const detail::layer_type& loss = net_.type_of(layer);
-    if (loss.predicted >= 0) {
-      rows.add({loss.extras[loss.predicted].size, loss.extras[loss.predicted].type}, samples);
-    } else {
-      for (int i = 0; i < loss.inputs; ++i) rows.add(net_.values[net_.reads_value(layer, i)].part, samples);
-    }
+    for (const detail::edge_part& part : predicted_parts()) rows.add(part, samples);
     rows.resize(samples);
     return rows;
   }
+
+  /// Makes the plan of the batch's length the one that runs, until a batch has another. Throws `error` if there is
+  /// none.
+  GPIPE_COLD const step_plan& choose(const batch& data) {
+    usable();
+    if (shorter_.empty()) return plan_;
+    use(detail::length_of(nets_, data));
+    return plan_now();
+  }
+  /// The plan that runs: of the last batch's length.
+  const step_plan& plan_now() const { return now_ == 0 ? plan_ : shorter_[now_ - 1].plan; }
+  /// The plans of shorter lengths, the shortest first.
+  const std::vector<detail::length_plan<context>>& shorter() const { return shorter_; }
 
   /// A frozen layer's parameters and their moments do not change from the next call on, nor in other layers that are
   /// tied to them. Their gradient is zero, and no norm counts it.
@@ -228,19 +249,20 @@ class executor {
     const detail::named_array owner = net_.owner(which);
     for (int l = 0; l < net_.layer_count; ++l)
       for (int p = 0; p < net_.type_of(l).parameter_count; ++p)
-        if (net_.owner(l, p) == owner)
-          replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
+        if (net_.owner(l, p) == owner) each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
   }
 
   /// Copies a layer's outputs, and their gradients if there are any, out of every call from now on, or ends that.
   GPIPE_COLD void watch(int layer, bool watched) {
     calls().agree_to_watch(layer, watched);
     ++step_.changes;
-    detail::watched_rows* const rows = watched_.watch(layer, watched);
-    replicas().each_copy_of(stage_of(layer), [&](auto& stage) { stage.watch(layer, rows); });
+    for (std::size_t k = 0; k < passes_.plans(); ++k) {
+      detail::watched_rows* const rows = watched_of(k).watch(layer, watched);
+      usable().replicas(k).each_copy_of(stage_of(layer), [&](auto& stage) { stage.watch(layer, rows); });
+    }
   }
   /// The rows of the last call, without samples if it failed. Null if the layer is not watched.
-  const detail::watched_rows* watched(int layer) const { return usable(), watched_.watched(layer); }
+  const detail::watched_rows* watched(int layer) const { return usable(), watched_now().watched(layer); }
 
   const gpipe::digest& digest() const { return usable(), watched_.digest(); }
 
@@ -258,21 +280,25 @@ class executor {
       ~timing() { timed.time_layers(timed.options_.layer_times); }
     } const scope(*this);
     for (int i = 0; i < steps; ++i) {
-      calls().together([&] { input_.begin(detail::pass_kind::measure, data); });
+      calls().together([&] {
+        choose(data);
+        input().begin(detail::pass_kind::measure, data);
+      });
       passes_.run();
     }
     return layer_profile();
   }
 
-  /// The time of each layer for a full micro-batch: medians of the newest times.
+  /// The time of each layer for a full micro-batch: medians of the newest times, of the length that ran last.
   GPIPE_COLD measured_profile layer_profile() const {
     usable();
-    measured_profile found{{}, plan_.options.micro_batch_size};
-    for (int s = 0; s < plan_.stages(); ++s) {
-      if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
-      detail::share_measured(net_, plan_, all_, s, found);
+    const step_plan& plan = plan_now();
+    measured_profile found{{}, plan.options.micro_batch_size};
+    for (int s = 0; s < plan.stages(); ++s) {
+      if (here_.has_stage(0, s)) detail::append_measured(plan, replicas_now().at(0).stage(s), found);
+      detail::share_measured(net_, plan, all_, s, found);
     }
-    detail::require_measured(plan_, found);  // when all processes have all times, so that all throw
+    detail::require_measured(plan, found);  // when all processes have all times, so that all throw
     return found;
   }
 
@@ -303,7 +329,7 @@ class executor {
     parameters_.write(into, from);
     if (into.kind == memory_kind::parameters && plan_.options.average_weights)
       parameters_.write(into.in(memory_kind::averages), from);
-    parameters_.refresh();
+    refresh();
   }
   /// The same for all parameters and the state of all layers, in the order of `each_value`.
   GPIPE_COLD void write_values(const std::byte* from) {
@@ -313,7 +339,7 @@ class executor {
       parameters_.write(value, from);
       from += value.bytes;
     });
-    parameters_.refresh();
+    refresh();
   }
 
   /// The parameters and the state that this process has, in the order of `each_value`, without other processes: a
@@ -327,7 +353,7 @@ class executor {
   GPIPE_COLD void write_own_values(const std::byte* from) {
     usable();
     each_own_value([&](const array_location& value) { parameters_.write(value, from), from += value.bytes; });
-    parameters_.refresh();
+    refresh();
   }
   GPIPE_COLD std::size_t own_value_bytes() const {
     std::size_t bytes = 0;
@@ -355,6 +381,7 @@ class executor {
     const detail::default_float_environment exact;
     replicas().each_stage([this](auto& stage) { stage.begin_moments(rule_); });
     parameters_.initialize(options_.seed);
+    derived_for_ = 0;
     if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
     first_values_ = true;
   }
@@ -367,7 +394,7 @@ class executor {
     step_.seed = seed;
     checked_rate_ = -1;
     ++step_.changes;
-    parameters_.refresh();
+    refresh();
   }
   std::uint64_t seed() const { return step_.seed; }
   const training_options& options() const { return options_; }
@@ -410,6 +437,15 @@ class executor {
     return passes_;
   }
   const detail::replica_list<Device>& replicas() const { return usable().replicas(); }
+  const detail::replica_list<Device>& replicas_now() const { return usable().replicas(now_); }
+  template <class Call>
+  void each_stage(Call&& call) const {
+    for (std::size_t k = 0; k < passes_.plans(); ++k) usable().replicas(k).each_stage(call);
+  }
+  template <class Call>
+  void each_copy_of(int stage, Call&& call) const {
+    for (std::size_t k = 0; k < passes_.plans(); ++k) usable().replicas(k).each_copy_of(stage, call);
+  }
   const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
   template <class Visit>
@@ -426,19 +462,79 @@ class executor {
   }
 
   void time_layers(bool on) {
-    replicas().each_stage([on](auto& stage) { stage.time_layers(on); });
+    each_stage([on](auto& stage) { stage.time_layers(on); });
+  }
+
+  // What a length has for itself: its rows differ in size.
+  struct of_length {
+    detail::watched_activations watched;
+    detail::step_input input;
+  };
+  detail::watched_activations& watched_of(std::size_t plan) {
+    return plan == 0 ? watched_ : of_shorter_[plan - 1].watched;
+  }
+  detail::watched_activations& watched_now() { return watched_of(now_); }
+  const detail::watched_activations& watched_now() const {
+    return now_ == 0 ? watched_ : of_shorter_[now_ - 1].watched;
+  }
+  detail::step_input& input() { return now_ == 0 ? input_ : of_shorter_[now_ - 1].input; }
+
+  GPIPE_COLD static step_plan with_largest_arena(step_plan longest,
+                                                 const std::vector<detail::length_plan<context>>& shorter) {
+    if (!shorter.empty()) detail::share_arenas(longest, shorter);
+    return longest;
+  }
+  GPIPE_COLD void add_length(const detail::length_plan<context>& it) {
+    nets_.push_back(it.net);
+    passes_.add(*it.net, it.plan, it.kernels, [this](int rank) { return report_.of_worker(rank); });
+    of_shorter_.push_back(of_length{{*it.net, it.plan, options_.digest_calls, &watched_.digest()},
+                                    {*it.net, it.plan, step_, {here_.layers_here(net_.layer_count), -1}}});
+  }
+  GPIPE_COLD void use(std::size_t plan) {
+    if (plan == now_ && plan == derived_for_) return;
+    passes_.use(plan);
+    now_ = plan;
+    if (plan == derived_for_) return;
+    derived_for_ = plan;
+    if (plan_.options.share_packed_weights) return;  // each kernel makes its own
+    const bool* const anew = shorter_.front().derives_anew;
+    replicas_now().each_stage([anew](auto& stage) { stage.refresh(anew); });
+    replicas_now().each_stage([](auto& stage) { stage.context().finish(); });
+  }
+  // Recomputes all buffers that are derived from parameters, as those of the longest length.
+  GPIPE_COLD void refresh() {
+    parameters_.refresh();
+    derived_for_ = 0;
+  }
+
+  GPIPE_COLD std::vector<detail::edge_part> predicted_parts() const {
+    const network& net = now_ == 0 ? net_ : *shorter_[now_ - 1].net;
+    const int layer = net.loss_layer();
+    const detail::layer_type& loss = net.type_of(layer);
+    if (loss.predicted >= 0) return {{loss.extras[loss.predicted].size, loss.extras[loss.predicted].type}};
+    std::vector<detail::edge_part> parts;
+    for (int i = 0; i < loss.inputs; ++i) parts.push_back(net.values[net.reads_value(layer, i)].part);
+    return parts;
+  }
+  GPIPE_COLD void require_size(const tensor_rows& into) const {
+    const std::vector<detail::edge_part> parts = predicted_parts();
+    for (int t = 0; t < into.tensors(); ++t)
+      if (const std::size_t bytes = parts[detail::index(t)].size * detail::bytes_of(parts[detail::index(t)].type);
+          into.row_bytes(t) != bytes)
+        detail::throw_error({"predict: a batch has rows of another length than those before it"},
+                            {"predict the batches of each length by a call of their own"});
   }
 
   // Runs the part of train and accumulate that may fail after the batch was checked.
   template <class Call>
   void attempt(Call&& call) {
-    watched_.open(step_);
+    watched_now().open(step_);
     try {
       call();
     } catch (...) {
       rethrow_without_accumulated();
     }
-    watched_.close(step_, accumulated_, all_);
+    watched_now().close(step_, accumulated_, all_);
   }
   // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
   [[noreturn]] GPIPE_COLD void rethrow_without_accumulated() {
@@ -458,7 +554,8 @@ class executor {
   }
 
   const network& net_;
-  step_plan plan_;
+  std::vector<detail::length_plan<context>> shorter_;
+  step_plan plan_;  // of the longest length
   detail::optimizer_update<context> rule_;
   training_options options_;
   detail::parameter_groups groups_;
@@ -471,8 +568,12 @@ class executor {
   detail::commit_decision decision_;
   int accumulated_ = 0;
   bool first_values_ = false;
-  tensor_rows predicted_;     // while `predict` runs
-  double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
+  tensor_rows predicted_;                    // while `predict` runs
+  double checked_rate_ = -1;                 // the largest rate for which an update is known to stay finite
+  std::vector<const network*> nets_{&net_};  // the longest length's, then those of `shorter_`
+  std::deque<of_length> of_shorter_;
+  std::size_t now_ = 0;          // the plan that runs: 0 is the longest length's, then `shorter_`
+  std::size_t derived_for_ = 0;  // the plan for which layers have derived their buffers
   detail::pass_runner<Device> passes_;
   detail::parameter_access<Device> parameters_;
 };

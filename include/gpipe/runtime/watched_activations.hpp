@@ -32,17 +32,18 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const step_plan& plan, c
 /// The records of passes: rows of watched layers, and of every train and accumulate pass hashes for a digest.
 class watched_activations {
  public:
-  /// `calls` are kept in the digest; 0: there is no digest.
-  GPIPE_COLD watched_activations(const network& net, const step_plan& plan, std::size_t calls)
-      : net_(net), plan_(plan), watched_(index(net.layer_count)) {
-    if (calls == 0) return;
+  /// `calls` are kept in the digest; 0: there is no digest. `shared`: the digest of another plan of the training.
+  GPIPE_COLD watched_activations(const network& net, const step_plan& plan, std::size_t calls,
+                                 gpipe::digest* shared = nullptr)
+      : net_(net), plan_(plan), watched_(index(net.layer_count)), shared_(shared) {
+    if (calls == 0 || shared != nullptr) return;
     std::vector<std::string> layers;
     for (int l = 0; l < net.layer_count; ++l) layers.emplace_back(net.type_of(l).name);
     digest_ = {std::move(layers), plan.all_micro_batches(), calls};
   }
 
-  gpipe::digest& digest() { return digest_; }
-  const gpipe::digest& digest() const { return digest_; }
+  gpipe::digest& digest() { return shared_ != nullptr ? *shared_ : digest_; }
+  const gpipe::digest& digest() const { return shared_ != nullptr ? *shared_ : digest_; }
 
   /// Returns the rows that the layer's outputs are copied to from now on; null if it is no longer watched.
   GPIPE_COLD watched_rows* watch(int layer, bool watched) {
@@ -62,13 +63,13 @@ class watched_activations {
   /// A call that trains begins with its batch. If it fails, the next call begins instead of it.
   void open(const step_context& step) {
     drop_rows();
-    if (!digest_.full()) add_data(step);
+    if (!digest().full()) add_data(step);
   }
   /// The call has succeeded; `before` accumulated calls of the same step came before it.
   void close(const step_context& step, int before, const broadcast& all) {
     keep_rows(step, all);
     share_digest(all);
-    digest_.close({step.step, before});
+    digest().close({step.step, before});
   }
 
   /// A call that only runs forward begins with `drop_rows`, and has succeeded with `keep_rows`.
@@ -91,7 +92,7 @@ class watched_activations {
 
  private:
   GPIPE_COLD void add_data(const step_context& step) {
-    digest_.open();
+    digest().open();
     hash sum;
     const auto add = [&](const std::byte* rows, std::size_t size, dtype type) {
       if (rows != nullptr) sum.add(rows, size * bytes_of(type) * index(step.rows.samples));
@@ -99,21 +100,21 @@ class watched_activations {
     add(step.rows.inputs, net_.values[0].part.size, net_.values[0].part.type);
     for (int f = 0; f < net_.field_count; ++f)
       add(step.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
-    digest_.put(action_kind::idle, -1, -1, sum.value());
+    digest().put(action_kind::idle, -1, -1, sum.value());
   }
   GPIPE_COLD void share_digest(const broadcast& all) {
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
       all.merge(
-          s, [&] { return digest_.of_layers(first, last); },
-          [&](const std::vector<std::uint64_t>& hashes) { digest_.put_layers(first, last, hashes); });
+          s, [&] { return digest().of_layers(first, last); },
+          [&](const std::vector<std::uint64_t>& hashes) { digest().put_layers(first, last, hashes); });
     }
   }
 
   const network& net_;
   const step_plan& plan_;
   std::vector<std::unique_ptr<watched_rows>> watched_;  // [layer]
-  gpipe::digest digest_;
+  gpipe::digest digest_, *shared_;                      // null: it has its own
 };
 
 }  // namespace gpipe::detail

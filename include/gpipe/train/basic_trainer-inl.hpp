@@ -1,7 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
@@ -10,6 +14,7 @@
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/runtime/executor.hpp>
+#include <gpipe/runtime/length_plan.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/model_array-inl.hpp>
@@ -33,6 +38,40 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
   if (ranks > 0) return how.job.set_up().plan(net, options, how.cut.empty() ? source.cut : how.cut.first(), ranks);
   if (!how.cut.empty()) return how.cut.plan()(net, options, how.cut.first(), 0);
   return source.constant(net, options);
+}
+
+/// The plans of the shorter lengths: with the options, the cut and the workers of the longest's, and with as many
+/// tokens in a micro-batch.
+template <class Context>
+GPIPE_COLD std::vector<length_plan<Context>> plans_of(const shorter_lengths<Context>& lengths, const step_plan& longest,
+                                                      const training_options& how) {
+  std::vector<length_plan<Context>> plans;
+  if (lengths.all.empty()) return plans;
+  if (how.job != nullptr)
+    throw_error({"the training has a job, and its model ", lengths.all.size() + 1, " lengths"},
+                {"choose .job = nullptr, or the model of one length"});
+  plan_options options = longest.options;
+  options.workers = longest.workers();
+  options.profile = {};  // of the longest's layers
+  for (const auto& it : lengths.all) {
+    const std::int64_t tokens = std::int64_t{longest.options.micro_batch_size} * lengths.longest;
+    options.micro_batch_size = static_cast<int>(
+        (std::min)(tokens / it.tokens, std::int64_t{(std::numeric_limits<int>::max)() / options.all_micro_batches()}));
+    const std::span<const int> first(longest.first.data() + 1, index(longest.stages() - 1));
+    plans.push_back({it.net, it.kernels, lengths.made(*it.net, options, first, 0), lengths.derives_anew});
+  }
+  return plans;
+}
+
+template <class Device>
+GPIPE_COLD executor<Device>* make_executor(const network& net, const kernel_row<typename Device::context>* kernels,
+                                           const plan_source& source,
+                                           const optimizer_update<typename Device::context>& update,
+                                           const training_options& how,
+                                           const shorter_lengths<typename Device::context>& shorter) {
+  step_plan plan = plan_of(net, source, update.moments(), update.memory(), how);
+  auto others = plans_of(shorter, plan, how);
+  return new executor<Device>(net, kernels, std::move(plan), update, how, std::move(others));
 }
 
 /// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give the
@@ -71,15 +110,15 @@ template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
                                                 const detail::plan_source& plan,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
-                                                const training_options& how)
+                                                const training_options& how,
+                                                const detail::shorter_lengths<context>& shorter)
     : learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.layer_count)),
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
-      executor_(new gpipe::executor<Device>(
-          net, kernels, detail::plan_of(net, plan, update.moments(), update.memory(), how), update, how)) {
+      executor_(detail::make_executor<Device>(net, kernels, plan, update, how, shorter)) {
   for (int l = 0; l < net.layer_count; ++l)
     frozen_[detail::index(l)].resize(detail::index(net.type_of(l).parameter_count));
 }
@@ -178,16 +217,22 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, 
 template <class Device>
 GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
-  tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan().max_batch()));
+  const step_plan& plan = executor_->choose(data);
+  tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan.max_batch()));
   executor_->predict(data, rows, 0);
   return rows;
 }
 template <class Device>
 GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
-  tensor_rows rows = executor_->predictions(data.samples());
-  detail::for_each_batch(data, plan().max_batch(),
-                         [&](const batch& part, int first) { executor_->predict(part, rows, first); });
+  tensor_rows rows;
+  detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int first) {
+    if (first == 0) {
+      executor_->choose(part);
+      rows = executor_->predictions(data.samples());
+    }
+    executor_->predict(part, rows, first);
+  });
   return rows;
 }
 

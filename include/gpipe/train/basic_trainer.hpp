@@ -67,6 +67,20 @@ struct plan_source {
   std::span<const int> cut{};
 };
 
+/// The further plans of a training whose model has several lengths.
+template <class Context>
+struct shorter_lengths {
+  struct length {
+    int tokens;
+    const network* net;
+    const kernel_row<Context>* kernels;
+  };
+  std::span<const length> all{};  ///< without the longest, the shortest first; empty: the model has one length
+  int longest = 0;
+  const bool* derives_anew = nullptr;  ///< see `length_plan`
+  plan_maker made = nullptr;           ///< for the cut of the longest
+};
+
 /// A value that no program gets: it only lets an erroneous one be compiled to its end.
 template <class T>
 T never();
@@ -87,7 +101,8 @@ class basic_trainer {
   basic_trainer(basic_trainer&&) noexcept;
   basic_trainer& operator=(basic_trainer&&) noexcept;
 
-  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. The
+  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. Of
+  /// a model of several `lengths` it runs the plan of the batch's rows, and so do all calls that take a batch. The
   /// learning rate is the schedule's for this step, or `rate`. Throws `error` and leaves parameters, moments, state and
   /// step count as they were.
   step_result step(const batch& data) { return step(data, rate()); }
@@ -132,7 +147,7 @@ class basic_trainer {
 
   /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
   /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
-  /// several tensors, the rows hold them all.
+  /// several tensors, the rows hold them all. All batches of a dataset have one length.
   tensor_rows predict(const batch& data, weights which = weights::current);
   tensor_rows predict(const data_source& data, weights which = weights::current);
 
@@ -240,9 +255,9 @@ class basic_trainer {
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
 
-  /// The network of the model.
+  /// The network of the model; of several lengths that of the longest.
   const network& net() const;
-  /// The plan that runs: its cut, costs and memory.
+  /// The plan that runs: its cut, costs and memory. Of several lengths the longest's, with the memory of the largest.
   const step_plan& plan() const;
   /// The fewest samples of a step's batch.
   int min_batch() const { return plan().min_batch(); }
@@ -261,7 +276,8 @@ class basic_trainer {
   using context = typename Device::context;
 
   basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const detail::plan_source& plan,
-                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
+                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how,
+                const detail::shorter_lengths<context>& shorter = {});
   ~basic_trainer();
 
  private:

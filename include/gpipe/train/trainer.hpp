@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <type_traits>
 
 #include <gpipe/core/included.hpp>
@@ -136,6 +138,25 @@ constexpr plan_maker planned_at_run_time() {
   else return nullptr;
 }
 
+template <class Model>
+concept of_lengths = requires {
+  Model::networks();
+};
+
+/// The further plans of a model of several lengths.
+template <class Model, class Context>
+struct lengths_in {
+  static constexpr std::size_t longest = Model::all.size() - 1;
+  static constexpr auto anew = Model::derives_anew();
+  static constexpr auto rows = [] {
+    std::array<typename shorter_lengths<Context>::length, longest + 1> found{};
+    Model::each([&]<class Its>(std::size_t i) {
+      found[i] = {Model::all[i], Model::networks()[i], kernels_of<Its, Context>};
+    });
+    return found;
+  }();
+};
+
 /// A small plan is taken over as it is. One that is too large for the compiler to run its programs, or that depends on
 /// the training's optimizer, is made again with its cut.
 template <class Plan>
@@ -229,10 +250,18 @@ class trainer : public basic_trainer<Device> {
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};
     return {network_of<model>, detail::kernels_of<model, context>};
   }
+  static detail::shorter_lengths<context> shorter() {
+    if constexpr (detail::of_lengths<Model>) {
+      using in = detail::lengths_in<Model, context>;
+      return {{in::rows.data(), in::longest}, Model::all.back(), in::anew.data(), detail::planned_at_run_time<Model>()};
+    } else {
+      return {};
+    }
+  }
   trainer(const compiled& from, const detail::plan_source& plan, const Optimizer& optimizer,
           const training_options& how)
       : basic_trainer<Device>(from.net, from.kernels, plan, detail::optimizer_update<context>(optimizer),
-                              optimizer.learning_rate, how) {}
+                              optimizer.learning_rate, how, shorter()) {}
 };
 
 /// A trainer without an optimizer, without a device, or of other arguments: its error.

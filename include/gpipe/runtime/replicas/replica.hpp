@@ -24,16 +24,18 @@ class replica final : public replica_part {
   using channel_list = std::vector<link_channels<typename Device::marker>>;
 
   /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
-  /// here, as the only waiter.
+  /// here, as the only waiter. `longest`: the same replica of the longest length, whose memory this one uses.
   GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& wake_signals,
-                     std::byte arena_fill, const link_choice& emulated)
+                     std::byte arena_fill, const link_choice& emulated, const replica* longest = nullptr)
       : number_(number),
         plan_(&plan),
         channels_(plan.links.size()),
         barrier_(wake_signals, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
     for (int s = 0; s < plan.stages(); ++s) {
       const bool here = only < 0 || plan.worker_of(s) == only;
-      stages_.push_back(here ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number) : nullptr);
+      stages_.push_back(here ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number,
+                                                                     longest != nullptr ? &longest->stage(s) : nullptr)
+                             : nullptr);
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)

@@ -14,14 +14,16 @@ namespace gpipe::detail {
 template <class Device>
 class replica_list {
  public:
-  /// Makes and binds their stages.
+  /// Makes and binds their stages. `longest`: the replicas of the longest length, whose memory these use; null: none.
   GPIPE_COLD void make(const network& net, const step_plan& plan, const rank_layout& here, worker_signals& wake_signals,
-                       const training_options& options, const kernel_row<typename Device::context>* kernels) {
+                       const training_options& options, const kernel_row<typename Device::context>* kernels,
+                       const replica_list* longest = nullptr) {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& added = all_.emplace_back();
       if (!here.has_part(r)) continue;
       added = std::make_unique<replica<Device>>(net, plan, r, here.only(), wake_signals, options.arena_fill,
-                                                options.link_bytes_per_second);
+                                                options.link_bytes_per_second,
+                                                longest != nullptr ? &longest->at(r) : nullptr);
       added->bind(kernels, options.canary);
     }
   }

@@ -33,9 +33,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   using stage_arena<Device>::add, stage_arena<Device>::at, stage_arena<Device>::flat_bytes;
   using marker = typename Device::marker;
 
-  GPIPE_COLD bound_stage(const network& net, const step_plan& plan, int stage, std::byte fill, int replica = 0)
-      : stage_arena<Device>(net, plan, stage, fill, replica),
-        statistics_(plan, *this),
+  /// `longest`: the same stage of the longest length, whose memory this one uses; null: it has its own.
+  GPIPE_COLD bound_stage(const network& net, const step_plan& plan, int stage, std::byte fill, int replica = 0,
+                         const bound_stage* longest = nullptr)
+      : stage_arena<Device>(net, plan, stage, fill, replica, longest),
+        statistics_(plan, *this, longest != nullptr ? &longest->statistics_ : nullptr),
         hooks_(context_, net, plan, stage) {}
 
   /// Finds every address and sets up libraries, once all stages have their arenas.
@@ -161,6 +163,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.layers)
       if (net_->owns(b.layer_index)) refresh(b);
+  }
+  /// The same for the layers [layer] that make other buffers for another length.
+  GPIPE_COLD void refresh(const bool* layers) {
+    for (const auto& b : binding_.layers)
+      if (layers[b.layer_index] && net_->owns(b.layer_index)) refresh(b);
   }
   /// Copies the owner's values of a tied parameter.
   GPIPE_OUT_OF_LINE void copy_tied_values(const named_array& user, const std::byte* values) {

@@ -61,12 +61,16 @@ class accumulated_statistics {
 template <class Device>
 class layer_statistics {
  public:
-  layer_statistics(const step_plan& plan, const stage_arena<Device>& stage) : plan_(plan), stage_(stage) {}
+  /// `longest`: of the same stage for the longest length, with which this one keeps partials; null: on its own.
+  layer_statistics(const step_plan& plan, const stage_arena<Device>& stage, const layer_statistics* longest = nullptr)
+      : plan_(plan),
+        stage_(stage),
+        earlier_(longest != nullptr ? longest->earlier_ : std::make_shared<kept_partials>()) {}
 
   /// Makes room for the partials of accumulated calls, once the stage is bound.
   GPIPE_COLD void reserve() {
     for (const auto& b : stage_.layers())
-      if (b.kernels->update_state != nullptr) earlier_.resize(stage_.layers().size());
+      if (b.kernels->update_state != nullptr) earlier_->resize(stage_.layers().size());
   }
 
   /// Calls `f(block)` for the partials of each layer that has some.
@@ -93,19 +97,20 @@ class layer_statistics {
                               reinterpret_cast<std::byte*>(into) + before);
   }
 
-  bool has_state() const { return !earlier_.empty(); }
+  bool has_state() const { return !earlier_->empty(); }
 
   /// Before the decision: makes the layers' next state from the partials of the mini-batch. If a number of it is not
   /// finite, the layer's sum of squares is not, so that the step is refused; a diagnosis throws, and names the layer.
   GPIPE_OUT_OF_LINE void update_state(const step_context& step) {
     const auto& device = stage_.context();
-    for (std::size_t i = 0; i < earlier_.size(); ++i) {
+    for (std::size_t i = 0; i < earlier_->size(); ++i) {
       const auto& b = stage_.layers()[i];
+      accumulated_statistics<Device>& earlier = (*earlier_)[i];
       if (b.kernels->update_state == nullptr) continue;
       call c = call_of_all(b, step, plan_.options.micro_batch_size);
-      if (earlier_[i].count() > 0) {
-        c.partials = earlier_[i].followed_by(device, c.partials, c.partial_stride, c.micro_batches);
-        c.micro_batches += earlier_[i].count();
+      if (earlier.count() > 0) {
+        c.partials = earlier.followed_by(device, c.partials, c.partial_stride, c.micro_batches);
+        c.micro_batches += earlier.count();
       }
       device.copy(bytes_of_state(b), static_cast<const std::byte*>(b.state), b.next_state);
       c.state = b.next_state;
@@ -121,19 +126,20 @@ class layer_statistics {
   }
   /// Keeps the partials of an accumulated call for the commit; may allocate.
   GPIPE_COLD void keep(const step_context& step) {
-    for (std::size_t i = 0; i < earlier_.size(); ++i)
+    for (std::size_t i = 0; i < earlier_->size(); ++i)
       if (const auto& b = stage_.layers()[i]; b.kernels->update_state != nullptr) {
         const call c = call_of_all(b, step, plan_.options.micro_batch_size);
-        earlier_[i].keep(stage_.context(), c.partials, c.partial_stride, c.micro_batches, plan_.all_micro_batches());
+        (*earlier_)[i].keep(stage_.context(), c.partials, c.partial_stride, c.micro_batches, plan_.all_micro_batches());
       }
   }
   /// Drops the partials of accumulated calls.
   void clear() noexcept {
-    for (auto& kept : earlier_) kept.clear();
+    for (auto& kept : *earlier_) kept.clear();
   }
 
  private:
   using bound = bound_layer<typename Device::context>;
+  using kept_partials = std::vector<accumulated_statistics<Device>>;
 
   static std::ptrdiff_t bytes_of_state(const bound& b) { return static_cast<std::ptrdiff_t>(b.layer->state_bytes()); }
 
@@ -164,7 +170,7 @@ class layer_statistics {
 
   const step_plan& plan_;
   const stage_arena<Device>& stage_;
-  std::vector<accumulated_statistics<Device>> earlier_;  // [layer]; empty: no layer has state
+  std::shared_ptr<kept_partials> earlier_;  // [layer]; empty: no layer has state
 };
 
 }  // namespace gpipe::detail

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
@@ -45,20 +46,24 @@ struct square_of_both {
 };
 
 /// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are
-/// one flat array each.
+/// one flat array each. A stage of a shorter length (see `lengths`) uses the memory of the longest's.
 template <class Device>
 class stage_arena {
  public:
   using device_context = typename Device::context;
 
-  GPIPE_COLD stage_arena(const network& net, const step_plan& plan, int stage, std::byte fill, int replica)
+  GPIPE_COLD stage_arena(const network& net, const step_plan& plan, int stage, std::byte fill, int replica,
+                         const stage_arena* longest = nullptr)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
         replica_(replica),
         memory_(plan.memory(stage)),
-        context_(Device::make_context(replica * plan.stages() + stage)),
-        arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
+        place_(longest != nullptr ? longest->place_
+                                  : std::make_shared<place>(replica * plan.stages() + stage,
+                                                            static_cast<std::size_t>(memory_.total()), fill)),
+        context_(place_->context),
+        arena_(place_->arena),
         map_(arena_.data()) {
     if (plan.options.tf32) {
       if constexpr (requires { context_.allow_tf32(); }) context_.allow_tf32();
@@ -67,6 +72,7 @@ class stage_arena {
                             {"train on cuda_device, or leave tf32 out"});
     }
     for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
+    if (longest != nullptr) return;
     // Gaps between parameters stay zero, because whole arrays are updated at once.
     context_.fill(memory_.before(static_cast<int>(memory_kind::tied) + 1), std::byte{0}, arena_.data());
   }
@@ -175,6 +181,14 @@ class stage_arena {
  protected:
   using bound = detail::bound_layer<device_context>;
 
+  /// The context and the memory, which the stages of several lengths share.
+  struct place {
+    device_context context;
+    typename Device::arena arena;
+    place(int number, std::size_t bytes, std::byte fill)
+        : context(Device::make_context(number)), arena(Device::make_arena(context, bytes, fill)) {}
+  };
+
   GPIPE_COLD void find_frozen(bound& b) {
     b.frozen = !b.frozen_parameters.empty();
     for (std::size_t p = 0; p < b.frozen_parameters.size(); ++p) {
@@ -227,8 +241,9 @@ class stage_arena {
   const step_plan* plan_;
   int stage_, replica_;
   stage_memory memory_;
-  device_context context_;
-  typename Device::arena arena_;
+  std::shared_ptr<place> place_;
+  device_context& context_;
+  typename Device::arena& arena_;
   detail::arena_map map_;
   detail::binding<device_context> binding_;
   const parameter_groups* groups_ = nullptr;

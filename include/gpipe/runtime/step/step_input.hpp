@@ -30,7 +30,6 @@ class step_input {
     step.rows.unknown.resize(index(net.field_count));
     if (const edge_part& entering = net.values[0].part; entering.type == dtype::bf16)
       rounded_.resize(entering.size * index(plan.max_batch()));
-    step.rows.rounded = rounded_.data();
   }
 
   void require_training() const {
@@ -50,6 +49,7 @@ class step_input {
           {"a batch of ", several(data.samples(), "sample"), " is too small for ", plan_.replicas(), " replicas"},
           {"give at least one sample to each, or choose fewer replicas"});
     step_.began_ns = now_ns();
+    step_.rows.rounded = rounded_.data();
     const int every_layer = (std::numeric_limits<int>::max)();
     check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_layer() : every_layer,
                 local_);

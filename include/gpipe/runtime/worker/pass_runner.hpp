@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +32,8 @@
 namespace gpipe::detail {
 
 /// Runs one pass at a time on all workers that are here, each on its thread; the first worker is the thread that calls.
+/// It runs one plan, or one of several: of models that differ in the length of their sequences. Then each has its own
+/// programs, stages and channels, and all have the same workers, threads and memory.
 /// A pass that fails ends in every worker and in every process. Then no message is under way, and the next pass may
 /// begin, unless a worker is stuck: its kernel does not return.
 template <class Device>
@@ -42,50 +46,33 @@ class pass_runner {
   GPIPE_COLD pass_runner(const network& net, const step_plan& plan, const rule& update, const training_options& options,
                          const rank_layout& here, step_context& step, commit_decision& decision,
                          std::vector<stage_report>& reports, const wait_limits& limits)
-      : net_(net),
-        plan_(plan),
-        options_(options),
+      : options_(options),
         here_(here),
         calls_(options.job),
-        programs_(plan, here),
         signals_(here.count(), limits),
         barrier_(signals_, here.count()),
-        shared_{net,
-                plan,
-                update,
-                nullptr,
-                signals_,
-                barrier_,
-                step,
-                decision,
-                reports,
-                options.before,
-                options.average_weights > 0 ? 1 - options.average_weights : 0,
-                others_},
         step_(step),
-        threads_(signals_, here.count()) {}
+        threads_(signals_, here.count()) {
+    add_run(net, plan, update, decision, reports);
+    now_.store(&runs_.front(), std::memory_order_relaxed);
+  }
 
   /// Makes the replicas and joins them. `recorder_of(rank)`: the events of a worker, null if none are kept.
   template <class Recorders>
   GPIPE_COLD void connect(const kernel_row<typename Device::context>* kernels, Recorders&& recorder_of) {
-    replicas_.make(net_, plan_, here_, signals_, options_, kernels);
-    connect_processes();
-    shared_.sums = sums_.get();
-    shared_.decision.reserve(net_, plan_.all_micro_batches());
-    for (int r = 0; r < plan_.replicas(); ++r)
-      for (int w = 0; w < plan_.workers(); ++w)
-        if (here_.has_worker(r, w))
-          workers_.emplace_back(shared_, replicas_.at(r), w, static_cast<int>(workers_.size()),
-                                recorder_of(r * plan_.workers() + w));
+    plan_run& first = runs_.front();
+    first.replicas.make(first.net, first.plan, here_, signals_, options_, kernels);
+    connect_processes(first);
+    first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
+    first.make_workers(here_, recorder_of);
     // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
     // thread that calls, cannot.
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
-          options_.on_deadline == deadline_action::abort ? static_cast<int>(workers_.size()) : 1,
-          options_.deadline + more,
+          options_.on_deadline == deadline_action::abort ? here_.count() : 1, options_.deadline + more,
           [this](int w) {
-            detail::activity now = workers_[detail::index(w)].activity();
+            detail::activity now = this->now().workers[detail::index(w)].activity();
             if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process
             return now;
           },
@@ -95,6 +82,20 @@ class pass_runner {
           });
   }
 
+  /// Adds a plan for another length, of the same workers: its stages use the memory of the first plan's.
+  template <class Recorders>
+  GPIPE_COLD void add(const network& net, const step_plan& plan, const kernel_row<typename Device::context>* kernels,
+                      Recorders&& recorder_of) {
+    const plan_run& first = runs_.front();
+    plan_run& added = add_run(net, plan, first.shared.rule, first.shared.decision, first.shared.reports);
+    added.replicas.make(net, plan, here_, signals_, options_, kernels, &first.replicas);
+    connect_processes(added);
+    added.make_workers(here_, recorder_of);
+  }
+  /// The next passes run this plan: 0 is the first, then those in the order in which they were added.
+  void use(std::size_t plan) { now_.store(&runs_[plan], std::memory_order_release); }
+  std::size_t plans() const { return runs_.size(); }
+
   /// Whether a worker is stuck. Then its thread may use all that the pass uses until the process ends.
   bool stuck() const noexcept { return stuck_.has_value(); }
   /// Throws why no pass can run any more.
@@ -102,20 +103,22 @@ class pass_runner {
     if (stuck_) throw error(stuck_->wrong(), stuck_->remedy(), stuck_->where());
   }
 
-  const replica_list<Device>& replicas() const { return replicas_; }
+  /// Of a plan; the memory that lasts from step to step is the same in all.
+  const replica_list<Device>& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
   const detail::collective_calls& calls() const { return calls_; }
 
   /// One pass. On failure throws the first cause.
   void run() {
-    const auto& programs = step_.trains() ? programs_.training() : programs_.forward();
-    replicas_.each([this](auto& it) { it.begin(step_); });
+    plan_run& run = now();
+    const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
+    run.replicas.each([this](auto& it) { it.begin(step_); });
     if (watchdog_) watchdog_->begin_pass();
     try {
       const default_float_environment exact;
-      calls_.enter(net_, step_, shared_.decision.terms);
+      calls_.enter(run.net, step_, run.shared.decision.terms);
       const auto work = [&](int w) {
         const std::size_t at = detail::index(w);
-        workers_[at].run(programs[at % programs.size()], step_.clears());
+        run.workers[at].run(programs[at % programs.size()], step_.clears());
       };
       if (options_.job != nullptr) work(0);
       else threads_.run(work);
@@ -140,66 +143,95 @@ class pass_runner {
   /// After a pass that does not commit. In a commit the workers do this at their barrier.
   void sum_partials() const noexcept {
     const default_float_environment exact;
-    shared_.sum_partials();
+    now().shared.sum_partials();
   }
   void decide() const noexcept {
     const default_float_environment exact;
-    shared_.sum_partials();
-    shared_.decision.decide();
+    now().shared.sum_partials();
+    now().shared.decision.decide();
   }
 
   /// The last pass had a number that is not finite, after `accumulated` calls of its step: runs it again as a
   /// diagnosis, and throws an error that names the first layer with such a number.
   [[noreturn]] GPIPE_COLD void throw_nonfinite(int accumulated) {
-    detail::throw_nonfinite(step_, shared_.decision, accumulated, [this] {
+    detail::throw_nonfinite(step_, now().shared.decision, accumulated, [this] {
       run();
       if (step_.repeated == pass_kind::accumulate) decide();
     });
   }
 
  private:
+  /// A plan, and all that runs it. Its workers share what `shared` refers to.
+  struct plan_run {
+    const network& net;
+    const step_plan& plan;
+    detail::worker_programs programs;
+    worker_context<Device> shared;
+    replica_list<Device> replicas{};
+    std::unique_ptr<all_reduce> sums{};    // null: there is one replica
+    std::deque<worker<Device>> workers{};  // they do not move
+
+    template <class Recorders>
+    GPIPE_COLD void make_workers(const rank_layout& here, Recorders&& recorder_of) {
+      shared.sums = sums.get();
+      for (int r = 0; r < plan.replicas(); ++r)
+        for (int w = 0; w < plan.workers(); ++w)
+          if (here.has_worker(r, w))
+            workers.emplace_back(shared, replicas.at(r), w, static_cast<int>(workers.size()),
+                                 recorder_of(r * plan.workers() + w));
+    }
+  };
+
+  GPIPE_COLD plan_run& add_run(const network& net, const step_plan& plan, const rule& update, commit_decision& decision,
+                               std::vector<stage_report>& reports) {
+    const double share = options_.average_weights > 0 ? 1 - options_.average_weights : 0;
+    return runs_.emplace_back(plan_run{
+        net,
+        plan,
+        {plan, here_},
+        {net, plan, update, nullptr, signals_, barrier_, step_, decision, reports, options_.before, share, others_}});
+  }
+  plan_run& now() const { return *now_.load(std::memory_order_acquire); }
+
   // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
-  GPIPE_COLD void connect_processes() {
+  GPIPE_COLD void connect_processes(plan_run& it) {
     if (options_.job == nullptr) {
-      if (plan_.replicas() > 1) sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
+      if (it.plan.replicas() > 1)
+        it.sums = std::make_unique<shared_all_reduce<Device>>(it.net, it.plan, signals_, it.replicas);
       return;
     }
-    sums_ = options_.job.set_up().connect(*options_.job, net_, plan_, replicas_.at(here_.replica()), others_);
+    it.sums = options_.job.set_up().connect(*options_.job, it.net, it.plan, it.replicas.at(here_.replica()), others_);
   }
 
   GPIPE_COLD error stuck_error(int w) const {
-    return detail::stuck_error(w, options_.deadline, workers_[detail::index(w)].position());
+    return detail::stuck_error(w, options_.deadline, now().workers[detail::index(w)].position());
   }
 
   // The work of a failed pass is dropped.
   GPIPE_COLD void clean_up() {
-    replicas_.each_stage([](auto& stage) { stage.settle(); });
-    replicas_.each([](auto& it) {
+    const plan_run& run = now();
+    run.replicas.each_stage([](auto& stage) { stage.settle(); });
+    run.replicas.each([](auto& it) {
       for (auto& w : it.channels()) w.reset();
     });
-    if (sums_) sums_->reset();
+    if (run.sums) run.sums->reset();
   }
   void add_time() const {
     if (!step_.is_timed()) return;
     const std::int64_t ns = now_ns() - step_.began_ns;
-    for (stage_report& r : shared_.reports) r.step_ns += ns, ++r.steps;
+    for (stage_report& r : now().shared.reports) r.step_ns += ns, ++r.steps;
   }
 
-  const network& net_;
-  const step_plan& plan_;
   const training_options& options_;
   const rank_layout& here_;
   detail::collective_calls calls_;
-  replica_list<Device> replicas_;
-  std::unique_ptr<all_reduce> sums_;  // null: there is one replica
+  std::deque<plan_run> runs_;
+  std::atomic<plan_run*> now_{nullptr};  // the watchdog reads it, too
   other_processes others_;
-  detail::worker_programs programs_;
   worker_signals signals_;
   barrier barrier_;
-  worker_context<Device> shared_;
   step_context& step_;
-  std::deque<worker<Device>> workers_;  // they do not move
-  thread_team threads_;                 // behind what its tasks use, for its threads end first
+  thread_team threads_;  // behind what its tasks use, for its threads end first
   std::optional<error> stuck_;
   std::optional<detail::watchdog> watchdog_;
 };

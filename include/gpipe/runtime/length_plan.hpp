@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/runtime/step/batch.hpp>
+
+namespace gpipe::detail {
+
+/// A further plan of a training: of its model for a shorter length (see `lengths`). Its cut and its workers are those
+/// of the longest length's plan.
+template <class Context>
+struct length_plan {
+  const network* net = nullptr;
+  const kernel_row<Context>* kernels = nullptr;
+  step_plan plan{};
+  /// [layer]: what it derives is not the same for all lengths, so it makes it again when the length changes.
+  const bool* derives_anew = nullptr;
+};
+
+/// Gives the stages of the longest plan the memory of the largest. All plans keep what lasts from step to step at the
+/// same bytes. Throws if they do not:
+///
+///     64 tokens | parameters ... derived | partials ... transient        |
+///     32 tokens | parameters ... derived | partials ... transient |
+///               the same bytes           | each pass writes them anew
+template <class Context>
+GPIPE_COLD void share_arenas(step_plan& longest, const std::vector<length_plan<Context>>& shorter) {
+  for (int s = 0; s < longest.stages(); ++s) {
+    stage_memory& memory = longest.stage_plans[index(s)].memory;
+    const stage_memory own = memory;
+    for (const length_plan<Context>& it : shorter) {
+      for (int k = 0; k < static_cast<int>(memory_kind::partials); ++k)
+        if (const auto kind = static_cast<memory_kind>(k); it.plan.memory(s).of(kind) != own.of(kind))
+          throw_error({"the plans of two lengths have ", own.of(kind), " and ", it.plan.memory(s).of(kind),
+                       " bytes of ", name_of(kind)},
+                      {"give all lengths the same options"}, {.stage = s});
+      const std::int64_t more = it.plan.memory(s).total() - memory.total();
+      memory.bytes[static_cast<int>(memory_kind::transient)] += (std::max)(more, std::int64_t{0});
+    }
+  }
+}
+
+/// The name of a field that the network reads and whose rows in the batch have another size; null: there is none.
+GPIPE_COLD inline const batch::entry* other_rows(const network& net, const batch& data) {
+  const auto differs = [&](const batch::entry& e, std::size_t size) {
+    return e.elements != size * index((std::max)(data.samples(), 0));
+  };
+  for (const batch::entry& e : data.entries()) {
+    if (e.name == "inputs" && net.entering > 0 && differs(e, net.values[0].part.size)) return &e;
+    for (int f = 0; f < net.field_count; ++f)
+      if (e.name == net.fields[f].name && differs(e, net.fields[f].size)) return &e;
+  }
+  return nullptr;
+}
+
+/// The size of a sample's row of a field; 0: the network does not read it.
+GPIPE_COLD inline std::size_t row_size(const network& net, std::string_view name) {
+  if (name == "inputs") return net.entering > 0 ? net.values[0].part.size : 0;
+  for (int f = 0; f < net.field_count; ++f)
+    if (name == net.fields[f].name) return net.fields[f].size;
+  return 0;
+}
+
+/// The number of the network in `nets`, the longest and then the others, whose rows have the batch's sizes. Throws
+/// `error` if there is none.
+GPIPE_COLD inline std::size_t length_of(const std::vector<const network*>& nets, const batch& data) {
+  for (std::size_t k = 0; k < nets.size(); ++k)
+    if (other_rows(*nets[k], data) == nullptr) return k;
+  const batch::entry& wrong = *other_rows(*nets.front(), data);
+  std::string sizes;
+  for (std::size_t k = 1; k <= nets.size(); ++k)  // the longest last
+    sizes += concat({sizes.empty()      ? ""
+                     : k == nets.size() ? " or "
+                                        : ", ",
+                     row_size(*nets[k % nets.size()], wrong.name)});
+  const auto samples = static_cast<std::size_t>((std::max)(data.samples(), 1));
+  throw_error({"field \"", wrong.name, "\" of the batch has ", wrong.elements, " elements of ", data.samples(),
+               " samples, ", wrong.elements / samples, " each: no plan has rows of the batch's sizes"},
+              {"pad the rows of all fields to one length of the plans: \"", wrong.name, "\" to ", sizes});
+}
+
+}  // namespace gpipe::detail
