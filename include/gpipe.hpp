@@ -7,6 +7,7 @@
 #include <gpipe/generate.hpp>
 #include <gpipe/images.hpp>
 #include <gpipe/job.hpp>
+#include <gpipe/lengths.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/predict.hpp>

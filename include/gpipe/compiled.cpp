@@ -50,6 +50,7 @@
 #include <gpipe/train/checkpoint/write_arrays-inl.hpp>
 #include <gpipe/train/data/augmented_images-inl.hpp>
 #include <gpipe/train/data/batch_request-inl.hpp>
+#include <gpipe/train/data/batches_by_length-inl.hpp>
 #include <gpipe/train/data/csv-inl.hpp>
 #include <gpipe/train/data/data_source-inl.hpp>
 #include <gpipe/train/data/dataset-inl.hpp>

@@ -158,14 +158,14 @@ constexpr auto types_beside() {
 template <class Model, class Longest>
 inline constexpr auto types_beside_longest = types_beside<Model, Longest>();
 template <class Model, class Longest>
-constexpr network beside() {
+constexpr network with_types_beside() {
   network net = network_of<Model>;
   net.types = types_beside_longest<Model, Longest>.data();
   return net;
 }
 /// The network of a shorter length in a training with the longest.
 template <class Model, class Longest>
-inline constexpr network network_beside = beside<Model, Longest>();
+inline constexpr network network_beside = with_types_beside<Model, Longest>();
 
 }  // namespace detail
 

@@ -80,8 +80,15 @@ template <class Use>
 void for_each_batch(const data_source& data, int size, Use&& use) {
   const int samples = data.samples();
   const auto stream = opened(data, {.size = size});
-  for (long number = 0; number < batches_of(samples, size); ++number)
-    use(next_batch(*stream, number, samples, size), static_cast<int>(number) * size);
+  const bool own = data.own().count > 0;
+  const long count = batches_of(data, size);
+  int before = 0;
+  for (long number = 0; number < count; ++number) {
+    const batch& next = next_batch(*stream, number, samples, own ? 0 : size);
+    use(next, before);
+    before += next.samples();
+  }
+  if (own) require_samples(before, samples);
   require_end(*stream, samples);
 }
 

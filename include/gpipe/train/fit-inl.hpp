@@ -43,20 +43,23 @@ GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_sou
   if (how.restore_best && training.keep == nullptr)
     throw_error({"restore_best is true, but this trainer cannot keep its values"}, {"use gpipe::trainer"});
   // The source rejects a batch size below 1, and a first batch that does not exist.
+  const bool own = data.own().count > 0;
   const int behind = how.batch > 0 ? data.samples() % how.batch : 0, last = behind > 0 ? behind : how.batch;
-  if (how.batch > 0 && data.samples() > 0 && last < training.min_batch)
+  if (!own && how.batch > 0 && data.samples() > 0 && last < training.min_batch)
     throw_error(
         {"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.min_batch, " replicas"},
         {"choose fewer replicas, or batches of another size"});
-  if (how.batch > 0 && how.first.batch % how.accumulate != 0 &&
-      how.first.batch != batches_of(data.samples(), how.batch))
+  if (how.batch > 0 && how.first.batch % how.accumulate != 0 && how.first.batch != batches_of(data, how.batch))
     throw_error({"the first batch is ", how.first.batch, ", inside a step of ", how.accumulate, " batches"},
                 {"choose a multiple of accumulate"});
 }
 
 /// The position in batches of this size. Throws if it is inside a batch, or inside an epoch of other data.
-GPIPE_COLD GPIPE_INLINE data_position position_in_batches(data_position at, int samples, int batch_size) {
+GPIPE_COLD GPIPE_INLINE data_position position_in_batches(data_position at, const data_source& data, int given_size) {
   const data_position was = at;
+  const int samples = data.samples();
+  const bool own = data.own().count > 0;
+  const int batch_size = own ? data.own().tokens : given_size;
   at.batch_size = batch_size, at.samples = samples;
   if (was.batch_size < 0 || was.samples < 0 || was.batch < 0)
     throw_error({"the first batch is ", was.batch, ", of ", was.batch_size, " of ", was.samples, " samples"},
@@ -67,6 +70,10 @@ GPIPE_COLD GPIPE_INLINE data_position position_in_batches(data_position at, int 
         {"the position is inside an epoch of ", several(was.samples, "sample"), ", but the data have ", samples},
         {"give the data of the training that was stopped, or begin at the next epoch"});
   if (was.batch_size == 0 || was.batch_size == batch_size) return at;
+  if (own)
+    throw_error({"the position is behind ", several(was.batch, "batch"), " of another size: ", was.batch_size,
+                 ", but the data have batches of ", several(batch_size, "token")},
+                {"choose .tokens = ", was.batch_size, ", or begin at the next epoch"});
   const auto before = static_cast<std::int64_t>(was.batch) * was.batch_size;
   if (before % batch_size != 0)
     throw_error({"the position is behind ", several(was.batch, "batch"), " of ", several(was.batch_size, "sample"),
@@ -110,13 +117,14 @@ struct epoch_sums {
 GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
                             const fit_options& options) {
   fit_options how = options;
-  how.first = position_in_batches(how.first, data.samples(), how.batch);
+  how.first = position_in_batches(how.first, data, how.batch);
   check_fit(training, data, held_out, how);
   const auto epochs = static_cast<std::uint64_t>((std::max)(how.epochs, 0));
   const batch_order order{.size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
-  data_position at = first_of(order, data.samples());
+  data_position at = first_of(order, data);
   const std::unique_ptr<data_stream> stream = opened(data, order);
-  const long parts = batches_of(data.samples(), how.batch);
+  const long parts = batches_of(data, how.batch);
+  const bool own = data.own().count > 0;
   fit_result end{.epochs = static_cast<int>((std::min)(at.epoch, epochs))};
   end.next = at;
   const int first_epoch = end.epochs;  // epochs before it are no epochs without a lower loss
@@ -124,16 +132,18 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
   bool best_is_last = true;
   int flat_epochs = 0;  // in a row, since the rate was last reduced
   end.rate_factor = how.plateau.begin;
-  const auto next_epoch = [&] { return data_position{at.epoch + 1, 0, how.batch, data.samples()}; };
+  const auto next_epoch = [&] {
+    return data_position{at.epoch + 1, 0, own ? data.own().tokens : how.batch, data.samples()};
+  };
   for (; at.epoch < epochs && !end.stopped; at = next_epoch()) {
     const int epoch = static_cast<int>(at.epoch) + 1;
     fit_progress now{.epoch = epoch,
                      .epochs = how.epochs,
                      .step = at.batch / how.accumulate,
-                     .steps = how.steps_per_epoch(data.samples())};
+                     .steps = static_cast<int>(batches_of(static_cast<int>(parts), how.accumulate))};
     epoch_sums sums;
     while (at.batch < parts && !end.stopped) {
-      const batch& next = sums.next_of(*stream, at.batch, data.samples(), how.batch);
+      const batch& next = sums.next_of(*stream, at.batch, data.samples(), own ? 0 : how.batch);
       if (++at.batch % how.accumulate != 0 && at.batch != parts) {
         training.accumulate(training.training, next);
         continue;

@@ -52,7 +52,8 @@ struct fit_has_no_rate {
 /// How `fit` goes over the data.
 struct fit_options {
   int epochs = 1;
-  int batch = 32;  ///< samples in a mini-batch, at most what the plan holds
+  /// Samples in a mini-batch, at most what the plan holds. `batches_by_length` chooses the sizes of its batches itself.
+  int batch = 32;
   /// The seed of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no
   /// checkpoint has it.
   std::uint64_t seed = 0;

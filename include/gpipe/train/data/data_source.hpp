@@ -30,6 +30,12 @@ class data_stream {
   virtual const batch* next() = 0;
 };
 
+/// The batches of a source that chooses their sizes itself.
+struct own_batches {
+  long count = 0;  ///< of an epoch; 0: the source gives batches of the order's size
+  int tokens = 0;  ///< in a batch, at most: a position is one in batches of this size
+};
+
 /// What `fit`, `evaluate` and `predict` read: a `dataset`, `mapped_data`, `generated_data`, or a class of your own. The
 /// batch at a position is a function of the order alone, so a stream can begin anywhere.
 class data_source {
@@ -38,6 +44,9 @@ class data_source {
   virtual int samples() const = 0;
   /// The source must outlive the stream.
   virtual std::unique_ptr<data_stream> open(const batch_order& order) const = 0;
+  /// A source whose batches differ in size, such as `batches_by_length`, says how many it has. Their samples add up to
+  /// `samples()`, and it ignores `batch_order::size`.
+  virtual own_batches own() const { return {}; }
 
  protected:
   data_source() = default;
@@ -49,17 +58,24 @@ namespace detail {
 
 /// The number of batches of an epoch.
 inline long batches_of(int samples, int size) { return samples / size + (samples % size != 0); }
+inline long batches_of(const data_source& data, int size) {
+  const long own = data.own().count;
+  return own > 0 ? own : batches_of(data.samples(), size);
+}
 
 /// The first batch's position if the source has batches and the order is valid; else throws.
 data_position first_of(const batch_order& order, int samples);
+data_position first_of(const batch_order& order, const data_source& data);
 
 /// The stream that the source opens. Throws if it opens none.
 std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& order);
 
 /// The next batch of a stream: the batch with this number in an epoch of `samples` samples, `size` in each batch and
-/// the rest in the last. Throws unless the stream gives it with as many samples.
+/// the rest in the last; 0: batches of any size. Throws unless the stream gives it with as many samples.
 const batch& next_batch(data_stream& from, long number, int samples, int size);
 
+/// Throws unless the batches of an epoch had as many samples as the source says.
+void require_samples(long found, int samples);
 /// Throws if the stream gives a batch behind an epoch of `samples` samples.
 void require_end(data_stream& from, int samples);
 
