@@ -66,7 +66,7 @@ class executor {
     time_layers(options_.layer_times);
     if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
-    replicas().each([this](auto& it) { it.begin(step_); });
+    for (std::size_t k = 0; k < passes_.plans(); ++k) passes_.replicas(k).each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
     each_stage([this](auto& stage) { stage.begin_updates(groups_); });
     set_first_values();

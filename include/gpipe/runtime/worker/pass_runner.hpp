@@ -110,13 +110,13 @@ class pass_runner {
   /// One pass. On failure throws the first cause.
   void run() {
     plan_run& run = now();
-    const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
     run.replicas.each([this](auto& it) { it.begin(step_); });
     if (watchdog_) watchdog_->begin_pass();
     try {
       const default_float_environment exact;
       calls_.enter(run.net, step_, run.shared.decision.terms);
-      const auto work = [&](int w) {
+      const auto work = [this, &run](int w) {  // small enough for a std::function that allocates nothing
+        const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
         const std::size_t at = detail::index(w);
         run.workers[at].run(programs[at % programs.size()], step_.clears());
       };
