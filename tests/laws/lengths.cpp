@@ -6,20 +6,28 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <gpipe/checkpoint.hpp>
 #include <gpipe/core/numbers/random.hpp>
+#include <gpipe/job.hpp>
+#include <gpipe/layer.hpp>
 #include <gpipe/lengths.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/gpt2.hpp>
+#include <gpipe/plan.hpp>
 #include <gpipe/predict.hpp>
 #include <gpipe/train.hpp>
 
@@ -207,6 +215,16 @@ TEST_CASE("stages, schedules, recompute and replicas do not change a bit of a tr
     CHECK(bits_of<text>(plan) == expected);
     CHECK(bits_of<translation>(plan) == translated);
   }
+}
+
+TEST_CASE("replicas, and a plan that the compiler has made, have the same bits") {
+  const auto expected = bits_of<text>({.micro_batches = 1, .micro_batch_size = 3, .replicas = 2});
+  CHECK(bits_of<text>({.stages = 3, .micro_batches = 1, .micro_batch_size = 3, .replicas = 2}) == expected);
+  using made = plan<text<longest>, stages<2>, micro_batches<2>, micro_batch_size<3>, optimizer<adamw>>;
+  trainer<of_lengths<text>, adamw> compiled(made{}, adamw{.learning_rate = 1e-2});
+  const auto at_run_time = bits_of<text>({.stages = 2, .micro_batches = 2, .micro_batch_size = 3});
+  for (int i = 0; i < 7; ++i) step<decltype(compiled), text<longest>>(compiled, i);
+  CHECK(state_of(compiled) == at_run_time.back());
 }
 
 // Logits are those of the padded rows, bit for bit. So are all results while no sum has more than 64 rows: such a sum
@@ -501,4 +519,34 @@ TEST_CASE("fit goes over batches of all lengths, and goes on from any of them wi
   }
   const batches_by_length others(data, positions, {.lengths = {4, 8, 16}, .tokens = 32});
   CHECK_THROWS_AS(fit(whole, others, {.epochs = 2, .seed = 5, .first = places[3]}), error);
+}
+
+namespace {
+
+/// A job of one process, of which no call is made.
+struct job_of_one final : process_group {
+  int rank() const noexcept override { return 0; }
+  int ranks() const noexcept override { return 1; }
+  void expect(std::chrono::nanoseconds) override {}
+  void agree(collective_kind, std::span<const agreed_value>) override {}
+  std::unique_ptr<sending_end> sender(const channel_layout&) override { return nullptr; }
+  std::unique_ptr<receiving_end> receiver(const channel_layout&) override { return nullptr; }
+  std::unique_ptr<all_gather> make_all_gather(const std::vector<std::size_t>&) override { return nullptr; }
+  void enter(collective_kind, std::span<const agreed_value>) override {}
+  void begin(wait_context) override {}
+  void poll() override {}
+  void broadcast(void*, std::size_t, int, std::uint64_t) override {}
+  void fail(const error&) noexcept override {}
+  error recover() override { return error("", ""); }
+  bool leave(const error&) noexcept override { return false; }
+};
+
+}  // namespace
+
+TEST_CASE("a job of processes trains one length") {
+  job_of_one job;
+  CHECK_THROWS_WITH_AS((trainer<of_lengths<text>, adamw>({.micro_batch_size = 3}, adamw{}, {.job = &job})),
+                       "the training has a job, and its model 3 lengths; choose .job = nullptr, or the model of one "
+                       "length",
+                       error);
 }

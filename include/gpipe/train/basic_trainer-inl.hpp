@@ -43,13 +43,10 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
 /// The plans of the shorter lengths: with the options, the cut and the workers of the longest's, and with as many
 /// tokens in a micro-batch.
 template <class Context>
-GPIPE_COLD std::vector<length_plan<Context>> plans_of(const shorter_lengths<Context>& lengths, const step_plan& longest,
-                                                      const training_options& how) {
+GPIPE_COLD std::vector<length_plan<Context>> plans_of(const shorter_lengths<Context>& lengths,
+                                                      const step_plan& longest) {
   std::vector<length_plan<Context>> plans;
   if (lengths.all.empty()) return plans;
-  if (how.job != nullptr)
-    throw_error({"the training has a job, and its model ", lengths.all.size() + 1, " lengths"},
-                {"choose .job = nullptr, or the model of one length"});
   plan_options options = longest.options;
   options.workers = longest.workers();
   options.profile = {};  // of the longest's layers
@@ -69,8 +66,11 @@ GPIPE_COLD executor<Device>* make_executor(const network& net, const kernel_row<
                                            const optimizer_update<typename Device::context>& update,
                                            const training_options& how,
                                            const shorter_lengths<typename Device::context>& shorter) {
+  if (how.job != nullptr && !shorter.all.empty())
+    throw_error({"the training has a job, and its model ", shorter.all.size() + 1, " lengths"},
+                {"choose .job = nullptr, or the model of one length"});
   step_plan plan = plan_of(net, source, update.moments(), update.memory(), how);
-  auto others = plans_of(shorter, plan, how);
+  auto others = plans_of(shorter, plan);
   return new executor<Device>(net, kernels, std::move(plan), update, how, std::move(others));
 }
 
