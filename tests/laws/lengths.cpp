@@ -57,6 +57,44 @@ using translation = encoder_decoder<
         .source_tokens = Tokens, .vocabulary = words, .width = 16, .head_width = 8, .dropout = 10, .smoothing = 0.1},
     double>;
 
+/// Multiplies each token by its share of the length, from a table that differs between lengths in every number.
+struct shares_of_length {
+  template <class In>
+  struct on;
+
+  template <class T, int Tokens, int Width>
+  struct on<tensor<T, Tokens, Width>> {
+    using output = tensor<T, Tokens, Width>;
+    static constexpr buffer derived[] = {{"shares", Tokens, dtype_of<T>}};
+    static constexpr work cost{.forward = output::size, .backward_input = output::size};
+    struct write {
+      T* into;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t t) const { into[t] = T(t + 1) / Tokens; }
+    };
+    struct scale {
+      const T *x, *table;
+      T* y;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = x[i] * table[i / Width % Tokens]; }
+    };
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      c.each(Tokens, write{a.template derived<0>()});
+    }
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(std::ptrdiff_t{a.samples()} * Tokens * Width, scale{a.in(), a.template derived<0>(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      c.each(std::ptrdiff_t{a.samples()} * Tokens * Width,
+             scale{a.out_gradient(), a.template derived<0>(), a.in_gradient()});
+    }
+  };
+};
+template <int Tokens>
+struct scaled : model<input<std::int32_t, Tokens>, embedding<words, 8, double>, shares_of_length, linear<words>,
+                      softmax_cross_entropy> {};
+
 std::uint32_t number(std::uint32_t i, std::uint32_t below) { return draw({}, 7, i).word[0] % below; }
 
 /// Sequences of at most `length` tokens, in rows of `width`. What is behind a sequence has the weight 0.
@@ -129,6 +167,8 @@ void steps_as_its_length_alone() {
   for (int i = 0; i < 7; ++i) {
     const auto [length, count] = steps[i];
     const sequences data(count, length, length, static_cast<std::uint32_t>(i));
+    training.keep_values(values);
+    training.restore_values(values);  // which derives again all that is derived
     const step_result found = training.step(data.of<Net<longest>>());
     const auto matches = [&]<int Tokens>(auto& other) {
       // Random numbers depend on the step: the other trainings take as many.
@@ -191,6 +231,7 @@ difference from_padding(int micro_batches) {
 TEST_CASE("a step has the bits of a training of its batch's length alone") {
   steps_as_its_length_alone<text>();
   steps_as_its_length_alone<translation>();
+  steps_as_its_length_alone<scaled>();
 }
 
 TEST_CASE("stages, schedules, recompute and replicas do not change a bit of a training of several lengths") {
