@@ -101,10 +101,10 @@ class basic_trainer {
   basic_trainer(basic_trainer&&) noexcept;
   basic_trainer& operator=(basic_trainer&&) noexcept;
 
-  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. Of
-  /// a model of several `lengths` it runs the plan of the batch's rows, and so do all calls that take a batch. The
+  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. The
   /// learning rate is the schedule's for this step, or `rate`. Throws `error` and leaves parameters, moments, state and
-  /// step count as they were.
+  /// step count as they were. A model of several `lengths` runs the plan of the batch's rows, here and in all calls
+  /// that take a batch.
   step_result step(const batch& data) { return step(data, rate()); }
   step_result step(const batch& data, double rate);
 
@@ -255,9 +255,10 @@ class basic_trainer {
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
 
-  /// The network of the model; of several lengths that of the longest.
+  /// The network of the model, or that of its longest length.
   const network& net() const;
-  /// The plan that runs: its cut, costs and memory. Of several lengths the longest's, with the memory of the largest.
+  /// The plan that runs: its cut, costs and memory. A model of several lengths has that of the longest, with
+  /// the memory of the largest.
   const step_plan& plan() const;
   /// The fewest samples of a step's batch.
   int min_batch() const { return plan().min_batch(); }

@@ -9,9 +9,9 @@ namespace gpipe {
 struct data_position {
   std::uint64_t epoch = 0;
   long batch = 0;
-  /// Samples of a batch, or of a source that chooses their number the tokens; 0: those of the training that begins here.
+  /// Samples of a batch, or its tokens if the source chooses the samples; 0: those of the training that begins here.
   int batch_size = 0;
-  int samples = 0;     ///< of an epoch; 0: those of the data there
+  int samples = 0;  ///< of an epoch; 0: those of the data there
   bool operator==(const data_position&) const = default;
 };
 

@@ -103,7 +103,7 @@ class pass_runner {
     if (stuck_) throw error(stuck_->wrong(), stuck_->remedy(), stuck_->where());
   }
 
-  /// Of a plan; the memory that lasts from step to step is the same in all.
+  /// The replicas of a plan. The memory that lasts from step to step is the same in all plans.
   const replica_list<Device>& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
   const detail::collective_calls& calls() const { return calls_; }
 

@@ -18,7 +18,7 @@ class by_length_stream;
 
 }  // namespace detail
 
-/// What becomes of a sequence that is longer than the longest length.
+/// The treatment of a sequence that is longer than the longest length.
 enum class too_long : std::uint8_t {
   refuse,  ///< the constructor throws: the error has the first such row, and their number
   cut,     ///< its first positions are read; a field "lengths" counts no more than these
