@@ -1,5 +1,4 @@
 // compiled: alone
-// sanitizers: address, thread
 // optimize: yes
 
 #include <doctest/doctest.h>

@@ -23,27 +23,27 @@ template <class T>
 struct rows_of_arrays {
   using of_sum = compute_type<T>;
   const T* x;       ///< rows side by side
-  const number* w;  ///< a row
+  const of_sum* w;  ///< a row
   T *sums, *doubled;
-  number *sum, *sum_of_both, *top;
+  of_sum *sum, *sum_of_both, *top;
   std::ptrdiff_t width;
 
   template <class Team>
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
     const T* const from = x + row * width;
     T *const into = sums + row * width, *const in_place = doubled + row * width;
-    const auto value = [](std::ptrdiff_t i, auto a) { return number(a[i]); };
+    const auto value = [](std::ptrdiff_t i, auto a) { return of_sum(a[i]); };
     const auto both = [](std::ptrdiff_t i, auto a, auto b) { return a[i] + b[i]; };
     const auto write = [](std::ptrdiff_t i, auto to, auto a, auto b) { to[i] = a[i] + b[i]; };
-    const auto twice = [](std::ptrdiff_t i, auto to, auto a) { to[i] = 2 * number(a[i]); };
-    const number of_value = team.sum(width, array_function{value, from});
-    const number of_both = team.sum(width, array_function{both, from, w});
-    const number again = team.sum(width, array_function{both, from, w});  // at once behind another one
-    const number largest = team.maximum(width, number(-1000), array_function{value, from});
+    const auto twice = [](std::ptrdiff_t i, auto to, auto a) { to[i] = 2 * of_sum(a[i]); };
+    const of_sum of_value = team.sum(width, array_function{value, from});
+    const of_sum of_both = team.sum(width, array_function{both, from, w});
+    const of_sum again = team.sum(width, array_function{both, from, w});  // at once behind another one
+    const of_sum largest = team.maximum(width, of_sum(-1000), array_function{value, from});
     team.each(width, array_function{write, into, from, w});
     team.each(width, array_function{twice, in_place, static_cast<const T*>(in_place)});
     team.each(1, [*this, row, of_value, of_both, again, largest](std::ptrdiff_t) {
-      sum[row] = of_value, sum_of_both[row] = of_both < again || of_both > again ? number(1e9) : of_both,
+      sum[row] = of_value, sum_of_both[row] = of_both < again || of_both > again ? of_sum(1e9) : of_both,
       top[row] = largest;
     });
   }
