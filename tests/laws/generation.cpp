@@ -52,15 +52,15 @@ std::vector<std::int64_t> texts_of(generator<writing>& from, trainer<writing, ad
   return found;
 }
 
+constexpr encoder_decoder_options tied{.source_tokens = 6,
+                                       .target_tokens = 10,
+                                       .vocabulary = 13,
+                                       .width = 16,
+                                       .head_width = 8,
+                                       .final_norms = true,
+                                       .tied_head = true};
 /// The last stages read the table of words of the first one, and what the encoder writes.
-struct translating : encoder_decoder<2, 24, 2,
-                                     {.source_tokens = 6,
-                                      .target_tokens = 10,
-                                      .vocabulary = 13,
-                                      .width = 16,
-                                      .head_width = 8,
-                                      .final_norms = true,
-                                      .tied_head = true}> {};
+struct translating : encoder_decoder<2, 24, 2, tied> {};
 
 std::vector<std::int64_t> translations_of(const generator<translating>& from) {
   std::vector<std::int64_t> found;
