@@ -36,10 +36,10 @@ struct entries {
   }
 };
 
-/// A row repeated; rounded if T rounds its elements.
-template <class Row, class T>
+/// A row repeated; rounded if `into` is bf16.
+template <class T>
 struct repeat_row {
-  const Row* row;
+  const compute_type<T>* row;
   T* into;
   int n;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = row[i % n]; }
