@@ -117,7 +117,7 @@ __device__ void add_to(const column_sum<F, T>& sum, std::ptrdiff_t column, doubl
 /// All sums over rows, for each column. Several groups are written to `groups`, {sums, groups, n}. `arrived` has a zero
 /// for each strip of columns, and has zeros again at the end.
 template <class... Sum>
-__global__ void __launch_bounds__(team::threads)
+__global__ void __launch_bounds__(team::threads, 1)
     over_columns(column_parts of, double* groups, unsigned* arrived, Sum... sums) {
   constexpr int count = sizeof...(Sum), threads = team::threads;
   __shared__ double found[count][threads];
