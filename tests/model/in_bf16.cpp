@@ -16,6 +16,9 @@ struct net : model<input<float, 12>, dropout<10>, linear<8>, repeat<2, residual<
 constexpr const network &narrow = network_of<in_bf16<net>>, &wide = network_of<net>;
 static_assert(precision_of(narrow) == precision::bf16 && precision_of(wide) == precision::float32);
 
+/// Bytes of a linear layer's rounded bias, which is padded to a panel: it has no copy in float32.
+constexpr std::size_t rounded_bias = sizeof(bf16) * packed_size(1, 8);
+
 // Every edge is bf16, every parameter float32 under the same name; fields keep their types.
 constexpr bool halved() {
   bool holds = narrow.layer_count == wide.layer_count && narrow.value_count == wide.value_count;
@@ -27,7 +30,8 @@ constexpr bool halved() {
     holds = holds && narrow.type_of(l).name == wide.type_of(l).name && narrow.type_of(l).type == dtype::float32 &&
             narrow.type_of(l).computes == dtype::bf16 &&
             narrow.type_of(l).parameter_bytes() == wide.type_of(l).parameter_bytes() &&
-            2 * narrow.type_of(l).derived_bytes() == wide.type_of(l).derived_bytes() &&
+            2 * (narrow.type_of(l).derived_bytes() - (wide.type_of(l).derived_bytes() > 0 ? rounded_bias : 0)) ==
+                wide.type_of(l).derived_bytes() &&
             narrow.type_of(l).cost.forward == wide.type_of(l).cost.forward;
   for (int f = 0; f < wide.field_count; ++f) holds = holds && narrow.fields[f].type == wide.fields[f].type;
   return holds && narrow.type == dtype::float32;

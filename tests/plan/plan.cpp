@@ -64,7 +64,8 @@ using whole_four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, 
 static_assert(whole_four::makespan() == four::makespan() && whole_four::bubble() == four::bubble() &&
               whole_four::cut().first[1] == four::cut().first[1]);
 
-// In bf16: the same layers; values and derived weights take half, parameters the same.
+// In bf16: the same layers; values and derived weights take half, parameters the same. Its rounded biases are derived,
+// too.
 template <class... More>
 using cut_by_hand = plan<net, cut_at<4, 8, 12>, micro_batches<16>, micro_batch_size<8>, More...>;
 using single = cut_by_hand<>;
@@ -73,7 +74,10 @@ static_assert(std::is_same_v<narrow::model, in_bf16<net>> && narrow::parameters(
 constexpr bool takes(memory_kind kind, int halves) {
   return 2 * narrow::memory(1).of(kind) == halves * single::memory(1).of(kind) && single::memory(1).of(kind) > 0;
 }
-static_assert(takes(memory_kind::stash, 1) && takes(memory_kind::kept, 1) && takes(memory_kind::derived, 1));
+static_assert(takes(memory_kind::stash, 1) && takes(memory_kind::kept, 1));
+constexpr std::int64_t rounded_bias = sizeof(bf16) * packed_size(1, 128);
+static_assert(2 * (narrow::memory(1).of(memory_kind::derived) - rounded_bias) ==
+              single::memory(1).of(memory_kind::derived));
 static_assert(takes(memory_kind::parameters, 2) && takes(memory_kind::gradients, 2) && takes(memory_kind::moments, 2));
 static_assert(precision_of(network_of<narrow::model>) == precision::bf16 &&
               precision_of(network_of<net>) == precision::float32);

@@ -176,9 +176,13 @@ class context {
   void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
   }
+  /// The same with a row that is rounded already, so that one kernel does it (see gpipe::detail::rounded_bias).
+  void multiply_plus(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* c) const {
+    plus(by_packed<bf16>(rows, n, k), a, packed_b, row, c);
+  }
   /// H = row + A * B and Z = GELU(H) by its approximation, in one kernel if cuBLASLt has one; otherwise does nothing
-  /// and returns false. The row and H are rounded, and Z is made of what was not.
-  bool multiply_plus_gelu(int rows, int n, int k, const bf16* a, const bf16* packed_b, const float* row, bf16* h,
+  /// and returns false. H is rounded, and Z made of what was not.
+  bool multiply_plus_gelu(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* h,
                           bf16* z) const {
     return with_gelu(epilogue::gelu_and_bias, rows, n, k, a, packed_b, row, h, z);
   }
@@ -601,38 +605,39 @@ class context {
     if (also != epilogue::none) gemm_.prepare(p);
   }
 
-  template <class T>
-  void plus(product p, const T* a, const T* b, const compute_type<T>* row, T* c) const {
+  // `row` has T's elements or those that T rounds.
+  template <class T, class Row>
+  void plus(product p, const T* a, const T* b, const Row* row, T* c) const {
     product fused = p;
     fused.then = epilogue::bias;
     bool offered = false;
     enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused, a, b, c); });
     if (!offered) {
-      each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
+      each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<Row, T>{row, c, p.n});
       return enqueue([&] { gemm_.run(p, a, b, c, true); });
     }
     const void* added = row;
-    // A row that bf16 rounds, or that is a part of another, is copied.
-    if (!std::is_same_v<T, compute_type<T>> || product::alignment_of(row) < product::full_alignment) {
-      each(p.n, detail::repeat_row<T>{row, gemm_.scratch<T>(), p.n});
+    // A row that T rounds, or that is a part of another, is copied.
+    if (!std::is_same_v<T, Row> || product::alignment_of(row) < product::full_alignment) {
+      each(p.n, detail::repeat_row<Row, T>{row, gemm_.scratch<T>(), p.n});
       added = gemm_.scratch<T>();
     }
     enqueue([&] { gemm_.run(fused, a, b, c, false, const_cast<void*>(added)); });
   }
   // cublasLt.h, EPILOGUE_AUX_LD: the leading dimension of H is a multiple of 8.
   static bool allows_gelu(int n) { return n % 8 == 0; }
-  bool with_gelu(epilogue then, int rows, int n, int k, const bf16* a, const bf16* b, const float* row, bf16* h,
+  bool with_gelu(epilogue then, int rows, int n, int k, const bf16* a, const bf16* b, const bf16* row, bf16* h,
                  bf16* c) const {
-    if (!allows_gelu(n) || product::alignment_of(h) != product::full_alignment || !gemm_.fits_scratch<bf16>(n))
-      return false;
+    const auto aligned = [](const void* at) { return product::alignment_of(at) == product::full_alignment; };
+    if (!allows_gelu(n) || !aligned(h) || (row != nullptr && !aligned(row))) return false;
     product p = by_packed<bf16>(rows, n, k);
     p.then = then;
     bool offered = false;
-    enqueue([&] { offered = gemm_.offers(p, a, b, c); });
-    if (!offered) return false;
-    if (row != nullptr) each(n, detail::repeat_row<bf16>{row, gemm_.scratch<bf16>(), n});
-    enqueue([&] { gemm_.run(p, a, b, c, false, gemm_.scratch<bf16>(), h); });
-    return true;
+    enqueue([&] {
+      offered = gemm_.offers(p, a, b, c);
+      if (offered) gemm_.run(p, a, b, c, false, const_cast<bf16*>(row), h);
+    });
+    return offered;
   }
 
   // `mutable`: the queue and its tools change, not what a layer knows of its context.

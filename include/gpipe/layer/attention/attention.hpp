@@ -66,6 +66,10 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     c.pack(N, Width, in, Width, false, a.template derived<1>());
     c.pack(Q, Width, out, Q, true, a.template derived<2>());
     c.pack(Width, Q, out, Q, false, a.template derived<3>());
+    if (of.biased) {
+      round_bias(c, N, in_bias(a), a.template derived<5>());
+      round_bias(c, Width, out_bias(a), a.template derived<6>());
+    }
     if (of.rotary != 0)
       c.each(std::ptrdiff_t{Tokens} * of.heads.width / 2,
              tabulate_angles<number>{a.template derived<4, number>(), of.heads.width, of.rotary});
@@ -78,11 +82,12 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     T *qkv = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
     const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
     const int rows = a.samples() * Tokens;
-    project(c, rows, N, Width, a.in(), in_proj, in_bias(a), qkv);
+    const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
+    project(c, rows, N, Width, a.in(), in_proj, in_bias(a), in_rounded, qkv);
     turn(c, a, qkv, false);
     c.attention(of.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
                 a.template extra<2, number>());
-    project(c, rows, Width, Q, mixed, out_proj, out_bias(a), a.out());
+    project(c, rows, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());
   }
 
   template <class C, class A>
@@ -104,7 +109,8 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     T *qkv = a.template extra<0, T>(), *row = a.template workspace<0, T>(), *mixed = a.template workspace<1, T>();
     const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
     const int n = a.samples();
-    project(c, n, N, Width, a.in(), in_proj, in_bias(a), row);
+    const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
+    project(c, n, N, Width, a.in(), in_proj, in_bias(a), in_rounded, row);
     if (of.rotary != 0)
       c.rows(n, turn_pairs<T>{row, a.template derived<4, number>() + std::ptrdiff_t{position} * of.heads.width, N,
                               of.heads.heads + of.heads.key_heads, of.heads.width, 1, false});
@@ -116,7 +122,7 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const T* const kept = qkv;
     c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed,
                 a.template extra<2, number>());
-    project(c, n, Width, Q, mixed, out_proj, out_bias(a), a.out());
+    project(c, n, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());
   }
 
   template <class A>
@@ -205,13 +211,16 @@ struct attention {
     static constexpr detail::attention_extents heads = detail::extents_of(Options, Width);
     static constexpr int Q = heads.queries(), K = heads.keys(), N = Q + 2 * K;  // columns
     static constexpr bool turns = Options.rotary != 0;
+    static constexpr std::size_t rounded(int n) { return Options.bias ? detail::rounded_bias_size<T>(n) : 0; }
     static constexpr typename on::numbers sizes{Tokens, Width, heads, Options.causal, Options.bias, Options.rotary};
 
     static constexpr buffer derived[] = {{"in_proj forward", packed_size(Width, N), dtype_of<T>},
                                          {"in_proj backward", packed_size(N, Width), dtype_of<T>},
                                          {"out_proj forward", packed_size(Q, Width), dtype_of<T>},
                                          {"out_proj backward", packed_size(Width, Q), dtype_of<T>},
-                                         {"angles", turns ? std::size_t{Tokens} * heads.width : 0, dtype_of<number>}};
+                                         {"angles", turns ? std::size_t{Tokens} * heads.width : 0, dtype_of<number>},
+                                         {"in_proj bias", rounded(N), dtype_of<T>},
+                                         {"out_proj bias", rounded(Width), dtype_of<T>}};
     static constexpr buffer extras[] = {{"queries, keys, values", std::size_t{Tokens} * N, dtype_of<T>},
                                         {"heads", std::size_t{Tokens} * Q, dtype_of<T>},
                                         {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>}};

@@ -55,6 +55,7 @@ struct cross_attention {
     static constexpr std::ptrdiff_t to_keys = stacked ? std::ptrdiff_t{Q} * Width : 0,
                                     to_values = stacked ? std::ptrdiff_t{Q + K} * Width : 0;
 
+    static constexpr std::size_t rounded(int n) { return Options.bias ? detail::rounded_bias_size<T>(n) : 0; }
     static constexpr buffer derived[] = {{"queries forward", packed_size(Width, Q), dtype_of<T>},
                                          {"queries backward", packed_size(Q, Width), dtype_of<T>},
                                          {"keys forward", packed_size(KeyWidth, K), dtype_of<T>},
@@ -62,7 +63,11 @@ struct cross_attention {
                                          {"values forward", packed_size(KeyWidth, K), dtype_of<T>},
                                          {"values backward", packed_size(K, KeyWidth), dtype_of<T>},
                                          {"out_proj forward", packed_size(Q, Width), dtype_of<T>},
-                                         {"out_proj backward", packed_size(Width, Q), dtype_of<T>}};
+                                         {"out_proj backward", packed_size(Width, Q), dtype_of<T>},
+                                         {"queries bias", rounded(Q), dtype_of<T>},
+                                         {"keys bias", rounded(K), dtype_of<T>},
+                                         {"values bias", rounded(K), dtype_of<T>},
+                                         {"out_proj bias", rounded(Width), dtype_of<T>}};
     static constexpr buffer extras[] = {{"queries", std::size_t{Tokens} * Q, dtype_of<T>},
                                         {"keys", std::size_t{KeyTokens} * K, dtype_of<T>},
                                         {"values", std::size_t{KeyTokens} * K, dtype_of<T>},
@@ -106,6 +111,13 @@ struct cross_attention {
       c.pack(K, KeyWidth, values, KeyWidth, false, a.template derived<5>());
       c.pack(Q, Width, out, Q, true, a.template derived<6>());
       c.pack(Width, Q, out, Q, false, a.template derived<7>());
+      if constexpr (Options.bias) {
+        const number *in_bias = a.template parameter<own::in_bias>(), *out_bias = a.template parameter<own::out_bias>();
+        detail::round_bias(c, Q, in_bias, a.template derived<8>());
+        detail::round_bias(c, K, in_bias + Q, a.template derived<9>());
+        detail::round_bias(c, K, in_bias + Q + K, a.template derived<10>());
+        detail::round_bias(c, Width, out_bias, a.template derived<11>());
+      }
     }
 
     template <class C, class A>
@@ -115,12 +127,12 @@ struct cross_attention {
               *to_y = a.template derived<6>();
       const T *x = a.template in<0>(), *memory = a.template in<1>();
       const int rows = a.samples() * Tokens, key_rows = a.samples() * KeyTokens;
-      detail::project<own::in_bias>(c, a, rows, Q, Width, x, to_q, 0, q);
-      detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
-      detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
+      detail::project<own::in_bias, 8>(c, a, rows, Q, Width, x, to_q, 0, q);
+      detail::project<own::in_bias, 9>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
+      detail::project<own::in_bias, 10>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
       const T *queries = q, *keys = k, *values = v;
       c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<own::out_bias>(c, a, rows, Width, Q, o, to_y, 0, a.out());
+      detail::project<own::out_bias, 11>(c, a, rows, Width, Q, o, to_y, 0, a.out());
     }
 
     /// One token of each sample. All attend to one memory, whose keys and values are made at position 0.
@@ -131,17 +143,17 @@ struct cross_attention {
               *to_y = a.template derived<6>();
       if (position == 0) {
         const T* memory = a.template in<1>();
-        detail::project<own::in_bias>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
-        detail::project<own::in_bias>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
+        detail::project<own::in_bias, 9>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
+        detail::project<own::in_bias, 10>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
       }
-      detail::project<own::in_bias>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
+      detail::project<own::in_bias, 8>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
       attention_shape shape = shape_of(a.samples());
       shape.queries = 1;
       shape.q.sample = shape.o.sample = Q;
       shape.k.sample = shape.v.sample = 0;
       const T *queries = q, *keys = k, *values = v;
       c.attention(shape, queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<own::out_bias>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
+      detail::project<own::out_bias, 11>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
     }
 
     template <class C, class A>

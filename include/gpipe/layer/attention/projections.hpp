@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
 
 namespace gpipe::detail {
@@ -54,17 +55,21 @@ struct attention_parameters<Options, Width, KeyWidth, Heads, false, false> {
       {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"}};
 };
 
-/// y = x W^T + b, W {n, k} packed; `Bias` is the index of the parameter with b from element `first` on, or -1.
-template <int Bias, class C, class A, class T>
+/// y = x W^T + b, W {n, k} packed; `Bias` is the index of the parameter with b from element `first` on, or -1, and
+/// `Rounded` that of the derived buffer with b's rounded copy (see multiply_plus_bias).
+template <int Bias, int Rounded, class C, class A, class T>
 void project(const C& c, const A& a, int rows, int n, int k, const T* x, const T* packed, int first, T* y) {
-  if constexpr (Bias >= 0) c.multiply_plus(rows, n, k, x, packed, a.template parameter<Bias>() + first, y);
+  const T* rounded = a.template derived<Rounded>();
+  if constexpr (Bias >= 0)
+    multiply_plus_bias(c, rows, n, k, x, packed, a.template parameter<Bias>() + first, rounded, y);
   else c.multiply(rows, n, k, x, packed, y, false);
 }
 
-/// The same with b, or null.
+/// The same with b, or null, and its rounded copy.
 template <class C, class T>
-void project(const C& c, int rows, int n, int k, const T* x, const T* packed, const compute_type<T>* bias, T* y) {
-  if (bias != nullptr) c.multiply_plus(rows, n, k, x, packed, bias, y);
+void project(const C& c, int rows, int n, int k, const T* x, const T* packed, const compute_type<T>* bias,
+             const T* rounded, T* y) {
+  if (bias != nullptr) multiply_plus_bias(c, rows, n, k, x, packed, bias, rounded, y);
   else c.multiply(rows, n, k, x, packed, y, false);
 }
 

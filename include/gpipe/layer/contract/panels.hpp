@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
+
+#include <gpipe/core/tensors/dtype.hpp>
 
 namespace gpipe {
 
@@ -17,5 +20,35 @@ constexpr std::size_t packed_size(int rows, int columns) {
   return static_cast<std::size_t>((columns + panel_width - 1) / panel_width) * panel_width *
          static_cast<std::size_t>(rows);
 }
+
+namespace detail {
+
+// A bias of bf16 products is a float; beside the packed weights is a copy that is rounded once a step, for devices
+// whose products read one.
+
+template <class T>
+inline constexpr bool rounds_bias = !std::is_same_v<T, compute_type<T>>;
+
+/// Elements of the copy: none if T does not round.
+template <class T>
+constexpr std::size_t rounded_bias_size(int n) {
+  return rounds_bias<T> ? packed_size(1, n) : 0;
+}
+
+template <class C, class T>
+void round_bias(const C& c, int n, const compute_type<T>* bias, T* into) {
+  if constexpr (rounds_bias<T>) c.pack(1, n, bias, n, false, into);
+}
+
+/// y[rows x n] = bias + a * b with a packed b, by the rounded copy if the context reads one.
+template <class C, class T>
+void multiply_plus_bias(const C& c, int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* bias,
+                        const T* rounded, T* y) {
+  if constexpr (rounds_bias<T> && requires { c.multiply_plus(rows, n, k, a, packed_b, rounded, y); })
+    c.multiply_plus(rows, n, k, a, packed_b, rounded, y);
+  else c.multiply_plus(rows, n, k, a, packed_b, bias, y);
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

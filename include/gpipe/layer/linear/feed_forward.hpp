@@ -62,7 +62,9 @@ struct feed_forward {
     static constexpr buffer derived[] = {{"linear1 forward", inner.packed_forward(), dtype_of<T>},
                                          {"linear1 backward", inner.packed_backward(), dtype_of<T>},
                                          {"linear2 forward", outer.packed_forward(), dtype_of<T>},
-                                         {"linear2 backward", outer.packed_backward(), dtype_of<T>}};
+                                         {"linear2 backward", outer.packed_backward(), dtype_of<T>},
+                                         {"linear1 bias", detail::rounded_bias_size<T>(Hidden), dtype_of<T>},
+                                         {"linear2 bias", detail::rounded_bias_size<T>(width), dtype_of<T>}};
     static constexpr buffer extras[] = {{"hidden", hidden, dtype_of<T>}, {"function", hidden, dtype_of<T>}};
 
     static constexpr work cost{.forward = products + 20 * elements,

@@ -51,7 +51,12 @@ struct feed_forward_kernels {
     each_inner([&](auto i) {
       of.inner().pack(c, a.template parameter<i>(), a.template derived<2 * i>(), a.template derived<2 * i + 1>());
     });
-    of.outer().pack(c, a.template parameter<2>(), a.template derived<outer>(), a.template derived<outer + 1>());
+    of.outer().pack(c, a.template parameter<outer_weight>(), a.template derived<outer>(),
+                    a.template derived<outer + 1>());
+    if constexpr (!Gated) {
+      round_bias(c, of.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
+      round_bias(c, of.width, a.template parameter<3>(), a.template derived<outer_bias>());
+    }
   }
 
   template <class C, class A>
@@ -63,12 +68,16 @@ struct feed_forward_kernels {
       each_inner([&](auto i) {
         T* const into = a.template extra<i, T>();
         if constexpr (Gated) of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), into);
-        else of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), a.template parameter<1>(), into);
+        else
+          of.inner().apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(), rounded<inner_bias>(a),
+                           into);
       });
       each_element(c, a.samples() * of.elements(), apply{a.template extra<0, T>(), factor(a), z});
     }
     if constexpr (Gated) of.outer().apply(c, count, z, a.template derived<outer>(), a.out());
-    else of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), a.out());
+    else
+      of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), rounded<outer_bias>(a),
+                       a.out());
   }
 
   template <class C, class A>
@@ -147,14 +156,21 @@ struct feed_forward_kernels {
   };
 
  private:
+  static constexpr int outer_weight = 2;         // without a gate behind the inner bias, else behind two weights
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
-  static constexpr int value = Gated ? 2 : 0;    // the buffer that has z after backward's function
+  static constexpr int inner_bias = outer + 2, outer_bias = outer + 3;  // rounded
+  static constexpr int value = Gated ? 2 : 0;  // the buffer that has z after backward's function
   static constexpr int gradient_of(int inner) { return Gated ? inner : 1; }  // the buffer with its output's gradient
 
   template <class A>
   static T* factor(const A& a) {
     if constexpr (Gated) return a.template extra<1, T>();
     else return nullptr;
+  }
+
+  template <int I, class A>
+  static const T* rounded(const A& a) {
+    return a.template derived<I>();
   }
 
   /// A context may compute GELU with the products.
@@ -168,9 +184,8 @@ struct feed_forward_kernels {
   static bool apply_fused(const C& c, const A& a, int rows, T* z) {
     if constexpr (fuses_gelu<C>) {
       const numbers& of = a.sizes();
-      const T* packed = a.template derived<0>();
-      return c.multiply_plus_gelu(rows, of.hidden, of.width, a.in(), packed, a.template parameter<1>(),
-                                  a.template extra<0, T>(), z);
+      const T *packed = a.template derived<0>(), *bias = rounded<inner_bias>(a);
+      return c.multiply_plus_gelu(rows, of.hidden, of.width, a.in(), packed, bias, a.template extra<0, T>(), z);
     } else {
       return false;
     }

@@ -48,7 +48,10 @@ struct linear_kernels {
   static void refresh(const C& c, const A& a) noexcept {
     const auto [N, K, rows, biased] = a.sizes();
     const number* weight = a.template parameter<0>();
-    if (a.refreshes_for_forward()) c.pack(K, N, weight, K, true, a.template derived<0>());
+    if (a.refreshes_for_forward()) {
+      c.pack(K, N, weight, K, true, a.template derived<0>());
+      if (biased) round_bias(c, N, a.template parameter<1>(), a.template derived<2>());
+    }
     if (a.refreshes_for_backward_input()) c.pack(N, K, weight, K, false, a.template derived<1>());
   }
 
@@ -56,7 +59,9 @@ struct linear_kernels {
   static void forward(const C& c, const A& a) {
     const auto [N, K, rows, biased] = a.sizes();
     const T* packed = a.template derived<0>();
-    if (biased) c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
+    const T* rounded = a.template derived<2>();
+    if (biased)
+      multiply_plus_bias(c, a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), rounded, a.out());
     else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
   }
 
@@ -129,7 +134,8 @@ struct linear {
     static constexpr typename on::numbers sizes{N, K, rows, biased};
 
     static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},
-                                         {"backward", packed_size(N, K), dtype_of<T>}};
+                                         {"backward", packed_size(N, K), dtype_of<T>},
+                                         {"bias", biased ? detail::rounded_bias_size<T>(N) : 0, dtype_of<T>}};
     static constexpr std::int64_t product = std::int64_t{2} * rows * K * N;
     static constexpr std::int64_t sums = biased ? std::int64_t{rows} * N : 0;
     static constexpr work cost{.forward = product + sums,

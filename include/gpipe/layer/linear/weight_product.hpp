@@ -43,6 +43,11 @@ struct weight_product {
   void apply(const C& c, int rows, const T* x, const T* forward, const number* bias, T* y) const {
     c.multiply_plus(rows, N, K, x, forward, bias, y);
   }
+  /// The same with a copy of the bias: see multiply_plus_bias.
+  template <class C>
+  void apply(const C& c, int rows, const T* x, const T* forward, const number* bias, const T* rounded, T* y) const {
+    multiply_plus_bias(c, rows, N, K, x, forward, bias, rounded, y);
+  }
 
   template <class C>
   void apply_back(const C& c, int rows, const T* dy, const T* backward, T* dx, bool accumulate = false) const {

@@ -38,12 +38,12 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
   int fused = 0;
   for (const int n : {8, 12, 48, 64, 128}) {
     CAPTURE(n);
-    const auto a = drawn<bf16>(places(rows, k), 1);
-    const auto w = drawn<float>(places(n, k), 2), row = drawn<float>(places(1, n), 3);
+    const auto a = drawn<bf16>(places(rows, k), 1), row = drawn<bf16>(places(1, n), 3);
+    const auto w = drawn<float>(places(n, k), 2);
     const std::vector<bf16> h_zero(places(rows + 1, n));
-    const on_gpu<bf16> a_(there, a), h_(there, h_zero), z_(there, h_zero);
+    const on_gpu<bf16> a_(there, a), row_(there, row), h_(there, h_zero), z_(there, h_zero);
     const on_gpu<bf16> packed_(there, std::vector<bf16>(packed_size(k, n))), d_(there, h_zero);
-    const on_gpu<float> w_(there, w), row_(there, row);
+    const on_gpu<float> w_(there, w);
     there.pack<bf16>(k, n, w_, k, true, packed_);
     there.prepare_gelu(rows, n, k);
     const bool first = there.multiply_plus_gelu(rows, n, k, a_, packed_, row_, h_, z_);
@@ -59,7 +59,7 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
         for (int i = 0; i < k; ++i)
           product += in_a_double(a[places(r, k) + places(1, i)]) * in_a_double(bf16(w[places(j, k) + places(1, i)]));
         const std::size_t at = places(r, n) + places(1, j);
-        const double sum = product + in_a_double(bf16(row[places(1, j)]));
+        const double sum = product + in_a_double(row[places(1, j)]);
         const auto of_sum = gelu::both(sum), of_h = gelu::both(in_a_double(h[at]));
         const auto off = [](bf16 got, double want) { return std::fabs(in_a_double(got) - want); };
         worst_h = larger_error(worst_h, off(h[at], sum));

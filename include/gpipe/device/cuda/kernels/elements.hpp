@@ -36,10 +36,10 @@ struct entries {
   }
 };
 
-/// A row repeated; rounded if `into` is bf16.
-template <class T>
+/// A row repeated; rounded if T rounds its elements.
+template <class Row, class T>
 struct repeat_row {
-  const compute_type<T>* row;
+  const Row* row;
   T* into;
   int n;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = row[i % n]; }
