@@ -58,6 +58,21 @@ struct array_function<G, A, B, C, D> {
     return use(g, a, b, c, d);
   }
 };
+template <class G, class A, class B, class C, class D, class E, class F>
+struct array_function<G, A, B, C, D, E, F> {
+  G g;
+  A a;
+  B b;
+  C c;
+  D d;
+  E e;
+  F f;
+  GPIPE_HOST_DEVICE auto operator()(std::ptrdiff_t i) const { return g(i, a, b, c, d, e, f); }
+  template <class Use>
+  GPIPE_HOST_DEVICE auto with_arrays(Use use) const {
+    return use(g, a, b, c, d, e, f);
+  }
+};
 template <class G, class... Pointers>
 array_function(G, Pointers...) -> array_function<G, Pointers...>;
 

@@ -45,6 +45,10 @@ struct call {
   int micro_batches = 0;              ///< for `update_state`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
+  /// Of a layer with one input: the gradients that other readers of it made before. The executor adds `in_gradient` to
+  /// them, unless the kernel has done so and has set `added`.
+  std::byte* gradient_sum = nullptr;
+  bool* added = nullptr;
   bool* used_random = nullptr;               ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
   const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
@@ -118,6 +122,7 @@ struct partial_list {
 ///     out_gradient<I>()  [samples][out I]  const       backward
 ///     in_gradient<I>()   [samples][in I]               backward_input writes it; one of several inputs may be null:
 ///                                                      no layer needs its gradient
+///     gradient_sum()     [samples][in]                 backward_input may add in_gradient to it; null: to nothing
 ///     parameter<I>()     as declared       const
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
 ///     state<I>()         as declared       const       `update_state` writes it
@@ -170,6 +175,13 @@ class operands {
   template <int I = 0>
   in_type<I>* in_gradient() const {
     return reinterpret_cast<in_type<I>*>(call_.in_gradient[I]);
+  }
+  // For backward_input of a layer with one input: where other readers' gradients of it are, or null. A kernel that asks
+  // must write the gradient to `in_gradient` and add it there, both rounded.
+  in_type<0>* gradient_sum() const {
+    if (call_.gradient_sum == nullptr || call_.added == nullptr) return nullptr;
+    *call_.added = true;
+    return reinterpret_cast<in_type<0>*>(call_.gradient_sum);
   }
   template <int I = 0>
   const out_type<I>* out_gradient() const {

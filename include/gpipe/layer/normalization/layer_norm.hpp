@@ -9,6 +9,7 @@
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/normalization/mean_and_variance.hpp>
+#include <gpipe/layer/normalization/row_gradient.hpp>
 
 namespace gpipe {
 
@@ -32,8 +33,8 @@ struct layer_norm_kernels {
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     if (a.in_gradient())
-      c.rows(a.sizes().count(a.samples()),
-             differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), statistics(a)});
+      c.rows(a.sizes().count(a.samples()), differentiate{a.in(), a.out_gradient(), a.template parameter<0>(),
+                                                         a.in_gradient(), gradient_sum_of<T>(a), statistics(a)});
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
@@ -80,14 +81,13 @@ struct layer_norm_kernels {
   struct differentiate {
     const T *in, *out_gradient;
     const number* weight;
-    T* in_gradient;
+    T *in_gradient, *sum;
     of_rows found;
     static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
       const T *from = in + row * N, *slopes = out_gradient + row * N;
-      T* into = in_gradient + row * N;
       const number mean = found.mean[row], inverse = found.inverse[row];
       const auto one = [](std::ptrdiff_t i, auto dy, auto w) { return dy[i] * w[i]; };
       const number along_one = team.sum(N, array_function{one, slopes, weight}) / number(N);
@@ -95,10 +95,11 @@ struct layer_norm_kernels {
         return dy[i] * w[i] * ((x[i] - mean) * inverse);
       };
       const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
-      const auto write = [=](std::ptrdiff_t i, auto dx, auto dy, auto w, auto x) {
-        dx[i] = inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
+      const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
+        return inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
       };
-      team.each(N, array_function{write, into, slopes, weight, from});
+      write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
+                     from);
     }
   };
 

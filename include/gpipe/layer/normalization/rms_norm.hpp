@@ -9,6 +9,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/normalization/row_gradient.hpp>
 
 namespace gpipe {
 
@@ -32,8 +33,8 @@ struct rms_norm_kernels {
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     if (a.in_gradient())
-      c.rows(a.sizes().count(a.samples()),
-             differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), statistics(a), a.in_gradient()});
+      c.rows(a.sizes().count(a.samples()), differentiate{a.in(), a.out_gradient(), a.template parameter<0>(),
+                                                         statistics(a), a.in_gradient(), gradient_sum_of<T>(a)});
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
@@ -75,20 +76,20 @@ struct rms_norm_kernels {
     const T *in, *out_gradient;
     const number* weight;
     of_rows found;
-    T* in_gradient;
+    T *in_gradient, *sum;
     static constexpr std::ptrdiff_t row_width() { return Width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
       const T *from = in + row * N, *slopes = out_gradient + row * N;
-      T* into = in_gradient + row * N;
       const number inverse = found.inverse[row];
       const auto h = [inverse](std::ptrdiff_t i, auto dy, auto w, auto x) { return dy[i] * w[i] * (x[i] * inverse); };
       const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
-      const auto write = [=](std::ptrdiff_t i, auto dx, auto dy, auto w, auto x) {
-        dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h);
+      const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
+        return inverse * (dy[i] * w[i] - x[i] * inverse * along_h);
       };
-      team.each(N, array_function{write, into, slopes, weight, from});
+      write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
+                     from);
     }
   };
 

@@ -271,11 +271,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     enter(b, m);
     hooks_.time(b, timed::backward_input, step, m, [&] {
-      const call c = call_of(b, step, m, true);
+      call c = call_of(b, step, m, true);
+      bool added = false;
+      c.gradient_sum = b.inputs == 1 ? b.sum[0].at(m, true) : nullptr;
+      c.added = &added;
       refresh_before(b, detail::refresh_for::backward_input, c);
       b.kernels->backward_input(context_, c);
       hooks_.ran_input_part(b, step, m);
-      add_up(b, step, m);
+      if (!added) add_up(b, step, m);
     });
   }
 
