@@ -103,6 +103,13 @@ struct tensor_thread {
     if (c >= 2 * steps) return;
     const int begin = static_cast<int>(threadIdx.x) / groups, inside = 8 * c < width ? end - first : 0;
     const bf16* at = from[first + begin] + 8 * c;
+    if (aligned && at_once % 8 == 0 && inside >= rows) {  // the place in a row is the same for all of the thread's rows
+      unsigned place = into.at(begin, c);
+      GPIPE_UNROLLED
+      for (int r = 0; r < rows; r += at_once, at += at_once * from.stride, place += at_once * 2 * Width)
+        begin_copy(place, at, 16);
+      return;
+    }
     GPIPE_NOT_UNROLLED
     for (int r = begin; r < rows; r += at_once, at += at_once * from.stride) {
       if (aligned) {
@@ -249,13 +256,14 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       const bool whole = first + keys_of_tile <= whole_end;  // each query sees each key
       float higher[2] = {top[0], top[1]};
       GPIPE_UNROLLED
-      for (int e = 0; e < 4 * pairs; ++e) {
-        const int n = e / 4, i = e % 4;
-        float& score = weights[n].at[i];
-        score *= factor;
-        if (!whole && first + 8 * n + me.column + i % 2 >= own_end[i / 2]) score = lowest;
-        higher[i / 2] = fmaxf(higher[i / 2], score);
+      for (int e = 0; e < 4 * pairs; ++e) weights[e / 4].at[e % 4] *= factor;
+      if (!whole) {
+        GPIPE_UNROLLED
+        for (int e = 0; e < 4 * pairs; ++e)
+          if (first + e / 4 * 8 + me.column + e % 2 >= own_end[e % 4 / 2]) weights[e / 4].at[e % 4] = lowest;
       }
+      GPIPE_UNROLLED
+      for (int e = 0; e < 4 * pairs; ++e) higher[e % 4 / 2] = fmaxf(higher[e % 4 / 2], weights[e / 4].at[e % 4]);
       float sum[2] = {0, 0}, scaled[2];
       GPIPE_UNROLLED
       for (int half = 0; half < 2; ++half) {
@@ -361,9 +369,13 @@ __global__ void __launch_bounds__(tensor_threads, 2)
         GPIPE_UNROLLED
         for (int e = 0; e < 4 * 2; ++e) {
           const int n = e / 4, i = e % 4;
-          float weight = power_of_two(weights[n].at[i] * factor - log_sum[i / 2]);
-          if (!whole && first + j + 8 * n + me.column + i % 2 >= own_end[i / 2]) weight = 0;
-          weights[n].at[i] = weight * (of_weights[n].at[i] - of_row[i / 2]);
+          weights[n].at[i] = power_of_two(weights[n].at[i] * factor - log_sum[i / 2]) *
+                             (of_weights[n].at[i] - of_row[i / 2]);
+        }
+        if (!whole) {
+          GPIPE_UNROLLED
+          for (int e = 0; e < 4 * 2; ++e)
+            if (first + j + e / 4 * 8 + me.column + e % 2 >= own_end[e % 4 / 2]) weights[e / 4].at[e % 4] = 0;
         }
         multiply_columns(sums, as_left(weights[0], weights[1]), memory.partner(stage, 0), j, part * columns, me.steps);
       }
@@ -446,10 +458,16 @@ __global__ void __launch_bounds__(tensor_threads, 2)
         for (int e = 0; e < 4 * 2; ++e) {
           const int n = e / 4, i = e % 4;
           const int query = j + 8 * n + me.column + i % 2;
-          float weight = power_of_two(weights[n].at[i] * factor - log_sum[query]);
-          if (!whole && row + 8 * (i / 2) >= first + query + visible.shift) weight = 0;
-          weights[n].at[i] = weight;
-          of_weights[n].at[i] = weight * (of_weights[n].at[i] - products[query]);
+          weights[n].at[i] = power_of_two(weights[n].at[i] * factor - log_sum[query]);
+          of_weights[n].at[i] = weights[n].at[i] * (of_weights[n].at[i] - products[query]);
+        }
+        if (!whole) {
+          GPIPE_UNROLLED
+          for (int e = 0; e < 4 * 2; ++e) {
+            const int n = e / 4, i = e % 4;
+            if (row + 8 * (i / 2) >= first + j + 8 * n + me.column + i % 2 + visible.shift)
+              weights[n].at[i] = of_weights[n].at[i] = 0;
+          }
         }
         multiply_columns(of_values, as_left(weights[0], weights[1]), memory.partner(stage, 1), j, part * columns,
                          me.steps);
