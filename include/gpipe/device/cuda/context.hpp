@@ -512,7 +512,7 @@ class context {
                            std::type_identity_t<Terms>... given) const {
     constexpr int bytes = Tiles::bytes(Lefts), own = 1 << 10;  // at most this much more
     if (bytes + own > tensor_memory_) return false;
-    const auto count = detail::attention_work::count(shape.samples, heads, rows) * Tiles::parts;
+    const auto count = detail::attention_work::count(shape.samples, heads, rows, Tiles::own_rows) * Tiles::parts;
     cuda::launch_with_shared<Terms...>(stream_, detail::blocks(count), dim3(detail::tensor_threads), bytes, kernel,
                                        given...);
     return true;

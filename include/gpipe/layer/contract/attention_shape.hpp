@@ -22,7 +22,7 @@ struct attention_shape {
   int samples, heads, key_heads;  ///< head h reads key head h / (heads / key_heads); heads % key_heads == 0
   int queries, keys, width;
   bool causal;
-  double scale;
+  double scale;  ///< above 0
   struct strides {
     std::ptrdiff_t sample, head, row;
   } q, k, v, o;

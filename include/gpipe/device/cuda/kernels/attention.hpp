@@ -193,13 +193,13 @@ struct attention_work {
   std::ptrdiff_t sample;
   int head, first;
 
-  __device__ attention_work(std::ptrdiff_t index, int heads, int rows)
-      : sample(index / tiles(rows) / heads),
-        head(static_cast<int>(index / tiles(rows) % heads)),
-        first(static_cast<int>(index % tiles(rows)) * attention_tile) {}
-  GPIPE_HOST_DEVICE static int tiles(int rows) { return (rows + attention_tile - 1) / attention_tile; }
-  GPIPE_HOST_DEVICE static std::ptrdiff_t count(int samples, int heads, int rows) {
-    return std::ptrdiff_t{samples} * heads * tiles(rows);
+  __device__ attention_work(std::ptrdiff_t index, int heads, int rows, int tile = attention_tile)
+      : sample(index / tiles(rows, tile) / heads),
+        head(static_cast<int>(index / tiles(rows, tile) % heads)),
+        first(static_cast<int>(index % tiles(rows, tile)) * tile) {}
+  GPIPE_HOST_DEVICE static int tiles(int rows, int tile) { return (rows + tile - 1) / tile; }
+  GPIPE_HOST_DEVICE static std::ptrdiff_t count(int samples, int heads, int rows, int tile = attention_tile) {
+    return std::ptrdiff_t{samples} * heads * tiles(rows, tile);
   }
 };
 /// o and the logarithms of the softmax's sums, for a tile of queries: the softmax is scaled anew when a tile of keys

@@ -14,9 +14,10 @@
 
 namespace gpipe::cuda::detail {
 
-// Attention of bf16 on tensor cores. A block has 64 queries, or keys, and each of its four warps 16 of them: their rows
-// are the left operands, and their results are sums in registers. Their partners, which are keys and values, or queries
-// and gradients, come tile by tile into one of two stages in shared memory, while the block works on the other one:
+// Attention of bf16 on tensor cores. A block has 64 or 128 queries, or 64 keys, and each of its four warps one or two
+// groups of 16 of them: their rows are the left operands, and their results are sums in registers. Their partners,
+// which are keys and values, or queries and gradients, come tile by tile into one of two stages in shared memory, while
+// the block works on the other one:
 //
 //     attend                  s = q k^T, softmax as in attention.hpp, o += p v
 //     differentiate_queries   s, dp = do v^T, dq += ds k
@@ -32,40 +33,53 @@ namespace gpipe::cuda::detail {
 
 inline constexpr int tensor_tile = attention_tile, tensor_threads = 128;
 
-/// The shared memory of a block. `Kept`: the left operands stay in registers, and only pass through the second stage.
-template <int Width, bool Kept>
+/// The shared memory of a block. `Kept`: the left operands stay in registers, and only pass through the stages. A warp
+/// has `Groups` groups of 16 rows, for which it loads each right operand once: loads of shared memory take as long as
+/// products.
+template <int Width, bool Kept, int Groups = 1>
 struct tensor_tiles {
+  static_assert(Groups == 1 || (Groups == 2 && Kept));
   static constexpr int columns = Width < 128 ? Width : 128, parts = Width / columns;  ///< of a block's results
   static constexpr int rows = Width <= 128 ? tensor_tile : 32;                        ///< of a tile of partners
+  static constexpr int groups = Groups, own_rows = Groups * tensor_tile;              ///< of a warp, of a block
+  static constexpr bool kept = Kept;
   using tile = swizzled_rows<Width>;
 
   unsigned first;  ///< shared address
   int lefts;       ///< tiles of left operands, 1 or 2
 
   static constexpr int bytes(int lefts) { return 2 * Width * (4 * rows + (Kept ? 0 : lefts * tensor_tile)); }
-  __device__ tile left(int i) const { return Kept ? partner(1, i) : tile{first + i * 2 * Width * tensor_tile}; }
+  /// Two tiles of two groups fill both stages, so that the partners come after them.
+  __device__ tile left(int i) const {
+    if constexpr (Groups == 2) return partner(1 - i, 0);
+    else return Kept ? partner(1, i) : tile{first + i * 2 * Width * tensor_tile};
+  }
   __device__ tile partner(int stage, int i) const {
     return {first + (Kept ? 0 : lefts * 2 * Width * tensor_tile) + (2 * stage + i) * 2 * Width * rows};
   }
 };
 
-/// 16 rows of a warp as left operands.
-template <int Width, bool Kept>
+/// A warp's groups of 16 rows as left operands.
+template <int Width, bool Kept, int Groups = 1>
 struct left_rows {
   static constexpr int steps = Width / 16;
-  left_fragment held[Kept ? steps : 1];
+  static constexpr bool kept = Kept;
+  left_fragment held[Groups][Kept ? steps : 1];
   swizzled_rows<Width> from;
   int row;
 
   __device__ left_rows(const swizzled_rows<Width>& all, int first, int used) : from(all), row(first) {
     if constexpr (Kept) {
       GPIPE_UNROLLED
-      for (int step = 0; step < steps; ++step)
-        if (step < used) held[step] = from.left(row, 16 * step);
+      for (int step = 0; step < steps; ++step) {
+        if (step >= used) continue;
+        GPIPE_UNROLLED
+        for (int g = 0; g < Groups; ++g) held[g][step] = from.left(row + 16 * g, 16 * step);
+      }
     }
   }
-  __device__ left_fragment operator[](int step) const {
-    if constexpr (Kept) return held[step];
+  __device__ left_fragment at(int g, int step) const {
+    if constexpr (Kept) return held[g][step];
     else return from.left(row, 16 * step);
   }
 };
@@ -173,17 +187,22 @@ __device__ inline float power_of_two(float x) {
 }
 inline constexpr float log2_of_e = 1.44269504F, log_of_2 = 0.693147181F;
 
-/// Adds the products of 16 left rows and the rows [first, first + 8 Count) of a tile.
-template <int Width, bool Kept, int Count>
-__device__ inline void multiply_rows(sum_fragment (&sums)[Count], const left_rows<Width, Kept>& left,
+/// Adds the products of each group of 16 left rows and the rows [first, first + 8 Count) of a tile.
+template <int Width, class Left, int Groups, int Count>
+__device__ inline void multiply_rows(sum_fragment (&sums)[Groups][Count], const Left& left,
                                      const swizzled_rows<Width>& right, int first, int steps) {
+  constexpr bool Kept = Left::kept;
   const auto add = [&](int step) {
-    const left_fragment rows = left[step];
+    left_fragment rows[Groups];
+    GPIPE_UNROLLED
+    for (int g = 0; g < Groups; ++g) rows[g] = left.at(g, step);
     GPIPE_UNROLLED
     for (int n = 0; n < Count; n += 2) {
       right_fragment two[2];
       right.right(two, first + 8 * n, 16 * step);
-      multiply_add(sums[n], rows, two[0]), multiply_add(sums[n + 1], rows, two[1]);
+      GPIPE_UNROLLED
+      for (int g = 0; g < Groups; ++g)
+        multiply_add(sums[g][n], rows[g], two[0]), multiply_add(sums[g][n + 1], rows[g], two[1]);
     }
   };
   if constexpr (Kept) {  // what is held has constant indices, so that it stays in registers
@@ -194,21 +213,29 @@ __device__ inline void multiply_rows(sum_fragment (&sums)[Count], const left_row
     for (int step = 0; step < steps; ++step) add(step);
   }
 }
-/// Adds 16 columns of weights times rows [first, first + 16) of a tile, from a column on.
-template <int Width, int Count>
-__device__ inline void multiply_columns(sum_fragment (&sums)[Count], const left_fragment& weights,
+/// Adds 16 columns of each group's weights times rows [first, first + 16) of a tile, from a column on.
+template <int Width, int Groups, int Count>
+__device__ inline void multiply_columns(sum_fragment (&sums)[Groups][Count], const left_fragment (&weights)[Groups],
                                         const swizzled_rows<Width>& right, int first, int column, int steps) {
   GPIPE_UNROLLED
   for (int n = 0; n < Count; n += 2) {
     if (column / 16 + n / 2 >= steps) continue;
     right_fragment two[2];
     right.right_transposed(two, first, column + 8 * n);
-    multiply_add(sums[n], weights, two[0]), multiply_add(sums[n + 1], weights, two[1]);
+    GPIPE_UNROLLED
+    for (int g = 0; g < Groups; ++g)
+      multiply_add(sums[g][n], weights[g], two[0]), multiply_add(sums[g][n + 1], weights[g], two[1]);
   }
+}
+/// Columns 16 j to 16 j + 15 of each group's sums as left operands.
+template <int Groups, int Count>
+__device__ inline void round_columns(left_fragment (&into)[Groups], const sum_fragment (&sums)[Groups][Count], int j) {
+  GPIPE_UNROLLED
+  for (int g = 0; g < Groups; ++g) into[g] = as_left(sums[g][2 * j], sums[g][2 * j + 1]);
 }
 
 template <int Width>
-using tiles_of_queries = tensor_tiles<Width, Width <= 128>;
+using tiles_of_queries = tensor_tiles<Width, Width <= 128, Width <= 64 ? 2 : 1>;
 
 /// o and the logarithms of the softmax's sums, for a tile of queries.
 template <int Width>
@@ -217,89 +244,103 @@ __global__ void __launch_bounds__(tensor_threads, 2)
                 float* log_sums, bool aligned) {
 #if GPIPE_TENSOR_CORES
   using tiles = tiles_of_queries<Width>;
-  constexpr int keys_of_tile = tiles::rows, pairs = keys_of_tile / 8, columns = tiles::columns;
+  constexpr int keys_of_tile = tiles::rows, pairs = keys_of_tile / 8, columns = tiles::columns, groups = tiles::groups;
   const tiles memory{shared_address(dynamic_shared()), 1};
   const tensor_thread me(s.width, aligned);
   const float lowest = -static_cast<float>(INFINITY), factor = static_cast<float>(s.scale) * log2_of_e;
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * tiles::parts;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries, tiles::own_rows) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work at(index / tiles::parts, s.heads, s.queries);
+    const attention_work at(index / tiles::parts, s.heads, s.queries, tiles::own_rows);
     const int part = static_cast<int>(index % tiles::parts), key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
                values = rows_of(v, s.v, at.sample, key_head);
     const visible_keys visible(s, lengths, at.sample);
-    const int last = at.first + tensor_tile - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
-    const int row = at.first + 16 * me.warp + me.row;
-    const int own_end[2] = {visible.end(row), visible.end(row + 8)}, whole_end = visible.end(at.first);
+    const int last = at.first + tiles::own_rows - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
+    const int of_warp = 16 * groups * me.warp, row = at.first + of_warp + me.row, whole_end = visible.end(at.first);
+    int own_end[groups][2];
+    GPIPE_UNROLLED
+    for (int e = 0; e < 2 * groups; ++e) own_end[e / 2][e % 2] = visible.end(row + 8 * e);
     const auto load = [&](int stage, int first) {
       me.load(memory.partner(stage, 0), keys, first, keys_of_tile, end);
       me.load(memory.partner(stage, 1), values, first, keys_of_tile, end);
     };
     __syncthreads();  // all threads are done with the tile before
-    me.load(memory.left(0), queries, at.first, tensor_tile, s.queries);
+    me.load(memory.left(0), queries, at.first, tiles::own_rows, s.queries);
     commit_copies();
     if (end > 0) load(0, 0);
     commit_copies();
     await_copies<1>();
     __syncthreads();
-    const left_rows<Width, Width <= 128> own(memory.left(0), 16 * me.warp, me.steps);
-    sum_fragment sums[columns / 8] = {};
-    float top[2] = {lowest, lowest}, total[2] = {0, 0};
+    const left_rows<Width, tiles::kept, groups> own(memory.left(0), of_warp, me.steps);
+    sum_fragment sums[groups][columns / 8] = {};
+    float top[groups][2], total[groups][2] = {};
+    GPIPE_UNROLLED
+    for (int e = 0; e < 2 * groups; ++e) top[e / 2][e % 2] = lowest;
     for (int first = 0, stage = 0; first < end; first += keys_of_tile, stage ^= 1) {
       __syncthreads();
       if (first + keys_of_tile < end) load(stage ^ 1, first + keys_of_tile);
       commit_copies();
       await_copies<1>();
       __syncthreads();
-      sum_fragment weights[pairs] = {};
+      sum_fragment weights[groups][pairs] = {};
       multiply_rows(weights, own, memory.partner(stage, 0), 0, me.steps);
       const bool whole = first + keys_of_tile <= whole_end;  // each query sees each key
-      float higher[2] = {top[0], top[1]};
-      GPIPE_UNROLLED
-      for (int e = 0; e < 4 * pairs; ++e) weights[e / 4].at[e % 4] *= factor;
       if (!whole) {
         GPIPE_UNROLLED
-        for (int e = 0; e < 4 * pairs; ++e)
-          if (first + e / 4 * 8 + me.column + e % 2 >= own_end[e % 4 / 2]) weights[e / 4].at[e % 4] = lowest;
+        for (int e = 0; e < 4 * pairs * groups; ++e) {
+          const int g = e / (4 * pairs), n = e / 4 % pairs, i = e % 4;
+          if (first + 8 * n + me.column + i % 2 >= own_end[g][i / 2]) weights[g][n].at[i] = lowest;
+        }
       }
       GPIPE_UNROLLED
-      for (int e = 0; e < 4 * pairs; ++e) higher[e % 4 / 2] = fmaxf(higher[e % 4 / 2], weights[e / 4].at[e % 4]);
-      float sum[2] = {0, 0}, scaled[2];
+      for (int g = 0; g < groups; ++g) {
+        float highest[2] = {lowest, lowest}, sum[2] = {0, 0}, scaled[2], by[2];
+        GPIPE_UNROLLED
+        for (int e = 0; e < 4 * pairs; ++e) highest[e % 4 / 2] = fmaxf(highest[e % 4 / 2], weights[g][e / 4].at[e % 4]);
+        GPIPE_UNROLLED
+        for (int half = 0; half < 2; ++half) {
+          for (int apart = 1; apart < 4; apart *= 2)
+            highest[half] = fmaxf(highest[half], __shfl_xor_sync(0xffffffffu, highest[half], apart));
+          const float old = top[g][half];
+          top[g][half] = fmaxf(old, highest[half] * factor);
+          by[half] = top[g][half] == lowest ? 0 : top[g][half];  // 2^lowest is 0
+          scaled[half] = power_of_two(old - by[half]);
+        }
+        GPIPE_UNROLLED
+        for (int e = 0; e < 4 * pairs; ++e) {
+          float& weight = weights[g][e / 4].at[e % 4];
+          weight = power_of_two(weight * factor - by[e % 4 / 2]);
+          sum[e % 4 / 2] += weight;
+        }
+        GPIPE_UNROLLED
+        for (int half = 0; half < 2; ++half) total[g][half] = total[g][half] * scaled[half] + sum[half];
+        GPIPE_UNROLLED
+        for (int e = 0; e < columns / 2; ++e) sums[g][e / 4].at[e % 4] *= scaled[e % 4 / 2];
+      }
+      GPIPE_UNROLLED
+      for (int j = 0; j < pairs / 2; ++j) {
+        left_fragment rounded[groups];
+        round_columns(rounded, weights, j);
+        multiply_columns(sums, rounded, memory.partner(stage, 1), 16 * j, part * columns, me.steps);
+      }
+    }
+    GPIPE_UNROLLED
+    for (int g = 0; g < groups; ++g) {
+      float by[2];
       GPIPE_UNROLLED
       for (int half = 0; half < 2; ++half) {
-        for (int apart = 1; apart < 4; apart *= 2)
-          higher[half] = fmaxf(higher[half], __shfl_xor_sync(0xffffffffu, higher[half], apart));
-        const float old = top[half];
-        top[half] = higher[half];
-        if (higher[half] == lowest) higher[half] = 0;  // 2^lowest is 0
-        scaled[half] = power_of_two(old - higher[half]);
+        float all = total[g][half];
+        for (int apart = 1; apart < 4; apart *= 2) all += __shfl_xor_sync(0xffffffffu, all, apart);
+        const bool sees = own_end[g][half] > 0;
+        by[half] = sees ? 1 / all : 0;
+        const int r = row + 16 * g + 8 * half;
+        if (part == 0 && me.column == 0 && r < s.queries)
+          log_sums[(at.sample * s.heads + at.head) * s.queries + r] =
+              sees ? top[g][half] * log_of_2 + logf(all) : lowest;
       }
-      GPIPE_UNROLLED
-      for (int e = 0; e < 4 * pairs; ++e) {
-        const int n = e / 4, i = e % 4;
-        weights[n].at[i] = power_of_two(weights[n].at[i] - higher[i / 2]);
-        sum[i / 2] += weights[n].at[i];
-      }
-      GPIPE_UNROLLED
-      for (int half = 0; half < 2; ++half) total[half] = total[half] * scaled[half] + sum[half];
-      GPIPE_UNROLLED
-      for (int e = 0; e < columns / 2; ++e) sums[e / 4].at[e % 4] *= scaled[e % 4 / 2];
-      GPIPE_UNROLLED
-      for (int n = 0; n < pairs; n += 2)
-        multiply_columns(sums, as_left(weights[n], weights[n + 1]), memory.partner(stage, 1), 8 * n, part * columns,
-                         me.steps);
+      me.store(sums[g], by, rows_of(o, s.o, at.sample, at.head), at.first + of_warp + 16 * g, s.queries,
+               part * columns);
     }
-    float by[2];
-    GPIPE_UNROLLED
-    for (int half = 0; half < 2; ++half) {
-      for (int apart = 1; apart < 4; apart *= 2) total[half] += __shfl_xor_sync(0xffffffffu, total[half], apart);
-      by[half] = own_end[half] == 0 ? 0 : 1 / total[half];
-      const int r = row + 8 * half;
-      if (part == 0 && me.column == 0 && r < s.queries)
-        log_sums[(at.sample * s.heads + at.head) * s.queries + r] =
-            own_end[half] == 0 ? lowest : top[half] * log_of_2 + logf(total[half]);
-    }
-    me.store(sums, by, rows_of(o, s.o, at.sample, at.head), at.first + 16 * me.warp, s.queries, part * columns);
   }
 #else
   __trap();
@@ -314,46 +355,55 @@ __global__ void __launch_bounds__(tensor_threads, 2)
                                bf16* d_q, bool aligned) {
 #if GPIPE_TENSOR_CORES
   using tiles = tiles_of_queries<Width>;
-  constexpr int keys_of_tile = tiles::rows, columns = tiles::columns;
-  __shared__ float products[tensor_tile];
+  constexpr int keys_of_tile = tiles::rows, columns = tiles::columns, groups = tiles::groups;
+  __shared__ float products[tiles::own_rows];
   const tiles memory{shared_address(dynamic_shared()), 2};
   const tensor_thread me(s.width, aligned);
   const float factor = static_cast<float>(s.scale) * log2_of_e, scale = static_cast<float>(s.scale);
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * tiles::parts;
+  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries, tiles::own_rows) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work at(index / tiles::parts, s.heads, s.queries);
+    const attention_work at(index / tiles::parts, s.heads, s.queries, tiles::own_rows);
     const int part = static_cast<int>(index % tiles::parts), key_head = at.head / (s.heads / s.key_heads);
     const auto queries = rows_of(q, s.q, at.sample, at.head), keys = rows_of(k, s.k, at.sample, key_head),
                values = rows_of(v, s.v, at.sample, key_head), mixed = rows_of(o, s.o, at.sample, at.head),
                of_mixed = rows_of(d_o, s.o, at.sample, at.head);
     const visible_keys visible(s, lengths, at.sample);
-    const int last = at.first + tensor_tile - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
-    const int row = at.first + 16 * me.warp + me.row;
-    const int own_end[2] = {visible.end(row), visible.end(row + 8)}, whole_end = visible.end(at.first);
+    const int last = at.first + tiles::own_rows - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
+    const int of_warp = 16 * groups * me.warp, row = at.first + of_warp + me.row, whole_end = visible.end(at.first);
+    int own_end[groups][2];
+    GPIPE_UNROLLED
+    for (int e = 0; e < 2 * groups; ++e) own_end[e / 2][e % 2] = visible.end(row + 8 * e);
     const auto load = [&](int stage, int first) {
       me.load(memory.partner(stage, 0), keys, first, keys_of_tile, end);
       me.load(memory.partner(stage, 1), values, first, keys_of_tile, end);
     };
     __syncthreads();  // all threads are done with the tile before
-    me.load(memory.left(0), queries, at.first, tensor_tile, s.queries);
-    me.load(memory.left(1), of_mixed, at.first, tensor_tile, s.queries);
+    me.load(memory.left(0), queries, at.first, tiles::own_rows, s.queries);
+    me.load(memory.left(1), of_mixed, at.first, tiles::own_rows, s.queries);
     commit_copies();
-    if (end > 0) load(0, 0);
+    if (groups == 1 && end > 0) load(0, 0);
     commit_copies();
-    me.template multiply_rows<tensor_tile>(mixed, of_mixed, at.first, s.queries, products);
+    for (int r = 0; r < tiles::own_rows; r += tensor_tile)
+      me.template multiply_rows<tensor_tile>(mixed, of_mixed, at.first + r, s.queries, products + r);
     await_copies<1>();
     __syncthreads();
-    const left_rows<Width, Width <= 128> own(memory.left(0), 16 * me.warp, me.steps),
-        of_own(memory.left(1), 16 * me.warp, me.steps);
-    float of_row[2], log_sum[2];
-    for (int half = 0; half < 2; ++half) {
-      const int r = row + 8 * half;
-      of_row[half] = products[r - at.first];
-      log_sum[half] = static_cast<float>(INFINITY);
-      if (r < s.queries && own_end[half] > 0)
-        log_sum[half] = log2_of_e * log_sums[(at.sample * s.heads + at.head) * s.queries + r];
+    const left_rows<Width, tiles::kept, groups> own(memory.left(0), of_warp, me.steps),
+        of_own(memory.left(1), of_warp, me.steps);
+    if (groups == 2) {
+      __syncthreads();
+      if (end > 0) load(0, 0);
+      commit_copies();
     }
-    sum_fragment sums[columns / 8] = {};
+    float of_row[groups][2], log_sum[groups][2];
+    GPIPE_UNROLLED
+    for (int e = 0; e < 2 * groups; ++e) {
+      const int r = row + 8 * e, g = e / 2, half = e % 2;
+      of_row[g][half] = products[r - at.first];
+      log_sum[g][half] = static_cast<float>(INFINITY);
+      if (r < s.queries && own_end[g][half] > 0)
+        log_sum[g][half] = log2_of_e * log_sums[(at.sample * s.heads + at.head) * s.queries + r];
+    }
+    sum_fragment sums[groups][columns / 8] = {};
     for (int first = 0, stage = 0; first < end; first += keys_of_tile, stage ^= 1) {
       __syncthreads();
       if (first + keys_of_tile < end) load(stage ^ 1, first + keys_of_tile);
@@ -363,25 +413,31 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       const bool whole = first + keys_of_tile <= whole_end;  // each query sees each key
       GPIPE_NOT_UNROLLED
       for (int j = 0; j < keys_of_tile; j += 16) {
-        sum_fragment weights[2] = {}, of_weights[2] = {};
+        sum_fragment weights[groups][2] = {}, of_weights[groups][2] = {};
         multiply_rows(weights, own, memory.partner(stage, 0), j, me.steps);
         multiply_rows(of_weights, of_own, memory.partner(stage, 1), j, me.steps);
         GPIPE_UNROLLED
-        for (int e = 0; e < 4 * 2; ++e) {
-          const int n = e / 4, i = e % 4;
-          weights[n].at[i] = power_of_two(weights[n].at[i] * factor - log_sum[i / 2]) *
-                             (of_weights[n].at[i] - of_row[i / 2]);
+        for (int e = 0; e < 8 * groups; ++e) {
+          const int g = e / 8, n = e / 4 % 2, i = e % 4;
+          float& weight = weights[g][n].at[i];
+          weight = power_of_two(weight * factor - log_sum[g][i / 2]) * (of_weights[g][n].at[i] - of_row[g][i / 2]);
         }
         if (!whole) {
           GPIPE_UNROLLED
-          for (int e = 0; e < 4 * 2; ++e)
-            if (first + j + e / 4 * 8 + me.column + e % 2 >= own_end[e % 4 / 2]) weights[e / 4].at[e % 4] = 0;
+          for (int e = 0; e < 8 * groups; ++e) {
+            const int g = e / 8, n = e / 4 % 2, i = e % 4;
+            if (first + j + 8 * n + me.column + i % 2 >= own_end[g][i / 2]) weights[g][n].at[i] = 0;
+          }
         }
-        multiply_columns(sums, as_left(weights[0], weights[1]), memory.partner(stage, 0), j, part * columns, me.steps);
+        left_fragment rounded[groups];
+        round_columns(rounded, weights, 0);
+        multiply_columns(sums, rounded, memory.partner(stage, 0), j, part * columns, me.steps);
       }
     }
-    me.store(sums, {scale, scale}, rows_of(d_q, s.q, at.sample, at.head), at.first + 16 * me.warp, s.queries,
-             part * columns);
+    GPIPE_UNROLLED
+    for (int g = 0; g < groups; ++g)
+      me.store(sums[g], {scale, scale}, rows_of(d_q, s.q, at.sample, at.head), at.first + of_warp + 16 * g, s.queries,
+               part * columns);
   }
 #else
   __trap();
@@ -432,7 +488,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
     __syncthreads();
     const left_rows<Width, Width <= 64> own(memory.left(0), 16 * me.warp, me.steps),
         own_values(memory.left(1), 16 * me.warp, me.steps);
-    sum_fragment of_keys[columns / 8] = {}, of_values[columns / 8] = {};
+    sum_fragment of_keys[1][columns / 8] = {}, of_values[1][columns / 8] = {};
     for (int tile = 0; tile < all; ++tile) {
       const int head = head_of(tile), first = first_of(tile), stage = tile % 2;
       __syncthreads();
@@ -451,39 +507,42 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       const bool whole = !s.causal || at.first + tensor_tile <= first + visible.shift;  // each query sees each key
       GPIPE_NOT_UNROLLED
       for (int j = 0; j < queries_of_tile; j += 16) {
-        sum_fragment weights[2] = {}, of_weights[2] = {};
+        sum_fragment weights[1][2] = {}, of_weights[1][2] = {};
         multiply_rows(weights, own, memory.partner(stage, 0), j, me.steps);
         multiply_rows(of_weights, own_values, memory.partner(stage, 1), j, me.steps);
         GPIPE_UNROLLED
         for (int e = 0; e < 4 * 2; ++e) {
           const int n = e / 4, i = e % 4;
           const int query = j + 8 * n + me.column + i % 2;
-          weights[n].at[i] = power_of_two(weights[n].at[i] * factor - log_sum[query]);
-          of_weights[n].at[i] = weights[n].at[i] * (of_weights[n].at[i] - products[query]);
+          float &weight = weights[0][n].at[i], &of_weight = of_weights[0][n].at[i];
+          weight = power_of_two(weight * factor - log_sum[query]);
+          of_weight = weight * (of_weight - products[query]);
         }
         if (!whole) {
           GPIPE_UNROLLED
           for (int e = 0; e < 4 * 2; ++e) {
             const int n = e / 4, i = e % 4;
             if (row + 8 * (i / 2) >= first + j + 8 * n + me.column + i % 2 + visible.shift)
-              weights[n].at[i] = of_weights[n].at[i] = 0;
+              weights[0][n].at[i] = of_weights[0][n].at[i] = 0;
           }
         }
-        multiply_columns(of_values, as_left(weights[0], weights[1]), memory.partner(stage, 1), j, part * columns,
-                         me.steps);
-        multiply_columns(of_keys, as_left(of_weights[0], of_weights[1]), memory.partner(stage, 0), j, part * columns,
-                         me.steps);
+        left_fragment rounded[1];
+        round_columns(rounded, weights, 0);
+        multiply_columns(of_values, rounded, memory.partner(stage, 1), j, part * columns, me.steps);
+        round_columns(rounded, of_weights, 0);
+        multiply_columns(of_keys, rounded, memory.partner(stage, 0), j, part * columns, me.steps);
       }
     }
     // Keys from `end` on count for no query.
     GPIPE_UNROLLED
     for (int e = 0; e < columns / 2; ++e) {
       const int n = e / 4, i = e % 4;
-      if (row + 8 * (i / 2) >= end) of_keys[n].at[i] = of_values[n].at[i] = 0;
+      if (row + 8 * (i / 2) >= end) of_keys[0][n].at[i] = of_values[0][n].at[i] = 0;
     }
-    me.store(of_keys, {scale, scale}, rows_of(d_k, s.k, at.sample, at.head), at.first + 16 * me.warp, s.keys,
+    me.store(of_keys[0], {scale, scale}, rows_of(d_k, s.k, at.sample, at.head), at.first + 16 * me.warp, s.keys,
              part * columns);
-    me.store(of_values, {1, 1}, rows_of(d_v, s.v, at.sample, at.head), at.first + 16 * me.warp, s.keys, part * columns);
+    me.store(of_values[0], {1, 1}, rows_of(d_v, s.v, at.sample, at.head), at.first + 16 * me.warp, s.keys,
+             part * columns);
   }
 #else
   __trap();
