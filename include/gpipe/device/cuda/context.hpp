@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -276,11 +277,18 @@ class context {
     });
   }
 
-  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote. bf16
-  /// runs on tensor cores where fits_tensor_cores holds and arrays begin at 16 bytes, unless the program's code for
-  /// this GPU is of an architecture before sm_80.
+  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote. One of
+  /// 1 x 1 that reads each pixel once is cuBLASLt's product, if it has one. Others of bf16 run on tensor cores where
+  /// fits_tensor_cores holds and arrays begin at 16 bytes, unless the program's code for this GPU is of an architecture
+  /// before sm_80.
   template <class T>
   void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
+    // cuBLASLt would round a bias that is added to bf16.
+    const product p = by_channels<T>(s, s.in_channels, s.out_channels);
+    if ((bias == nullptr || std::is_same_v<T, compute_type<T>>)&&offers(s, p, x, packed, y)) {
+      if (bias != nullptr) return plus(p, x, packed, bias, y);
+      return enqueue([&] { gemm_.run(p, x, packed, y); });
+    }
     if (convolved_on_tensor_cores<false>(s, s.out_channels, x, packed, bias, y)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_product<T>{s, height, width, x, packed, bias, y});
@@ -291,6 +299,8 @@ class context {
   template <class T>
   void convolve_backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) const {
     const compute_type<T>* none = nullptr;
+    if (const product p = by_channels<T>(s, s.out_channels, s.in_channels); offers(s, p, dy, packed, dx))
+      return enqueue([&] { gemm_.run(p, dy, packed, dx); });
     if (convolved_on_tensor_cores<true>(s, s.in_channels, dy, packed, none, dx)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_back_product<T>{s, height, width, dy, packed, dx});
@@ -300,6 +310,9 @@ class context {
   }
   template <class T>
   void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
+    if (const product p = of_transposed<T>(s.in_channels, s.out_channels, static_cast<int>(pixels_of(s)));
+        product::alignment_of(dw) >= gemm::vector_bytes && offers(s, p, x, dy, dw))
+      return enqueue([&] { gemm_.run(p, x, dy, dw, true); });
     if (weight_on_tensor_cores(s, x, dy, dw)) return;
     const int height = s.out_height(), width = s.out_width();
     if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_weight_product<T>{s, height, width, x, dy, dw});
@@ -317,7 +330,13 @@ class context {
     each(static_cast<std::ptrdiff_t>(s.weight_size()), detail::turned_weight<T>{s, weight, into});
   }
   template <class T>
-  void prepare_convolution(const convolution_shape&) const {}
+  void prepare_convolution(const convolution_shape& s) const {
+    if (!reads_each_pixel_once(s)) return;
+    const product p = by_channels<T>(s, s.in_channels, s.out_channels);
+    prepare(p, std::is_same_v<T, compute_type<T>> ? epilogue::bias : epilogue::none);
+    prepare(by_channels<T>(s, s.out_channels, s.in_channels), epilogue::none);
+    prepare(of_transposed<T>(s.in_channels, s.out_channels, p.rows), epilogue::none);
+  }
 
   /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
   template <class T>
@@ -517,6 +536,28 @@ class context {
                                        given...);
     return true;
   }
+  // A convolution that is a product of a matrix {pixels, channels} and its weight.
+  static bool reads_each_pixel_once(const convolution_shape& s) {
+    return s.groups == 1 && s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
+           s.padding_width == 0 && pixels_of(s) <= (std::numeric_limits<int>::max)();
+  }
+  static std::int64_t pixels_of(const convolution_shape& s) {
+    return std::int64_t{s.samples} * s.in_height * s.in_width;
+  }
+  template <class T>
+  static product by_channels(const convolution_shape& s, int k, int n) {
+    return {.in = library_type<T>,
+            .out = library_type<T>,
+            .n = n,
+            .across = k,
+            .b_stride = n,
+            .rows = static_cast<int>(pixels_of(s))};
+  }
+  bool offers(const convolution_shape& s, const product& p, const void* a, const void* b, const void* d) const {
+    bool offered = false;
+    if (reads_each_pixel_once(s)) enqueue([&] { offered = gemm_.offers(p, a, b, d); });
+    return offered;
+  }
   // Whether convolutions of this shape, whose arrays begin at these addresses, run on tensor cores.
   template <class T>
   bool on_tensor_cores(const convolution_shape& s, std::initializer_list<const void*> arrays) const {
@@ -535,7 +576,7 @@ class context {
     if constexpr (std::is_same_v<T, bf16>) {
       if (!on_tensor_cores<T>(s, {from, weight, into})) return false;
       const auto windows = Back ? detail::tensor_windows::back(s) : detail::tensor_windows::forward(s);
-      const std::ptrdiff_t count = windows.tiles() * detail::tiles_across(columns);
+      const std::ptrdiff_t count = windows.tiles(detail::convolution_pixels) * detail::tiles_across(columns);
       if (count > 0)
         enqueue([&] {
           cuda::launch(stream_, detail::blocks(count), dim3(detail::convolution_bf16_threads),
@@ -553,7 +594,7 @@ class context {
       const detail::gradient_parts parts(windows, s.out_channels, gemm::scratch_bytes / sizeof(float));
       const bool one = parts.count == 1;
       const std::ptrdiff_t blocks =
-          parts.count * detail::tiles_across(windows.depth) * detail::tiles_across(s.out_channels);
+          parts.count * detail::tiles_of_terms(windows.depth) * detail::tiles_across(s.out_channels);
       float* const found = one ? dw : gemm_.scratch<float>();
       if (blocks == 0) return true;
       enqueue([&] {

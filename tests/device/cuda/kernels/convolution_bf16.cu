@@ -44,6 +44,7 @@ struct problem {
   convolution_shape shape;
   values x, dy;
   numbers weight, bias;
+  bool biased = true;
 
   explicit problem(const convolution_shape& s)
       : shape(s),
@@ -66,6 +67,10 @@ struct problem {
       if (i / K % C >= C / 2) weight[i] = -weight[i - C / 2 * K];
     }
     for (float& b : bias) b = 0;
+  }
+  void drop_bias() {
+    for (float& b : bias) b = 0;
+    biased = false;
   }
   /// One sample alone.
   problem sample(int n) const {
@@ -115,7 +120,8 @@ results run(const problem& p, std::size_t offset = 0) {
   const on_gpu<float> weight(there, p.weight), bias(there, p.bias), dw(there, p.weight);
   there.pack_convolution<bf16>(s, weight, packed);
   there.pack_convolution_backward<bf16>(s, weight, turned);
-  there.convolve<bf16>(s, x, packed, bias, y);
+  const float* const added = bias;
+  there.convolve<bf16>(s, x, packed, p.biased ? added : nullptr, y);
   there.convolve_backward_input<bf16>(s, dy, turned, dx);
   there.convolve_backward_weight<bf16>(s, x, dy, dw);
   return {y.back(), dx.back(), dw.back()};
@@ -203,6 +209,28 @@ TEST_CASE("convolutions of bf16 and their gradients are those of the formulas in
     CHECK(worst(r.dx, want.dx) <= 1);
     CHECK(worst(r.dw, want.dw) <= 1);
   }
+}
+
+TEST_CASE("a 1 x 1 convolution of bf16 without a bias is a product, also of channels that no tile has") {
+  for (const convolution_shape& s :
+       {convolution_shape{2, 64, 9, 8, 72, 1, 1}, convolution_shape{3, 13, 5, 7, 6, 1, 1}}) {
+    CAPTURE(s.in_channels);
+    problem p(s);
+    p.drop_bias();
+    const results r = run(p);
+    const formulas want(p);
+    CHECK(worst(r.y, want.y) <= 1);
+    CHECK(worst(r.dx, want.dx) <= 1);
+    CHECK(worst(r.dw, want.dw) <= 1);
+  }
+}
+
+TEST_CASE("images that are too large for the kernels' integers take the plain kernels") {
+  using gpipe::cuda::detail::fits_tensor_cores;
+  CHECK(fits_tensor_cores({1, 64, 4000, 4000, 64, 3, 3, 1, 1, 1, 1}));
+  CHECK(!fits_tensor_cores({1, 64, 6000, 6000, 64, 3, 3, 1, 1, 1, 1}));     // an image
+  CHECK(!fits_tensor_cores({256, 64, 1000, 1000, 64, 1000, 1000}));         // a block's pixels are in 128 of them
+  CHECK(!fits_tensor_cores({3000, 16, 1000, 1000, 16, 3, 3, 1, 1, 1, 1}));  // their pixels
 }
 
 TEST_CASE("arrays that do not begin at 16 bytes take the plain kernels") {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/bf16.hpp>
@@ -15,27 +16,38 @@
 namespace gpipe::cuda::detail {
 
 // Convolutions of bf16 on tensor cores, of one group, with channels in eights. They are the products of
-// convolution_tiles.hpp: a block makes a tile of 64 x 64 results, each of its four warps 32 x 32, and its operands come
-// 64 terms at a time into one of two stages in shared memory, while the block works on the other one.
+// convolution_tiles.hpp: a block makes a tile of 128 pixels x 64 channels, each of its four warps 32 x 64, and its
+// operands come 64 terms at a time into one of two stages in shared memory, while the block works on the other one.
 //
 //     terms    tap 0: channel 0 ... C-1   tap 1: channel 0 ... C-1   tap 2: ...
 //     stages   |----- 64 -----|----- 64 -----|----- 64 -----|
 //
-// A thread copies the same eight of each 64 terms, of four pixels. It divides once for each of its pixels of a tile,
+// A thread copies the same eight of each 64 terms, of eight pixels. It divides once for each of its pixels of a tile,
 // and then steps through the taps by additions. The gradient of the input has the same kernel: a pixel of x reads
-// pixels of dy where the stride divides the distance. The gradient of the weight has a tile of terms by channels of y,
-// and its sums go over pixels, through which a thread steps by additions too. For few tiles the pixels are divided
-// into parts, by the shape alone; the sums of parts are added in ascending order.
+// pixels of dy where the stride divides the distance. The gradient of the weight has a tile of 128 terms by 64 channels
+// of y, and its sums go over pixels, 64 at a time, through which a thread steps by additions too. For few tiles
+// the pixels are divided into parts, by the shape alone; the sums of parts are added in ascending order.
 //
 // Sums begin with the bias and have the order of the terms: a result's bits depend on the pixels that it reads alone.
 // The weight's gradient is added to its former value once it is complete: its bits depend on all samples of the call.
 
 inline constexpr int convolution_bf16_threads = 128;
+inline constexpr int convolution_pixels = 128;  ///< of a block of results
+inline constexpr int convolution_terms = 128;   ///< of a block of a weight's gradient
 
 /// Whether a convolution has a shape that fits these kernels: others have plain ones.
 inline bool fits_tensor_cores(const convolution_shape& s) {
   const auto fits = [](int channels) { return channels >= 16 && channels % 8 == 0; };
-  return s.groups == 1 && fits(s.in_channels) && fits(s.out_channels);
+  // The pixels that a block reads, of one image or several small ones, are not too far from one another for an int.
+  // Nor are there too many to count them in one.
+  const std::int64_t x = std::int64_t{s.in_height} * s.in_width, y = std::int64_t{s.out_height()} * s.out_width();
+  constexpr std::int64_t most = (std::numeric_limits<int>::max)() - convolution_pixels;
+  const auto near = [&](std::int64_t results, std::int64_t image) {
+    return (convolution_pixels / (std::max)(results, std::int64_t{1}) + 2) * image <= most &&
+           results * s.samples <= most;
+  };
+  return s.groups == 1 && fits(s.in_channels) && fits(s.out_channels) && near(y, x * s.in_channels) &&
+         near(x, y * s.out_channels);
 }
 /// Whether the kernels can load 16 bytes at once.
 inline bool all_aligned(std::initializer_list<const void*> arrays) {
@@ -46,6 +58,7 @@ inline bool all_aligned(std::initializer_list<const void*> arrays) {
 
 /// Tiles side by side.
 GPIPE_HOST_DEVICE inline int tiles_across(int columns) { return (columns + convolution_tile - 1) / convolution_tile; }
+GPIPE_HOST_DEVICE inline int tiles_of_terms(int depth) { return (depth + convolution_terms - 1) / convolution_terms; }
 
 /// One direction of an image: through tap k, result pixel i reads source pixel (i scale + shift) / divide + step k, or
 /// none where that is no whole number, or outside.
@@ -93,7 +106,7 @@ struct tensor_windows {
             s.taps() * s.out_channels,
             std::ptrdiff_t{s.samples} * s.in_height * s.in_width};
   }
-  GPIPE_HOST_DEVICE std::ptrdiff_t tiles() const { return (count + convolution_tile - 1) / convolution_tile; }
+  GPIPE_HOST_DEVICE std::ptrdiff_t tiles(int pixels) const { return (count + pixels - 1) / pixels; }
 };
 
 /// A thread's place in a sum: a tap, and eight channels of it.
@@ -120,54 +133,75 @@ struct window_pixel {
   std::ptrdiff_t first;  ///< the pixel's first element
   int row, column, part;
 
-  __device__ window_pixel(const tensor_windows& w, std::ptrdiff_t result) {
-    const pixel_at at(result, w.across.results, w.down.results);
+  __device__ window_pixel(const tensor_windows& w, const pixel_at& at) {
     const auto r = w.down.of_result(at.row), c = w.across.of_result(at.column);
     row = r.at, column = c.at, part = r.part * w.across.divide + c.part;
     first = ((at.sample * w.down.sources + row) * w.across.sources + column) * w.channels;
-    if (result >= w.count) part = -1;  // none
   }
 };
 
-/// A tile's operands in shared memory: 64 rows of 64 elements each.
+/// A tile's operands in shared memory: rows of 64 elements, `Left` of the left operand and 64 of the right one.
+template <int Left>
 struct convolution_stages {
   using tile = swizzled_rows<64>;
-  static constexpr int count = 2, bytes_of_tile = 2 * 64 * 64, bytes = 2 * count * bytes_of_tile;
+  static constexpr int bytes_of_row = 2 * 64, bytes_of_stage = (Left + 64) * bytes_of_row, bytes = 2 * bytes_of_stage;
   unsigned first;  ///< shared address
-  __device__ tile left(int stage) const { return {first + static_cast<unsigned>(2 * stage * bytes_of_tile)}; }
-  __device__ tile right(int stage) const { return {first + static_cast<unsigned>((2 * stage + 1) * bytes_of_tile)}; }
+  __device__ tile left(int stage) const { return {first + static_cast<unsigned>(stage * bytes_of_stage)}; }
+  __device__ tile right(int stage) const { return {left(stage).first + Left * bytes_of_row}; }
 };
 
 /// A thread's place: the elements that it copies, and those of its sums.
 struct convolution_thread {
-  static constexpr int copies = 4, apart = 16;  ///< rows of a tile that a thread copies, 16 apart
+  static constexpr int apart = 16;  ///< a thread copies each 16th row of a tile
   int row = static_cast<int>(threadIdx.x) / 8, eight = static_cast<int>(threadIdx.x) % 8;  ///< the first, and columns
   int warp = static_cast<int>(threadIdx.x) / warp_size, lane = lane_of_warp();
-  int first_row = warp / 2 * 32, first_column = warp % 2 * 32;  ///< of the warp's sums in the tile
 
-  /// Begins to copy rows of `width` elements from row `first` on, into a tile. From row `end` on, and beyond the
-  /// width, all is 0.
-  __device__ void load(const swizzled_rows<64>& into, const bf16* from, std::ptrdiff_t first, std::ptrdiff_t end,
-                       int column, int width) const {
-    const int at = column + 8 * eight;
-    GPIPE_UNROLLED
-    for (int i = 0; i < copies; ++i) {
-      const std::ptrdiff_t r = first + row + i * apart;
-      const bool inside = r < end && at < width;
-      begin_copy(into.at(row + i * apart, eight), inside ? from + r * width + at : from, inside ? 16 : 0);
-    }
+  /// Where row `row` + 16 i of a tile gets the thread's eight: row % 8 is the same for all i.
+  __device__ unsigned place(const swizzled_rows<64>& tile, int i) const {
+    return tile.at(row, eight) + static_cast<unsigned>(i * apart * 2 * 64);
   }
-  /// f(row, column, sums of two neighbours) for the thread's sums in a tile.
-  template <class F>
-  __device__ void each_pair(sum_fragment (&sums)[2][4], F f) const {
+  /// f(row, column, sums of two neighbours) for the thread's sums, of which the warp's begin at these places of a tile.
+  template <int Rows, int Columns, class F>
+  __device__ void each_pair(sum_fragment (&sums)[Rows][Columns], int first_row, int first_column, F f) const {
     GPIPE_UNROLLED
-    for (int i = 0; i < 16; ++i) {
-      const int m = i / 8, n = i / 2 % 4, half = i % 2;
+    for (int i = 0; i < 2 * Rows * Columns; ++i) {
+      const int m = i / (2 * Columns), n = i / 2 % Columns, half = i % 2;
       f(first_row + 16 * m + 8 * half + lane / 4, first_column + 8 * n + 2 * (lane % 4), sums[m][n].at[2 * half],
         sums[m][n].at[2 * half + 1]);
     }
   }
 };
+
+/// A thread's part of the right operands: 64 rows after 64 rows of `width` elements, from row `first` on. From row
+/// `end` on, and beyond the width, all is 0.
+struct right_rows {
+  const bf16* at;
+  std::ptrdiff_t step;
+  int left;
+
+  __device__ right_rows(const convolution_thread& me, const bf16* from, int first, int end, int column, int width)
+      : at(from + std::ptrdiff_t{first + me.row} * width + column + 8 * me.eight),
+        step(std::ptrdiff_t{me.apart} * width),
+        left(column + 8 * me.eight < width ? end - first - me.row : 0) {}
+  __device__ void load(const convolution_thread& me, const swizzled_rows<64>& into) {
+    GPIPE_UNROLLED
+    for (int i = 0; i < 4; ++i, at += step) begin_copy(me.place(into, i), at, i * me.apart < left ? 16 : 0);
+    left -= 4 * me.apart;
+  }
+};
+
+/// Adds the products of 32 x 16 left elements and rows [first, first + 16) of a tile.
+__device__ inline void multiply_tile(sum_fragment (&sums)[2][8], const left_fragment (&left)[2],
+                                     const swizzled_rows<64>& right, int first) {
+  GPIPE_UNROLLED
+  for (int n = 0; n < 8; n += 2) {
+    right_fragment two[2];
+    right.right_transposed(two, first, 8 * n);
+    GPIPE_UNROLLED
+    for (int m = 0; m < 2; ++m)
+      multiply_add(sums[m][n], left[m], two[0]), multiply_add(sums[m][n + 1], left[m], two[1]);
+  }
+}
 
 /// into = bias + the sums over the windows of `from` times the weight {terms, columns}, for each result pixel.
 /// Neighbouring blocks read the same pixels. `Back`: the windows are those of a gradient.
@@ -175,39 +209,51 @@ template <bool Back>
 __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     convolve_bf16(tensor_windows w, int columns, const bf16* from, const bf16* weight, const float* bias, bf16* into) {
 #if GPIPE_TENSOR_CORES
-  constexpr int tile = convolution_tile;
-  __shared__ uint4 operands[convolution_stages::bytes / sizeof(uint4)];
-  const convolution_stages memory{shared_address(operands)};
+  constexpr int tile = convolution_tile, copies = convolution_pixels / convolution_thread::apart;
+  using stages = convolution_stages<convolution_pixels>;
+  __shared__ uint4 operands[stages::bytes / sizeof(uint4)];
+  const stages memory{shared_address(operands)};
   const convolution_thread me;
-  const int across = tiles_across(columns);
-  for (std::ptrdiff_t index = blockIdx.x; index < w.tiles() * across; index += gridDim.x) {
-    const std::ptrdiff_t row = index / across * tile;
+  const int across = tiles_across(columns), first_row = 32 * me.warp;
+  const pixel_at step(me.apart, w.across.results, w.down.results);
+  for (std::ptrdiff_t index = blockIdx.x; index < w.tiles(convolution_pixels) * across; index += gridDim.x) {
+    const std::ptrdiff_t row = index / across * convolution_pixels;
     const int column = static_cast<int>(index % across) * tile;
-    const window_pixel pixels[convolution_thread::copies] = {
-        {w, row + me.row}, {w, row + me.row + 16}, {w, row + me.row + 32}, {w, row + me.row + 48}};
+    // The pixels that the thread copies: where their first taps are, which is not far from that of the first one.
+    pixel_at result(static_cast<int>(row) + me.row, w.across.results, w.down.results);
+    const window_pixel nearest(w, result);
+    int rows[copies], columns_of[copies], distances[copies], parts[Back ? copies : 1];
+    GPIPE_UNROLLED
+    for (int i = 0; i < copies; ++i) {
+      const window_pixel pixel(w, result);
+      rows[i] = row + me.row + i * me.apart < w.count ? pixel.row : -(1 << 30), columns_of[i] = pixel.column;
+      distances[i] = static_cast<int>(pixel.first - nearest.first);
+      if constexpr (Back) parts[i] = pixel.part;
+      result.advance(step, w.across.results, w.down.results);
+    }
+    const bf16* const first_tap = from + nearest.first;
     window_term term(w, 8 * me.eight);
+    right_rows right(me, weight, 0, w.depth, column, columns);
     const auto load = [&](int stage, int first) {
-      const bool counts = first + 8 * me.eight < w.depth;
-      const std::ptrdiff_t distance =
-          (std::ptrdiff_t{term.row.at} * w.across.sources + term.column.at) * w.channels + term.channel;
+      const bf16* const at =
+          first_tap + ((std::ptrdiff_t{term.row.at} * w.across.sources + term.column.at) * w.channels + term.channel);
       const int part = Back ? term.row.part * w.across.divide + term.column.part : 0;
+      const int down = first + 8 * me.eight < w.depth ? term.row.at : -(1 << 30);  // none beyond the last term
       GPIPE_UNROLLED
-      for (int i = 0; i < convolution_thread::copies; ++i) {
-        const window_pixel& pixel = pixels[i];
+      for (int i = 0; i < copies; ++i) {
         const bool inside =
-            counts && pixel.part == part &&
-            static_cast<unsigned>(pixel.row + term.row.at) < static_cast<unsigned>(w.down.sources) &&
-            static_cast<unsigned>(pixel.column + term.column.at) < static_cast<unsigned>(w.across.sources);
-        begin_copy(memory.left(stage).at(me.row + i * me.apart, me.eight),
-                   inside ? from + (pixel.first + distance) : from, inside ? 16 : 0);
+            (!Back || parts[Back ? i : 0] == part) &&
+            static_cast<unsigned>(rows[i] + down) < static_cast<unsigned>(w.down.sources) &&
+            static_cast<unsigned>(columns_of[i] + term.column.at) < static_cast<unsigned>(w.across.sources);
+        begin_copy(me.place(memory.left(stage), i), at + distances[i], inside ? 16 : 0);
       }
-      me.load(memory.right(stage), weight, first, w.depth, column, columns);
+      right.load(me, memory.right(stage));
       term.advance(w, tile);
     };
-    sum_fragment sums[2][4] = {};
+    sum_fragment sums[2][8] = {};
     if (bias != nullptr)
-      me.each_pair(sums, [&](int, int c, float& first, float& second) {
-        if (column + c < columns) first = bias[column + c], second = bias[column + c + 1];
+      me.each_pair(sums, first_row, column, [&](int, int c, float& first, float& second) {
+        if (c < columns) first = bias[c], second = bias[c + 1];
       });
     __syncthreads();  // all threads are done with the tile before
     load(0, 0);
@@ -217,23 +263,17 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
       __syncthreads();  // the stage is there, and the other one is free
       if (first + tile < w.depth) load(stage ^ 1, first + tile);
       commit_copies();
-      const auto left = memory.left(stage), right = memory.right(stage);
+      const auto left = memory.left(stage), factors = memory.right(stage);
       GPIPE_UNROLLED
       for (int d = 0; d < tile; d += 16) {
         if (first + d >= w.depth) continue;
-        right_fragment two[2], more[2];
-        right.right_transposed(two, d, me.first_column), right.right_transposed(more, d, me.first_column + 16);
-        GPIPE_UNROLLED
-        for (int m = 0; m < 2; ++m) {
-          const left_fragment rows = left.left(me.first_row + 16 * m, d);
-          multiply_add(sums[m][0], rows, two[0]), multiply_add(sums[m][1], rows, two[1]);
-          multiply_add(sums[m][2], rows, more[0]), multiply_add(sums[m][3], rows, more[1]);
-        }
+        const left_fragment own[2] = {left.left(first_row, d), left.left(first_row + 16, d)};
+        multiply_tile(sums, own, factors, d);
       }
     }
-    me.each_pair(sums, [&](int r, int c, float first, float second) {
-      if (row + r < w.count && column + c < columns)
-        *reinterpret_cast<unsigned*>(into + (row + r) * columns + column + c) = packed(first, second);
+    me.each_pair(sums, first_row, column, [&](int r, int c, float first, float second) {
+      if (row + r < w.count && c < columns)
+        *reinterpret_cast<unsigned*>(into + (row + r) * columns + c) = packed(first, second);
     });
   }
 #else
@@ -248,7 +288,8 @@ struct gradient_parts {
   /// `most`: numbers of all parts' sums.
   gradient_parts(const tensor_windows& w, int columns, std::size_t most) {
     constexpr std::ptrdiff_t blocks = 256, least = 4;  // enough for a GPU; tiles of pixels that are worth a part
-    const std::ptrdiff_t all = w.tiles(), tiles = std::ptrdiff_t{tiles_across(w.depth)} * tiles_across(columns),
+    const std::ptrdiff_t all = w.tiles(convolution_tile),
+                         tiles = std::ptrdiff_t{tiles_of_terms(w.depth)} * tiles_across(columns),
                          fit = static_cast<std::ptrdiff_t>(most) / (std::ptrdiff_t{w.depth} * columns);
     const std::ptrdiff_t parts = (std::max)((std::min)({blocks / tiles, all / least, fit}), std::ptrdiff_t{1});
     const std::ptrdiff_t steps = (all + parts - 1) / parts;
@@ -264,42 +305,64 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     differentiate_weight_bf16(tensor_windows w, int columns, gradient_parts parts, const bf16* x, const bf16* dy,
                               float* into) {
 #if GPIPE_TENSOR_CORES
-  constexpr int tile = convolution_tile;
-  __shared__ uint4 operands[convolution_stages::bytes / sizeof(uint4)];
-  const convolution_stages memory{shared_address(operands)};
+  constexpr int tile = convolution_tile, copies = tile / convolution_thread::apart;
+  constexpr int halves = convolution_terms / tile;  // of the left operand: tiles of 64 pixels x 64 terms
+  using stages = convolution_stages<convolution_terms>;
+  __shared__ uint4 operands[stages::bytes / sizeof(uint4)];
+  const stages memory{shared_address(operands)};
+  const auto half_of = [&](int stage, int half) {
+    return stages::tile{memory.left(stage).first + static_cast<unsigned>(half * tile * stages::bytes_of_row)};
+  };
   const convolution_thread me;
+  const int first_row = me.warp * 32;  // of the warp's sums
   const int across = tiles_across(columns), width = w.across.results, height = w.down.results;
-  const std::ptrdiff_t tiles = std::ptrdiff_t{tiles_across(w.depth)} * across;
-  const pixel_at step(tile, width, height);
+  const std::ptrdiff_t tiles = std::ptrdiff_t{tiles_of_terms(w.depth)} * across;
+  const std::ptrdiff_t image = std::ptrdiff_t{w.down.sources} * w.across.sources * w.channels;
+  const pixel_at step(tile, width, height), apart(me.apart, width, height);
   for (std::ptrdiff_t index = blockIdx.x; index < tiles * parts.count; index += gridDim.x) {
     const std::ptrdiff_t part = index / tiles, begin = part * parts.pixels;
     const std::ptrdiff_t end = begin + parts.pixels < w.count ? begin + parts.pixels : w.count;
-    const int row = static_cast<int>(index % tiles / across) * tile, column = static_cast<int>(index % across) * tile;
-    const bool counts = row + 8 * me.eight < w.depth;
-    const window_term term(w, row + 8 * me.eight);
-    const int up = w.down.shift + term.row.at, left_of = w.across.shift + term.column.at;
-    pixel_at pixels[convolution_thread::copies] = {{begin + me.row, width, height},
-                                                   {begin + me.row + 16, width, height},
-                                                   {begin + me.row + 32, width, height},
-                                                   {begin + me.row + 48, width, height}};
+    const int row = static_cast<int>(index % tiles / across) * convolution_terms;
+    const int column = static_cast<int>(index % across) * tile;
+    // The thread's terms: how far from a pixel's window they are.
+    int up[halves], left_of[halves], channel[halves];
+    GPIPE_UNROLLED
+    for (int h = 0; h < halves; ++h) {
+      const int first = row + h * tile + 8 * me.eight;
+      const window_term term(w, first);
+      up[h] = first < w.depth ? w.down.shift + term.row.at : -(1 << 30);  // none beyond the last term
+      left_of[h] = w.across.shift + term.column.at, channel[h] = term.channel;
+    }
+    // The thread's pixels.
+    int row_of[copies], column_of[copies];
+    const bf16* image_of[copies];
+    pixel_at pixel(static_cast<int>(begin) + me.row, width, height);
+    GPIPE_UNROLLED
+    for (int i = 0; i < copies; ++i) {
+      row_of[i] = pixel.row, column_of[i] = pixel.column, image_of[i] = x + pixel.sample * image;
+      pixel.advance(apart, width, height);
+    }
+    right_rows right(me, dy, static_cast<int>(begin), static_cast<int>(end), column, columns);
     const auto load = [&](int stage, std::ptrdiff_t first) {
+      const int left = static_cast<int>(first + tile < end ? tile : end - first) - me.row;
       GPIPE_UNROLLED
-      for (int i = 0; i < convolution_thread::copies; ++i) {
-        pixel_at& pixel = pixels[i];
-        const int r = pixel.row * w.down.scale + up, c = pixel.column * w.across.scale + left_of;
-        const bool inside = counts && first + me.row + i * me.apart < end &&
-                            static_cast<unsigned>(r) < static_cast<unsigned>(w.down.sources) &&
-                            static_cast<unsigned>(c) < static_cast<unsigned>(w.across.sources);
-        const std::ptrdiff_t at =
-            ((pixel.sample * w.down.sources + r) * w.across.sources + c) * w.channels + term.channel;
-        begin_copy(memory.left(stage).at(me.row + i * me.apart, me.eight), inside ? x + at : x, inside ? 16 : 0);
-        pixel.column += step.column, pixel.row += step.row, pixel.sample += step.sample;
-        if (pixel.column >= width) pixel.column -= width, ++pixel.row;
-        if (pixel.row >= height) pixel.row -= height, ++pixel.sample;
+      for (int i = 0; i < copies; ++i) {
+        GPIPE_UNROLLED
+        for (int h = 0; h < halves; ++h) {
+          const int r = row_of[i] * w.down.scale + up[h], c = column_of[i] * w.across.scale + left_of[h];
+          const bool inside = i * me.apart < left && static_cast<unsigned>(r) < static_cast<unsigned>(w.down.sources) &&
+                              static_cast<unsigned>(c) < static_cast<unsigned>(w.across.sources);
+          begin_copy(me.place(half_of(stage, h), i),
+                     image_of[i] + (inside ? (r * w.across.sources + c) * w.channels + channel[h] : 0),
+                     inside ? 16 : 0);
+        }
+        column_of[i] += step.column, row_of[i] += step.row, image_of[i] += step.sample * image;
+        if (column_of[i] >= width) column_of[i] -= width, ++row_of[i];
+        if (row_of[i] >= height) row_of[i] -= height, image_of[i] += image;
       }
-      me.load(memory.right(stage), dy, first, end, column, columns);
+      right.load(me, memory.right(stage));
     };
-    sum_fragment sums[2][4] = {};
+    sum_fragment sums[2][8] = {};
     __syncthreads();  // all threads are done with the tile before
     load(0, begin);
     commit_copies();
@@ -309,24 +372,19 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
       __syncthreads();  // the stage is there, and the other one is free
       if (first + tile < end) load(stage ^ 1, first + tile);
       commit_copies();
-      const auto left = memory.left(stage), right = memory.right(stage);
+      const auto left = half_of(stage, first_row / tile), factors = memory.right(stage);
       GPIPE_UNROLLED
       for (int d = 0; d < tile; d += 16) {
         if (first + d >= end) continue;
-        right_fragment two[2], more[2];
-        right.right_transposed(two, d, me.first_column), right.right_transposed(more, d, me.first_column + 16);
-        GPIPE_UNROLLED
-        for (int m = 0; m < 2; ++m) {
-          const left_fragment rows = left.left_transposed(d, me.first_row + 16 * m);
-          multiply_add(sums[m][0], rows, two[0]), multiply_add(sums[m][1], rows, two[1]);
-          multiply_add(sums[m][2], rows, more[0]), multiply_add(sums[m][3], rows, more[1]);
-        }
+        const left_fragment own[2] = {left.left_transposed(d, first_row % tile),
+                                      left.left_transposed(d, first_row % tile + 16)};
+        multiply_tile(sums, own, factors, d);
       }
     }
     float* const own = into + (Parts ? part * w.depth * columns : 0);
-    me.each_pair(sums, [&](int r, int c, float first, float second) {
-      if (row + r >= w.depth || column + c >= columns) return;
-      float* const at = own + std::ptrdiff_t{row + r} * columns + column + c;
+    me.each_pair(sums, row + first_row, column, [&](int r, int c, float first, float second) {
+      if (r >= w.depth || c >= columns) return;
+      float* const at = own + std::ptrdiff_t{r} * columns + c;
       if constexpr (Parts) at[0] = first, at[1] = second;
       else at[0] += first, at[1] += second;
     });

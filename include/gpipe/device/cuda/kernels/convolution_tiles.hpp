@@ -31,6 +31,15 @@ struct pixel_at {
   std::ptrdiff_t sample;
   __device__ pixel_at(std::ptrdiff_t i, int width, int height)
       : row(static_cast<int>(i / width % height)), column(static_cast<int>(i % width)), sample(i / width / height) {}
+  /// Divisions of 64 bits take several times as many instructions.
+  __device__ pixel_at(int i, int width, int height)
+      : row(i / width % height), column(i % width), sample(i / width / height) {}
+  /// By a distance.
+  __device__ void advance(const pixel_at& by, int width, int height) {
+    column += by.column, row += by.row, sample += by.sample;
+    if (column >= width) column -= width, ++row;
+    if (row >= height) row -= height, ++sample;
+  }
 };
 struct tap_at {
   int channel, kh, kw, tap;

@@ -62,7 +62,7 @@ class gemm {
   /// Bytes that cuBLASLt's fast kernels load at once.
   static constexpr int vector_bytes = 16;
   /// Bytes behind the workspace, for the other operations on the stream.
-  static constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t scratch_bytes = std::size_t{8} << 20;
   /// Behind these, counters of blocks: zeros before and after each operation.
   static constexpr int max_arrivals = 1 << 10;
 

@@ -110,8 +110,8 @@ __device__ inline void load_matrices(unsigned (&word)[Count], unsigned row) {
 }
 
 /// Begins to copy `bytes` bytes, 0 to 16, into 16 bytes of shared memory, the rest of which becomes zeros. Both
-/// addresses are aligned to 16 bytes. No thread may read there until this one has awaited the copy, and another thread
-/// only behind a barrier after that.
+/// addresses are aligned to 16 bytes; of 0 bytes the source may be anywhere. No thread may read there until this one
+/// has awaited the copy, and another thread only behind a barrier after that.
 __device__ inline void begin_copy(unsigned into, const void* from, int bytes) {
 #if GPIPE_TENSOR_CORES
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(into), "l"(__cvta_generic_to_global(from)),
