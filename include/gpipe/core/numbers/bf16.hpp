@@ -17,6 +17,12 @@ struct bf16 {
   // Integer operations without a branch, so that loops vectorize well. `nan` is all ones for a NaN. A NaN is made quiet
   // and not rounded, because the upper bits of its fraction may be zeros.
   GPIPE_HOST_DEVICE constexpr bf16(float x) : bits(0) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (!__builtin_is_constant_evaluated()) {
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+      return;
+    }
+#endif
     const auto from = __builtin_bit_cast(std::uint32_t, x);
     const auto nan = static_cast<std::uint32_t>((0x7f800000 - static_cast<std::int32_t>(from & 0x7fffffffU)) >> 31);
     const std::uint32_t half = 0x7fffU + (from >> 16 & 1U);

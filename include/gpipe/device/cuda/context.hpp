@@ -23,6 +23,7 @@
 #include <gpipe/device/cuda/kernels/neighbours.hpp>
 #include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
 #include <gpipe/device/cuda/kernels/row_additions.hpp>
+#include <gpipe/device/cuda/kernels/transposing.hpp>
 #include <gpipe/device/cuda/memory/staging.hpp>
 #include <gpipe/device/cuda/stream/graph.hpp>
 #include <gpipe/device/cuda/stream/marker.hpp>
@@ -161,8 +162,15 @@ class context {
   /// transposed, the source is B^T, n x k.
   template <class T>
   void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
-    each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
-         detail::packing<T>{source, into, n, padded(n), transposed ? 1 : stride, transposed ? stride : 1});
+    if (!transposed)
+      return each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
+                  detail::packing<T>{source, into, n, padded(n), stride});
+    constexpr dim3 threads(detail::transposing_tile, detail::transposing_lines);
+    if (const std::ptrdiff_t tiles = detail::transposing_tiles(k, padded(n)); tiles > 0)
+      enqueue([&] {
+        cuda::launch(stream_, detail::blocks(tiles), threads, detail::transpose<T>, k, n, padded(n), source, stride,
+                     into);
+      });
   }
 
   /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Sums of bf16 are in float, and each
@@ -323,7 +331,7 @@ class context {
   template <class T>
   void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
     each(static_cast<std::ptrdiff_t>(s.weight_size()),
-         detail::packing<T>{weight, into, s.out_channels, s.out_channels, s.out_channels, 1});
+         detail::packing<T>{weight, into, s.out_channels, s.out_channels, s.out_channels});
   }
   template <class T>
   void pack_convolution_backward(const convolution_shape& s, const compute_type<T>* weight, T* into) const {

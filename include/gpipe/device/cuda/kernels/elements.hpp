@@ -15,15 +15,15 @@ struct set_to {
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = value; }
 };
 
-/// Rows of a matrix, or of its transpose, each padded with zeros to `stride` elements.
+/// Rows of a matrix, each padded with zeros to `padded` elements.
 template <class T>
 struct packing {
   const compute_type<T>* source;
   T* into;
-  int columns, stride, to_row, to_column;
+  int columns, padded, stride;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const std::ptrdiff_t row = i / stride, column = i % stride;
-    into[i] = column < columns ? T(source[row * to_row + column * to_column]) : T(0);
+    const std::ptrdiff_t row = i / padded, column = i % padded;
+    into[i] = column < columns ? T(source[row * stride + column]) : T(0);
   }
 };
 

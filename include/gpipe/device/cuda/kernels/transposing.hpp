@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+
+namespace gpipe::cuda::detail {
+
+// A tile of 32 x 32 elements goes through shared memory, so that the threads of a warp read neighbours, which are in a
+// row of the source, and write neighbours, which are in a row of the result. Rows in shared memory have one element
+// more: then the elements of a column are in different banks.
+
+inline constexpr int transposing_tile = 32, transposing_lines = 8;  ///< a block's threads: tile x lines
+
+GPIPE_HOST_DEVICE inline std::ptrdiff_t transposing_tiles(int rows, int padded) {
+  return std::ptrdiff_t{(rows + transposing_tile - 1) / transposing_tile} * (padded / transposing_tile);
+}
+
+/// Rows of the transpose of a matrix {columns, rows}, rounded to T and each padded with zeros to `padded` elements, a
+/// multiple of the tile. The source has `stride` elements from row to row.
+template <class T>
+__global__ void __launch_bounds__(transposing_tile* transposing_lines)
+    transpose(int rows, int columns, int padded, const compute_type<T>* source, int stride, T* into) {
+  constexpr int tile = transposing_tile;
+  __shared__ compute_type<T> held[tile][tile + 1];
+  const int across = padded / tile, x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  for (std::ptrdiff_t index = blockIdx.x; index < transposing_tiles(rows, padded); index += gridDim.x) {
+    const int row = static_cast<int>(index / across) * tile, column = static_cast<int>(index % across) * tile;
+    __syncthreads();  // all threads are done with the tile before
+    for (int i = y; i < tile; i += transposing_lines) {
+      const bool inside = row + x < rows && column + i < columns;
+      held[i][x] = inside ? source[std::ptrdiff_t{column + i} * stride + row + x] : compute_type<T>(0);
+    }
+    __syncthreads();
+    for (int i = y; i < tile && row + i < rows; i += transposing_lines)
+      into[std::ptrdiff_t{row + i} * padded + column + x] = T(held[x][i]);
+  }
+}
+
+}  // namespace gpipe::cuda::detail
