@@ -12,7 +12,9 @@
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/train.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,19 @@ std::vector<emulated::launch_counts> launches_of_gpt2_step(int micro_batches, in
   emulated::take_counts();
   training.step(all);
   return emulated::take_counts();
+}
+
+double predicted_of_gpt2(const std::string& gpu, int micro_batch_size) {
+  using namespace gpipe;
+  const network& net = network_of<in_bf16<gpt2<12, 768>>>;
+  device_spec on = gpu == "a100" ? a100_80gb : h100;
+  on.launch_ns = 0;
+  std::vector<layer_cost> costs(static_cast<std::size_t>(net.layer_count));
+  layer_costs(net, micro_batch_size, on, costs.data());
+  double sum = 0;
+  for (const layer_cost& c : costs)
+    sum += 1e-12 * static_cast<double>(c.forward + c.backward_input + c.backward_parameters);
+  return sum;
 }
 
 }  // namespace bench

@@ -323,6 +323,13 @@ void count_step() {
   for (int m = 0; m < 2; ++m)
     bench::result(std::string("gpu_counts.gpt2_124m.step.") + bench::models[m].name, 1e3 * all.seconds[m],
                   "ms, a bound");
+  for (int m = 0; m < 2; ++m) {
+    double counted = 0;
+    for (const launch_counts& c : one) counted -= bounds_of(c)[m];
+    for (const launch_counts& c : two) counted += bounds_of(c)[m];
+    bench::result(std::string("gpu_counts.gpt2_124m.predicted.") + bench::models[m].name,
+                  bench::predicted_of_gpt2(bench::models[m].name, 2) / counted, "of a micro-batch's counts");
+  }
   bench::result("gpu_counts.gpt2_124m.micro_batch", static_cast<double>(two.size() - one.size()), "launches");
   bench::result("gpu_counts.gpt2_block.forward", launches_of_block(one, "attend"), "launches");
   bench::result("gpu_counts.gpt2_block.backward", launches_of_block(one, "differentiate_keys"), "launches");

@@ -60,10 +60,14 @@ constexpr work cost_of_attention(const attention_extents& heads, int queries, in
                                  std::int64_t sums, std::int64_t elements) {
   const std::int64_t pairs = attended_pairs(Options.causal, queries, keys);
   const std::int64_t product = 2 * pairs * heads.queries(), softmax = 20 * pairs * heads.heads;
-  return {.forward = projections + 2 * product + softmax,
-          .backward_input = projections + 5 * product + 2 * softmax,
+  const std::int64_t forward = 2 * product + softmax, backward = 5 * product + 2 * softmax;
+  return {.forward = projections + forward,
+          .backward_input = projections + backward,
           .backward_parameters = projections + sums,
-          .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+          .bytes = static_cast<std::int64_t>(sizeof(T)) * elements,
+          .kind = work_kind::product,
+          .attention = forward,
+          .attention_backward = backward};
 }
 
 }  // namespace gpipe::detail

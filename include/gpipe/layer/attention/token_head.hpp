@@ -213,7 +213,8 @@ struct token_head {
     static constexpr work cost{.forward = operations + of_loss::cost.forward,
                                .backward_input = operations + of_loss::cost.backward_input,
                                .backward_parameters = operations + (biased ? elements : 0),
-                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements)};
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements),
+                               .kind = work_kind::product};
   };
 };
 

@@ -279,7 +279,8 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
   static constexpr work cost{.forward = operations + 20 * elements,
                              .backward_input = 2 * operations + 20 * elements,
                              .backward_parameters = operations + (Biased ? elements : 0),
-                             .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements)};
+                             .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements),
+                             .kind = work_kind::product};
 };
 
 }  // namespace detail

@@ -110,12 +110,18 @@ struct field {  // its members have default values, because otherwise nvcc does 
   std::int64_t ignored = no_label;  ///< an integer that is valid, too, if it is outside of [0, below)
 };
 
+/// What most of a layer's operations are. GPUs whose kernels were counted do them at different shares of their rates.
+enum class work_kind : std::uint8_t { other, product, convolution };
+
 /// The work of one sample: floating-point operations, and the bytes that forward moves.
 struct work {
   std::int64_t forward = 0;
   std::int64_t backward_input = 0;
   std::int64_t backward_parameters = 0;
   std::int64_t bytes = 0;
+  work_kind kind = work_kind::other;
+  std::int64_t attention = 0;           ///< those of `forward` that are scores, softmax and mixed values
+  std::int64_t attention_backward = 0;  ///< those of `backward_input` that are their gradients
 };
 
 }  // namespace gpipe

@@ -158,7 +158,8 @@ struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_ty
   static constexpr work cost{.forward = product + sums,
                              .backward_input = product,
                              .backward_parameters = product + sums,
-                             .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + Out::size))};
+                             .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + Out::size)),
+                             .kind = work_kind::convolution};
 };
 
 /// The shape of a convolution from `In` to `Out` channels.

@@ -70,7 +70,8 @@ struct feed_forward {
     static constexpr work cost{.forward = products + 20 * elements,
                                .backward_input = products + 20 * elements,
                                .backward_parameters = products + elements + rows * width,
-                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (2 * rows * width + 3 * elements)};
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (2 * rows * width + 3 * elements),
+                               .kind = work_kind::product};
   };
 };
 

@@ -49,7 +49,8 @@ struct gated_feed_forward {
     static constexpr work cost{.forward = products + 20 * elements,
                                .backward_input = products + 25 * elements,
                                .backward_parameters = products,
-                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (2 * rows * width + 5 * elements)};
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * (2 * rows * width + 5 * elements),
+                               .kind = work_kind::product};
   };
 };
 

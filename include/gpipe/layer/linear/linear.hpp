@@ -141,7 +141,8 @@ struct linear {
     static constexpr work cost{.forward = product + sums,
                                .backward_input = product,
                                .backward_parameters = product + sums,
-                               .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N)};
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N),
+                               .kind = work_kind::product};
   };
 };
 

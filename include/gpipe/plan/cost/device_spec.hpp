@@ -7,8 +7,16 @@
 
 namespace gpipe {
 
+/// The shares of a GPU's rate that gpipe's kernels reach, in thousandths, of one type's operations.
+struct counted_shares {
+  int product = 0;  ///< 0: not counted
+  int attention = 0, attention_backward = 0;
+  int convolution = 0, convolution_weight = 0;  ///< the last: of the weight's gradient
+};
+
 /// The peak rates of a device and its link to the next one, from the vendor's data sheet, for the analytic cost.
-/// No kernel reaches them, but a partition needs only ratios.
+/// No kernel reaches them, but a partition needs only ratios. Where kernels were counted, their shares of the rates are
+/// here, too: then a kernel takes as long as its operations or its bytes, whichever takes longer; else both are added.
 struct device_spec {
   const char* name = "";
   std::int64_t float32 = 0, float64 = 0;  ///< floating-point operations per second by type, without matrix units
@@ -18,7 +26,11 @@ struct device_spec {
   std::int64_t link_latency_ns = 0;        ///< of one transfer of any size
   std::int64_t launch_ns = 0;              ///< of one kernel launch
   std::int64_t memory_bytes = 0;
+  counted_shares half_shares{}, float32_shares{};  ///< of `half` and `float32`
 
+  constexpr counted_shares shares(dtype type) const {
+    return type == dtype::bf16 ? half_shares : type == dtype::float32 ? float32_shares : counted_shares{};
+  }
   constexpr std::int64_t flops_per_second(dtype type) const {
     return type == dtype::float64 ? float64 : type == dtype::bf16 ? half : float32;
   }
@@ -26,6 +38,7 @@ struct device_spec {
   constexpr device_spec in_half() const {
     device_spec d = *this;
     d.float32 = half;
+    d.float32_shares = half_shares;
     return d;
   }
 };
@@ -37,11 +50,24 @@ inline constexpr std::int64_t giga = 1'000'000'000;
 // Data sheets do not have these, so they are the same for all: a transfer starts in 10 us, a kernel in 4 us.
 constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int64_t float64_giga,
                           std::int64_t half_giga, std::int64_t memory_giga, std::int64_t link_giga,
-                          std::int64_t memory_bytes) {
-  return {
-      name,  float32_giga * giga, float64_giga * giga, half_giga * giga, memory_giga * giga, link_giga * giga, 10'000,
-      4'000, memory_bytes};
+                          std::int64_t memory_bytes, counted_shares half = {}, counted_shares float32 = {}) {
+  return {.name = name,
+          .float32 = float32_giga * giga,
+          .float64 = float64_giga * giga,
+          .half = half_giga * giga,
+          .memory_bytes_per_second = memory_giga * giga,
+          .link_bytes_per_second = link_giga * giga,
+          .link_latency_ns = 10'000,
+          .launch_ns = 4'000,
+          .memory_bytes = memory_bytes,
+          .half_shares = half,
+          .float32_shares = float32};
 }
+
+// By `bash bench/run gpu_counts`: attention of 8 x 1,024 tokens in 12 heads of width 64, causal; convolutions of 3 x 3
+// and 64 channels. Products are cuBLASLt's: a guess.
+inline constexpr counted_shares of_a100{600, 820, 503, 687, 489}, of_h100{600, 502, 316, 372, 250};
+inline constexpr counted_shares of_a100_in_float{600, 771, 571, 235, 23}, of_h100_in_float{600, 394, 292, 128, 10};
 
 }  // namespace detail
 
@@ -50,10 +76,14 @@ constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int6
 inline constexpr device_spec p100 = detail::gpu("P100 SXM2", 10'600, 5'300, 21'200, 732, 80, 16_GB);
 inline constexpr device_spec v100_16gb = detail::gpu("V100 SXM2 16 GB", 15'700, 7'800, 125'000, 900, 150, 16_GB);
 inline constexpr device_spec v100_32gb = detail::gpu("V100 SXM2 32 GB", 15'700, 7'800, 125'000, 900, 150, 32_GB);
-inline constexpr device_spec a100_40gb = detail::gpu("A100 SXM 40 GB", 19'500, 9'700, 312'000, 1'555, 300, 40_GB);
-inline constexpr device_spec a100_80gb = detail::gpu("A100 SXM 80 GB", 19'500, 9'700, 312'000, 2'039, 300, 80_GB);
-inline constexpr device_spec h100 = detail::gpu("H100 SXM", 67'000, 34'000, 989'000, 3'350, 450, 80_GB);
-inline constexpr device_spec h200 = detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB);
+inline constexpr device_spec a100_40gb =
+    detail::gpu("A100 SXM 40 GB", 19'500, 9'700, 312'000, 1'555, 300, 40_GB, detail::of_a100, detail::of_a100_in_float);
+inline constexpr device_spec a100_80gb =
+    detail::gpu("A100 SXM 80 GB", 19'500, 9'700, 312'000, 2'039, 300, 80_GB, detail::of_a100, detail::of_a100_in_float);
+inline constexpr device_spec h100 =
+    detail::gpu("H100 SXM", 67'000, 34'000, 989'000, 3'350, 450, 80_GB, detail::of_h100, detail::of_h100_in_float);
+inline constexpr device_spec h200 =
+    detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB, detail::of_h100, detail::of_h100_in_float);
 inline constexpr device_spec l4 = detail::gpu("L4", 30'300, 473, 121'000, 300, 32, 24_GB);
 
 // One of the two cores of a chip; the paper calls a core a device. A float32 product runs in bfloat16, and there is no

@@ -62,21 +62,47 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
   return time;
 }
 
-constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int samples, dtype type,
-                                   const device_spec& on) {
-  const std::int64_t computes = picoseconds(multiplied(flops, samples), on.flops_per_second(type), on.name);
-  const std::int64_t moves = picoseconds(multiplied(bytes, samples), on.memory_bytes_per_second, on.name);
-  return summed(summed(computes, moves), multiplied(on.launch_ns, 1000));
+/// A layer's kernels: operations, those of attention among them, and bytes. The shares of the rate are in thousandths;
+/// 0: nobody counted them.
+struct layer_kernels {
+  std::int64_t flops, bytes, attention;
+  int share, attention_share;
+};
+
+/// Operations at the device's peak plus bytes; where kernels were counted, operations at their shares, or bytes if
+/// those take longer. One launch.
+constexpr std::int64_t kernel_time(const layer_kernels& k, int samples, dtype type, const device_spec& on) {
+  const std::int64_t rate = on.flops_per_second(type);
+  const auto computes = [&](std::int64_t flops, int share) {
+    return picoseconds(multiplied(flops, samples), share == 0 ? rate : rate / 1000 * share, on.name);
+  };
+  const std::int64_t moves = picoseconds(multiplied(k.bytes, samples), on.memory_bytes_per_second, on.name);
+  std::int64_t time = 0;
+  if (k.share == 0) {
+    time = summed(computes(k.flops, 0), moves);
+  } else {
+    time = summed(computes(k.flops - k.attention, k.share), computes(k.attention, k.attention_share));
+    time = time > moves ? time : moves;
+  }
+  return summed(time, multiplied(on.launch_ns, 1000));
 }
 
-/// The analytic cost of a layer for one micro-batch of `samples`: operations and bytes at the device's rates, plus one
-/// kernel launch for each part.
+/// The analytic cost of a layer for one micro-batch of `samples`. Where kernels were counted, backward also moves what
+/// it reads of forward, and the parameter part what forward moves.
 GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu) {
-  const auto time = [&](std::int64_t flops, std::int64_t bytes) {
-    return detail::kernel_time(flops, bytes, samples, r.computes, on);
-  };
-  return {time(r.cost.forward, r.cost.bytes), time(r.cost.backward_input, r.cost.bytes),
-          r.parameter_count == 0 ? 0 : time(r.cost.backward_parameters, 0)};
+  const work& w = r.cost;
+  const counted_shares by = on.shares(r.computes);
+  const bool counted = by.product > 0, convolves = w.kind == work_kind::convolution;
+  const int share = convolves ? by.convolution : w.kind == work_kind::product ? by.product : 0;
+  const std::int64_t again = counted && (r.keeps.input || r.keeps.output) ? w.bytes / 2 : 0;
+  const auto time = [&](const layer_kernels& k) { return kernel_time(k, samples, r.computes, on); };
+  layer_cost found{.forward = time({w.forward, w.bytes, w.attention, share, by.attention}),
+                   .backward_input = time(
+                       {w.backward_input, summed(w.bytes, again), w.attention_backward, share, by.attention_backward})};
+  if (r.parameter_count > 0)
+    found.backward_parameters =
+        time({w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0});
+  return found;
 }
 
 }  // namespace detail
