@@ -113,7 +113,7 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
-             .flag("--graph", graph, "launch each step as a CUDA graph: with --device cuda and --workers 1")
+             .flag("--graph", graph, "launch each step from CUDA graphs: with --device cuda, in threads")
              .number("--deadline", deadline, 1, 86400,
                      "seconds without progress after which the program ends, and says\n"
                      "                            which layer it was in")

@@ -323,7 +323,8 @@ class context {
       return enqueue([&] { gemm_.run(p, x, dy, dw, true); });
     if (weight_on_tensor_cores(s, x, dy, dw)) return;
     const int height = s.out_height(), width = s.out_width();
-    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_weight_product<T>{s, height, width, x, dy, dw});
+    const detail::convolution_weight_product<T> whole{s, height, width, x, dy, dw};
+    if (detail::fills_tiles(s)) add_weight_tiles(whole);
     else
       each(static_cast<std::ptrdiff_t>(s.weight_size()),
            detail::convolution_weight_gradient<T>{s, height, width, x, dy, dw});
@@ -599,10 +600,12 @@ class context {
     if constexpr (std::is_same_v<T, bf16>) {
       if (!on_tensor_cores<T>(s, {x, dy})) return false;
       const auto windows = detail::tensor_windows::forward(s);
-      const detail::gradient_parts parts(windows, s.out_channels, gemm::scratch_bytes / sizeof(float));
+      const std::ptrdiff_t tiles =
+          std::ptrdiff_t{detail::tiles_of_terms(windows.depth)} * detail::tiles_across(s.out_channels);
+      const detail::gradient_parts parts(windows.count, tiles, static_cast<std::ptrdiff_t>(s.weight_size()),
+                                         gemm::scratch_bytes / sizeof(float));
       const bool one = parts.count == 1;
-      const std::ptrdiff_t blocks =
-          parts.count * detail::tiles_of_terms(windows.depth) * detail::tiles_across(s.out_channels);
+      const std::ptrdiff_t blocks = parts.count * tiles;
       float* const found = one ? dw : gemm_.scratch<float>();
       if (blocks == 0) return true;
       enqueue([&] {
@@ -611,10 +614,21 @@ class context {
                      s.out_channels, parts, x, dy, found);
       });
       const auto size = static_cast<std::ptrdiff_t>(s.weight_size());
-      if (!one) each(size, detail::add_gradient_parts{parts.count, size, found, dw});
+      if (!one) each(size, detail::add_gradient_parts<float>{parts.count, size, found, dw});
       return true;
     }
     return false;
+  }
+  template <class T>
+  void add_weight_tiles(const detail::convolution_weight_product<T>& whole) const {
+    using number = compute_type<T>;
+    const auto size = static_cast<std::ptrdiff_t>(whole.s.weight_size());
+    const detail::gradient_parts parts(whole.depth(), detail::tile_grid(whole).count(), size,
+                                       gemm::scratch_bytes / sizeof(number));
+    if (parts.count <= 1) return multiply_tiles(whole);
+    auto* const found = gemm_.scratch<number>();
+    multiply_tiles(detail::convolution_weight_parts<T>{whole, parts, whole.depth(), found});
+    each(size, detail::add_gradient_parts<number>{parts.count, size, found, whole.dw});
   }
   template <class Product>
   void multiply_tiles(const Product& of) const {

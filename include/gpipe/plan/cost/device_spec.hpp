@@ -67,7 +67,7 @@ constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int6
 // By `bash bench/run gpu_counts`: attention of 8 x 1,024 tokens in 12 heads of width 64, causal; convolutions of 3 x 3
 // and 64 channels. Products are cuBLASLt's: a guess.
 inline constexpr counted_shares of_a100{600, 820, 503, 687, 489}, of_h100{600, 502, 316, 372, 250};
-inline constexpr counted_shares of_a100_in_float{600, 771, 571, 235, 23}, of_h100_in_float{600, 394, 292, 128, 10};
+inline constexpr counted_shares of_a100_in_float{600, 765, 571, 235, 149}, of_h100_in_float{600, 391, 292, 128, 91};
 
 }  // namespace detail
 

@@ -63,7 +63,7 @@ inline constexpr training_option training_option_list[] = {
     describe_option<&training_options::canary, agreed::no>("canary"),
     describe_option<&training_options::link_bytes_per_second, agreed::no>("link_bytes_per_second"),  // 0 in a job
     describe_option<&training_options::layer_times, agreed::yes>("layer_times"),
-    describe_option<&training_options::graph, agreed::no>("graph"),  // of a plan of one worker
+    describe_option<&training_options::graph, agreed::no>("graph"),  // of one process
     describe_option<&training_options::job, agreed::no>("job"),
     describe_option<&training_options::before, agreed::no>("before"),
 };

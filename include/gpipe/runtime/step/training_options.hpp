@@ -44,9 +44,10 @@ struct training_options {
   /// carried it. Each direction carries one transfer after the other. 0: no emulation. Include <gpipe/testing.hpp>.
   link_choice link_bytes_per_second{};
   bool layer_times = false;  ///< times each layer in every step, for `layer_profile`
-  /// Records the operations of a step until the commit as a graph, and launches the graph in later steps. A step with
-  /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For
-  /// devices that have graphs, and a plan of one worker. The bits are the same.
+  /// Each worker records the operations of a step until the commit as graphs, and launches them in later steps: one
+  /// graph, or with several workers one between two points where they order themselves. A step with another number of
+  /// samples is recorded again, and so is every step of a worker with a layer that draws random numbers. For devices
+  /// that have graphs, in one process and one replica. The bits are the same.
   bool graph = false;
   job_choice job{};  ///< each process of the job is one of the plan's workers; null: one process
   /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If

@@ -281,23 +281,6 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
 #endif
 }
 
-/// The pixels of a weight's gradient, 64 at a time, in parts, each for other blocks. They depend on the shape alone.
-struct gradient_parts {
-  std::ptrdiff_t pixels, count;  ///< of a part, the last of which may have fewer; parts
-
-  /// `most`: numbers of all parts' sums.
-  gradient_parts(const tensor_windows& w, int columns, std::size_t most) {
-    constexpr std::ptrdiff_t blocks = 256, least = 4;  // enough for a GPU; tiles of pixels that are worth a part
-    const std::ptrdiff_t all = w.tiles(convolution_tile),
-                         tiles = std::ptrdiff_t{tiles_of_terms(w.depth)} * tiles_across(columns),
-                         fit = static_cast<std::ptrdiff_t>(most) / (std::ptrdiff_t{w.depth} * columns);
-    const std::ptrdiff_t parts = (std::max)((std::min)({blocks / tiles, all / least, fit}), std::ptrdiff_t{1});
-    const std::ptrdiff_t steps = (all + parts - 1) / parts;
-    pixels = steps * convolution_tile;
-    count = steps > 0 ? (all + steps - 1) / steps : 0;
-  }
-};
-
 /// The products of pixels of x, through the taps, and of dy, summed over a part's pixels, which ascend. `Parts`: into
 /// {parts, terms, columns}; else they are added to {terms, columns}.
 template <bool Parts>
@@ -393,18 +376,6 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
   __trap();
 #endif
 }
-
-/// into[i] += parts[0][i] + parts[1][i] + ..., in this order.
-struct add_gradient_parts {
-  std::ptrdiff_t count, size;
-  const float* parts;
-  float* into;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    float sum = into[i];
-    for (std::ptrdiff_t part = 0; part < count; ++part) sum += parts[part * size + i];
-    into[i] = sum;
-  }
-};
 
 /// Whether the program's code of a kernel for the current GPU has tensor cores' instructions: not before sm_80.
 template <class Kernel>

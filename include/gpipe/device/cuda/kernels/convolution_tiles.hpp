@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
@@ -17,8 +18,9 @@ namespace gpipe::cuda::detail {
 //     convolution_back_product     pixels of x             channels of x    taps, then channels of y
 //     convolution_weight_product   taps x channels of x    channels of y    samples, then pixels of y
 //
-// A block of 16 x 16 threads makes a tile of 64 x 64 results, a thread 4 x 4 of them. Every sum has one order, whatever
-// the number of samples, and begins with the value that it is added to.
+// A block of 16 x 16 threads makes a tile of 64 x 64 results, a thread 4 x 4 of them. Every sum has one order. It
+// begins with the value that it is added to; a weight's gradient has few tiles and long sums, so that these are made in
+// parts, which are added to the value in ascending order.
 
 inline constexpr int convolution_tile = 64, convolution_depth = 16, convolution_threads = 256;
 
@@ -72,6 +74,7 @@ struct convolution_product {
 
   std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * height * width; }
   int columns() const { return s.group_out(); }
+  int groups() const { return s.groups; }
   std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
@@ -100,6 +103,7 @@ struct convolution_back_product {
 
   std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * s.in_height * s.in_width; }
   int columns() const { return s.group_in(); }
+  int groups() const { return s.groups; }
   std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_out(); }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
@@ -133,6 +137,7 @@ struct convolution_weight_product {
 
   std::ptrdiff_t rows() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
   int columns() const { return s.group_out(); }
+  int groups() const { return s.groups; }
   std::ptrdiff_t depth() const { return std::ptrdiff_t{s.samples} * height * width; }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
@@ -149,6 +154,67 @@ struct convolution_weight_product {
   }
 };
 
+/// The pixels of a weight's gradient, 64 at a time, in parts, each for other blocks. They depend on the shape alone.
+struct gradient_parts {
+  std::ptrdiff_t pixels, count;  ///< of a part, the last of which may have fewer; parts
+
+  /// For results in this number of tiles, and parts of `size` numbers, of which `most` fit.
+  gradient_parts(std::ptrdiff_t all_pixels, std::ptrdiff_t tiles, std::ptrdiff_t size, std::size_t most) {
+    constexpr std::ptrdiff_t blocks = 256, least = 4;  // enough for a GPU; tiles of pixels that are worth a part
+    const std::ptrdiff_t all = (all_pixels + convolution_tile - 1) / convolution_tile,
+                         fit = static_cast<std::ptrdiff_t>(most) / size;
+    const std::ptrdiff_t parts = (std::max)((std::min)({blocks / tiles, all / least, fit}), std::ptrdiff_t{1});
+    const std::ptrdiff_t steps = (all + parts - 1) / parts;
+    pixels = steps * convolution_tile;
+    count = steps > 0 ? (all + steps - 1) / steps : 0;
+  }
+};
+
+/// into[i] += parts[0][i] + parts[1][i] + ..., in this order.
+template <class Number>
+struct add_gradient_parts {
+  std::ptrdiff_t count, size;
+  const Number* parts;
+  Number* into;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    Number sum = into[i];
+    for (std::ptrdiff_t part = 0; part < count; ++part) sum += parts[part * size + i];
+    into[i] = sum;
+  }
+};
+
+/// A weight's gradient in parts, {parts, taps, channels of x, channels of y}: the groups of a part are groups of it.
+template <class T>
+struct convolution_weight_parts {
+  using number = compute_type<T>;
+  static constexpr bool rows_are_neighbours = true;
+
+  convolution_weight_product<T> whole;
+  gradient_parts parts;
+  std::ptrdiff_t all_pixels;
+  number* found;
+
+  std::ptrdiff_t rows() const { return whole.rows(); }
+  int columns() const { return whole.columns(); }
+  int groups() const { return whole.groups() * static_cast<int>(parts.count); }
+  std::ptrdiff_t depth() const { return parts.pixels; }
+
+  __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
+    const std::ptrdiff_t at = group / whole.s.groups * parts.pixels + d;
+    return at < all_pixels ? whole.left(group % whole.s.groups, row, at) : number(0);
+  }
+  __device__ number right(int group, std::ptrdiff_t d, int column) const {
+    const std::ptrdiff_t at = group / whole.s.groups * parts.pixels + d;
+    return at < all_pixels ? whole.right(group % whole.s.groups, at, column) : number(0);
+  }
+  __device__ number before(int, std::ptrdiff_t, int) const { return 0; }
+  __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
+    const convolution_shape& s = whole.s;
+    const std::ptrdiff_t part = group / s.groups, of_part = std::ptrdiff_t{s.taps()} * s.group_in() * s.out_channels;
+    found[part * of_part + row * s.out_channels + group % s.groups * s.group_out() + column] = sum;
+  }
+};
+
 /// The tiles of all groups of a product.
 struct tile_grid {
   std::ptrdiff_t rows, depth;
@@ -156,7 +222,7 @@ struct tile_grid {
 
   template <class Product>
   explicit tile_grid(const Product& of)
-      : rows(of.rows()), depth(of.depth()), columns(of.columns()), groups(of.s.groups) {}
+      : rows(of.rows()), depth(of.depth()), columns(of.columns()), groups(of.groups()) {}
   GPIPE_HOST_DEVICE std::ptrdiff_t down() const { return (rows + convolution_tile - 1) / convolution_tile; }
   GPIPE_HOST_DEVICE int across() const { return (columns + convolution_tile - 1) / convolution_tile; }
   std::ptrdiff_t count() const { return down() * across() * groups; }
