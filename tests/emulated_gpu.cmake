@@ -161,7 +161,8 @@ if(NOT GPIPE_TEST_ROOMS)
     set(names digits gpt)
     set(precisions float32 bf16)
     set(digits_ways "1 at_once --stages 1" "1 late --stages 2" "2 needed --stages 2" "1 2 --stages 4" "2 3 --stages 4"
-                    "2 1 --stages 2 --workers 1 --graph" "2 4 --stages 4 --workers 1 --graph")
+                    "2 1 --stages 2 --workers 1 --graph" "2 4 --stages 4 --workers 1 --graph"
+                    "2 5 --stages 4 --graph")
     set(gpt_ways "1 at_once --stages 1" "2 needed --stages 4" "2 3 --stages 2 --workers 1 --graph")  # minutes each
   endif()
   if(runs_processes AND GPIPE_NCCL_INCLUDE_DIR)

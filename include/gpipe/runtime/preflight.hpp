@@ -39,9 +39,12 @@ GPIPE_COLD inline void require_max_norm(double max_norm) {
 GPIPE_COLD inline void require_graph(const step_plan& plan, const training_options& options, bool has_graphs) {
   if (!has_graphs)
     throw_error({"graph is true, but the device has no graphs"}, {"choose .graph = false, or a device with graphs"});
-  if (const int all = plan.workers() * plan.replicas(); all != 1)
-    throw_error({"graph is true, but the plan has ", all, " workers"},
-                {"choose .workers = 1, so that one device has all stages"});
+  if (options.job != nullptr && options.job->ranks() > 1)
+    throw_error({"graph is true, but the job has ", options.job->ranks(), " processes"},
+                {"choose .graph = false, or run all workers in one process"});
+  if (plan.replicas() > 1)
+    throw_error({"graph is true, but the plan has ", plan.replicas(), " replicas"},
+                {"choose .graph = false, or .replicas = 1"});
   if (options.before || options.layer_times)
     throw_error({"graph is true, but a graph calls no .before and has no .layer_times"}, {"choose .graph = false"});
 }

@@ -65,7 +65,7 @@ struct setting {
   schedule_kind schedule = schedule_kind::fill_drain;
   gpipe::precision precision = gpipe::precision::float32;
   bool graph = false;
-  int replicas = 1;
+  int workers = 0, replicas = 1;
 };
 
 template <class Device, class Net = both_precisions<net>>
@@ -76,7 +76,7 @@ auto training_of(const setting& as, training_options how = {}) {
                              .precision = as.precision,
                              .recompute = as.recompute,
                              .schedule = as.schedule,
-                             .workers = as.graph ? 1 : 0,
+                             .workers = as.workers,
                              .replicas = as.replicas};
   how.seed = 3, how.max_grad_norm = 1, how.graph = as.graph;
   return trainer<Net, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
@@ -139,7 +139,7 @@ TEST_CASE("the bits are the same for every number of stages, every schedule, wit
           CAPTURE(static_cast<int>(recompute));
           CAPTURE(static_cast<int>(schedule));
           CHECK(bits({S, recompute, schedule, in}) == expected);
-          CHECK(bits({S, recompute, schedule, in, true}) == expected);
+          for (const int workers : {0, 1}) CHECK(bits({S, recompute, schedule, in, true, workers}) == expected);
         }
   }
 }
@@ -149,9 +149,13 @@ TEST_CASE("a graph that is launched again has the bits of steps without a graph,
     CAPTURE(S);
     std::string enqueued, recorded;
     const auto expected = bits_of_repeated({.S = S}, enqueued);
-    CHECK(bits_of_repeated({.S = S, .graph = true}, recorded) == expected);
     CHECK(enqueued == "xxxxx");
-    CHECK(recorded == "x----");
+    for (const int workers : {0, 1}) {
+      CAPTURE(workers);
+      recorded.clear();
+      CHECK(bits_of_repeated({.S = S, .graph = true, .workers = workers}, recorded) == expected);
+      CHECK(recorded == "x----");
+    }
   }
 }
 

@@ -159,40 +159,43 @@ TEST_CASE("processes carry the host's memory and reject another device") {
 TEST_CASE("a failure in a captured step fails the step, and its graph is not launched again") {
   const samples<float> data(40, 12, 1);
   queued::lazy = 2;
-  trap.layer_index = -1;
-  const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3, .workers = 1};
-  training_options how;
-  how.graph = true;
-  trainer<fragile, adam, queued::device> training(options, adam{}, how);
-  trainer<fragile, adam> twin(options, adam{});
-  const auto steps_alike = [&](int first) {
-    queued::graph::captured = 0;
-    const batch next = data.take(first, 11);
-    CHECK(training.step(next).loss == twin.step(next).loss);
-    CHECK(state_of(training) == state_of(twin));
-    return queued::graph::captured > 0;
-  };
-  CHECK(steps_alike(0));
-  CHECK_FALSE(steps_alike(1));
-  const std::uint64_t before = state_of(training);
-  trap.anywhere = true;
-  CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)), doctest::Contains("blown"), error);
-  trap.anywhere = false;
-  CHECK(state_of(training) == before);
-  CHECK(steps_alike(2));
-  CHECK_FALSE(steps_alike(3));
-  // A step that is captured, and fails by one of its operations.
-  training.freeze(4), twin.freeze(4);
-  trap.layer_index = 1, trap.backward = false, trap.first_sample = 3;
-  CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)),
-                       doctest::Contains("brittle, stage 0, micro-batch 1, reduce, step 4: blown"), error);
-  trap.layer_index = -1;
-  CHECK(steps_alike(4));
-  // A later evaluation that succeeds does not report the failure.
-  training.freeze(1), twin.freeze(1);
-  trap.layer_index = 1;
-  CHECK_THROWS_AS(training.step(data.take(0, 11)), error);
-  trap.layer_index = -1;
-  CHECK(training.evaluate(data.take(0, 11)).loss == twin.evaluate(data.take(0, 11)).loss);
-  CHECK(steps_alike(5));
+  for (const int workers : {1, 2, 3}) {
+    CAPTURE(workers);
+    trap.layer_index = -1;
+    const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3, .workers = workers};
+    training_options how;
+    how.graph = true;
+    trainer<fragile, adam, queued::device> training(options, adam{}, how);
+    trainer<fragile, adam> twin(options, adam{});
+    const auto steps_alike = [&](int first) {
+      queued::graph::captured = 0;
+      const batch next = data.take(first, 11);
+      CHECK(training.step(next).loss == twin.step(next).loss);
+      CHECK(state_of(training) == state_of(twin));
+      return queued::graph::captured > 0;
+    };
+    CHECK(steps_alike(0));
+    CHECK_FALSE(steps_alike(1));
+    const std::uint64_t before = state_of(training);
+    trap.anywhere = true;
+    CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)), doctest::Contains("blown"), error);
+    trap.anywhere = false;
+    CHECK(state_of(training) == before);
+    CHECK(steps_alike(2));
+    CHECK_FALSE(steps_alike(3));
+    // A step that is captured, and fails by one of its operations.
+    training.freeze(4), twin.freeze(4);
+    trap.layer_index = 1, trap.backward = false, trap.first_sample = 3;
+    CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)),
+                         doctest::Contains("brittle, stage 0, micro-batch 1, reduce, step 4: blown"), error);
+    trap.layer_index = -1;
+    CHECK(steps_alike(4));
+    // A later evaluation that succeeds does not report the failure.
+    training.freeze(1), twin.freeze(1);
+    trap.layer_index = 1;
+    CHECK_THROWS_AS(training.step(data.take(0, 11)), error);
+    trap.layer_index = -1;
+    CHECK(training.evaluate(data.take(0, 11)).loss == twin.evaluate(data.take(0, 11)).loss);
+    CHECK(steps_alike(5));
+  }
 }

@@ -107,7 +107,7 @@ TEST_CASE("a queued device computes parameter gradients of several micro-batches
       options.stages = stages;
       queued::lazy = lazy;
       for (const bool graph : {false, true}) {
-        options.workers = graph ? 1 : 0;
+        options.workers = graph && lazy != 5u ? 1 : 0;
         CAPTURE(stages);
         CAPTURE(lazy);
         CAPTURE(graph);
@@ -158,6 +158,7 @@ TEST_CASE("a queued device gives the host's bits") {
     CAPTURE(c.workers);
     CAPTURE(c.lazy);
     CHECK(train<queued::device>(options, false).first == expected.first);
+    CHECK(train<queued::device>(options, false, true).first == expected.first);
   }
   const auto hashed = train<queued::device>(options, true);
   CHECK(hashed.first == expected.first);
@@ -293,7 +294,56 @@ TEST_CASE("a captured step gives the same bits, with other batches, rates and we
     }
 }
 
-TEST_CASE("a graph is rejected on a device without graphs and with several workers") {
+TEST_CASE("several workers launch graphs of their own again, with the bits of a step without a graph") {
+  const samples<float> data(70, 12, 1);
+  struct {
+    schedule_kind schedule;
+    int stages, workers;
+    recompute_mode recompute;
+  } const cases[] = {{schedule_kind::fill_drain, 2, 0, recompute_mode::always},
+                     {schedule_kind::one_f_one_b, 4, 0, recompute_mode::never},
+                     {schedule_kind::one_f_one_b, 4, 2, recompute_mode::except_last},
+                     {schedule_kind::interleaved, 4, 2, recompute_mode::never},
+                     {schedule_kind::zb_h1, 3, 0, recompute_mode::always},
+                     {schedule_kind::zb_v, 4, 0, recompute_mode::never}};
+  for (const auto& c : cases)
+    for (const unsigned lazy : {0u, 5u, ~0u}) {
+      CAPTURE(name_of(c.schedule));
+      CAPTURE(c.stages);
+      CAPTURE(c.workers);
+      CAPTURE(lazy);
+      queued::lazy = lazy;
+      const plan_options options{.stages = c.stages,
+                                 .micro_batches = 4,
+                                 .micro_batch_size = 4,
+                                 .recompute = c.recompute,
+                                 .schedule = c.schedule,
+                                 .workers = c.workers};
+      training_options how{.max_grad_norm = 0.1, .arena_fill = std::byte{0xff}, .graph = true};
+      trainer<without_dropout, adam, queued::device> training(options, adam{.learning_rate = 0.01}, how);
+      how.graph = false;
+      trainer<without_dropout, adam> twin(options, adam{.learning_rate = 0.01}, how);
+      const auto records = [&](const batch& next, double rate) {
+        queued::graph::captured = queued::graph::launches = 0;
+        CHECK(training.step(next, rate).loss == twin.step(next, rate).loss);
+        CHECK(state_of(training) == state_of(twin));
+        CHECK(queued::graph::launches > training.plan().workers());
+        CHECK(training.evaluate(next).loss == twin.evaluate(next).loss);
+        return queued::graph::captured > 0;
+      };
+      for (int i = 0; i < 4; ++i) CHECK(records(data.take(13 * i, 13), 0.01 + i * 0.02) == (i == 0));
+      CHECK(records(data.take(5, 9), 0.01));
+      CHECK_FALSE(records(data.take(7, 9), 0.01));
+      auto bad = data;
+      bad.inputs[5] = std::numeric_limits<float>::infinity();
+      const std::uint64_t before = state_of(training);
+      CHECK_THROWS_AS(training.step(bad.take(0, 9)), error);
+      CHECK(state_of(training) == before);
+      CHECK_FALSE(records(data.take(8, 9), 0.01));
+    }
+}
+
+TEST_CASE("a graph is rejected on a device without graphs and with several replicas") {
   const auto rejects = [](auto device, plan_options options, const char* why) {
     training_options how;
     how.graph = true;
@@ -301,5 +351,6 @@ TEST_CASE("a graph is rejected on a device without graphs and with several worke
                          doctest::Contains(why), error);
   };
   rejects(host_device{}, {}, "the device has no graphs");
-  rejects(queued::device{}, {.stages = 2, .micro_batches = 2}, "graph is true, but the plan has 2 workers");
+  rejects(queued::device{}, {.stages = 2, .micro_batches = 4, .replicas = 2},
+          "graph is true, but the plan has 2 replicas");
 }

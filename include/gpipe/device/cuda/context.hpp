@@ -419,7 +419,7 @@ class context {
   /// Between these, operations are captured and not executed.
   void begin(graph& to) const {
     enqueue([&] { to.begin(stream_); });
-    capture_ = &to;
+    if (!failure_) capture_ = &to;  // else `finish` drops the graph that has failed
   }
   void end(graph& to) const {
     if (failure_) return;  // `finish` drops the graph

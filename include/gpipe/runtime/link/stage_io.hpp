@@ -12,11 +12,10 @@
 namespace gpipe::detail {
 
 /// Moves a worker's activations and gradients over the channels of its replica, and measures how long the worker waits
-/// for them.
+/// for them. The operations' `device` is the stage's context, or what calls its `mark` and `await`.
 template <class Device>
 class stage_io {
  public:
-  using context = typename Device::context;
   using marker = typename Device::marker;
 
   stage_io(const step_plan& plan, std::vector<link_channels<marker>>& channels) : plan_(plan), channels_(channels) {}
@@ -27,29 +26,34 @@ class stage_io {
   std::int64_t waited() const { return waited_; }
   std::int64_t linked() const { return linked_; }
 
-  GPIPE_OUT_OF_LINE void receive(const context& device, const instruction& i, const wait_context& what) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& i, const wait_context& what) {
     link_channels<marker>& link = channels_[index(i.link)];
     auto& from = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
     time([&] { from.consume(device, i.micro_batch, what); });
     if (from.delay) linked_ += time([&] { from.delay->arrive(i.micro_batch); });
   }
-  GPIPE_OUT_OF_LINE void send(const context& device, const step_context& step, const instruction& i) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void send(const Context& device, const step_context& step, const instruction& i) {
     link_channels<marker>& link = channels_[index(i.link)];
     auto& to = i.kind == action_kind::send_activation ? link.activations : link.gradients;
     to.publish(device, i.micro_batch, step.samples(i.micro_batch));
   }
 
   /// Before the stage writes what others read.
-  GPIPE_OUT_OF_LINE void acquire_activations(const context& device, const instruction& i, const wait_context& what) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& i, const wait_context& what) {
     for (const int k : plan_.outgoing[index(i.stage)])
       acquire(device, i.micro_batch, channels_[index(k)].activations, what);
   }
-  GPIPE_OUT_OF_LINE void acquire_gradients(const context& device, const instruction& i, const wait_context& what) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void acquire_gradients(const Context& device, const instruction& i, const wait_context& what) {
     for (const int k : plan_.incoming[index(i.stage)])
       acquire(device, i.micro_batch, channels_[index(k)].gradients, what);
   }
   /// After the last use of what the stage received for this micro-batch.
-  GPIPE_OUT_OF_LINE void release(const context& device, const instruction& i, bool training) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void release(const Context& device, const instruction& i, bool training) {
     for (const int k : plan_.incoming[index(i.stage)])
       if (auto& from = channels_[index(k)].activations) from.release(device, i.micro_batch);
     if (!training) return;
@@ -68,7 +72,8 @@ class stage_io {
     waited_ += waited;
     return waited;
   }
-  GPIPE_OUT_OF_LINE void acquire(const context& device, int m, link_channel<marker>& to, const wait_context& what) {
+  template <class Context>
+  GPIPE_OUT_OF_LINE void acquire(const Context& device, int m, link_channel<marker>& to, const wait_context& what) {
     if (to) time([&] { to.acquire(device, m, what); });
   }
 

@@ -31,74 +31,122 @@ struct step_key {
   }
 };
 
-/// The operations of a step until the commit, recorded as a graph by the devices of a worker that has all stages. The
-/// graph is launched again while only the rows of the batch differ. Otherwise the step is recorded again, which
-/// enqueues every operation, and allocates.
+/// The operations of a worker's step until the commit, recorded as graphs by the devices of its stages. They are
+/// launched again while only the rows of the batch differ. Otherwise the step is recorded again, which enqueues every
+/// operation, and allocates.
 ///
-/// The commit itself is enqueued in every step: a few operations, which depend on the step's number and on the norm.
+///     one worker    [ all operations ]
+///     several       await  [ forward ]  mark   await  [ forward ]  mark ...   await  [ backward ]  mark   [ sums ]
+///
+/// A marker orders two workers at one moment of one step. A graph that awaited another worker's marker would be
+/// launched before the marker is recorded, and would not wait. So a graph ends where the worker orders itself against
+/// others, and these few calls are made in every step. So is the commit, which depends on the step's number and on the
+/// norm.
 template <class Device>
 class captured_step {
  public:
   using stage = bound_stage<Device>;
 
-  explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)) {}
+  explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)), last_(stages_.size()) {}
 
-  bool matches(const step_context& step) const { return graph_ && key_ == step_key::of(step, draws_); }
+  bool matches(const step_context& step) const { return complete_ && key_ == step_key::of(step, draws_); }
 
-  /// Records the operations that `enqueue()` enqueues.
+  /// The operations that follow are recorded. Nothing is in flight.
+  GPIPE_COLD void record() {
+    graphs_.clear();
+    graph_of_forward_.clear();
+    for (stage* s : stages_) s->clear_drew();
+    complete_ = open_ = false;
+    records_ = true;
+  }
+  /// The recorded operations follow, with the rows of another batch. `program` uploads them in the recorded order.
+  void repeat(const step_context& step, const std::vector<instruction>& program) {
+    refill(step, program);
+    open_ = records_ = false;
+    next_ = 0;
+  }
+
+  /// Records what `enqueue()` enqueues; or has launched the graph with it.
   template <class Enqueue>
-  GPIPE_COLD void record(const step_context& step, Enqueue&& enqueue) {
-    graph_.reset();
-    auto graph = std::make_unique<typename Device::graph>();
-    const auto& first = stages_.front()->context();
-    for (stage* s : stages_) s->context().begin(*graph), s->clear_drew();
-    first.mark(begin_);
-    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(begin_);
-    enqueue();
-    for (std::size_t s = stages_.size() - 1; s > 0; --s) {
-      stages_[s]->context().mark(stages_[s]->done());
-      first.await(stages_[s]->done());
-      stages_[s]->context().end(*graph);
-    }
-    first.end(*graph);
+  void run(Enqueue&& enqueue) {
+    if (!std::exchange(open_, true)) records_ ? begin() : launch(*graphs_.at(next_++));
+    if (records_) enqueue();
+  }
+  /// The operations of the forward that follows are in the graph that is open.
+  void forward() {
+    if (records_) graph_of_forward_.push_back(graphs_.size() - 1);
+  }
+  /// Ends a graph: what is enqueued next is part of none.
+  void end() {
+    if (std::exchange(open_, false) && records_) end_recorded();
+  }
+  /// The last graph has ended.
+  void complete(const step_context& step) {
+    if (!records_) return;
     draws_ = false;
     for (const stage* s : stages_) draws_ = draws_ || s->drew();
     key_ = step_key::of(step, draws_);
-    graph_ = std::move(graph);
-  }
-
-  /// Puts the rows of another batch into the graph, in the order in which `program` uploads them.
-  void refill(const step_context& step, const std::vector<instruction>& program) {
-    const refilling again{*graph_};
-    for (const instruction& i : program)
-      if (i.kind == action_kind::forward && step.samples(i.micro_batch) > 0)
-        for (stage* s : stages_)
-          if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
-  }
-
-  /// The queues of all stages go on behind the graph, which runs in that of the first.
-  void launch() {
-    const auto& first = stages_.front()->context();
-    first.launch(*graph_);
-    first.mark(launched_);
-    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(launched_);
+    complete_ = true;
   }
 
  private:
-  struct refilling {
-    typename Device::graph& graph;
-    mutable std::size_t next = 0;
+  using graph = typename Device::graph;
 
-    void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte*) const { graph.refill(next++, bytes, from); }
+  struct refilling {
+    graph& into;
+    std::size_t& next;
+
+    void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte*) const { into.refill(next++, bytes, from); }
     template <class T>
     void fill(std::ptrdiff_t, T, T*) const {}
   };
+  void refill(const step_context& step, const std::vector<instruction>& program) {
+    std::vector<std::size_t>::const_iterator in = graph_of_forward_.begin();
+    std::size_t upload = 0, last = 0;
+    for (const instruction& i : program) {
+      if (i.kind != action_kind::forward || step.samples(i.micro_batch) == 0) continue;
+      if (std::exchange(last, *in) != *in) upload = 0;
+      const refilling again{*graphs_[*in++], upload};
+      for (stage* s : stages_)
+        if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
+    }
+  }
+
+  GPIPE_COLD void begin() {
+    graphs_.push_back(std::make_unique<graph>());
+    for (stage* s : stages_) s->context().begin(*graphs_.back());
+    fork();
+  }
+  GPIPE_COLD void end_recorded() {
+    join();
+    for (std::size_t s = stages_.size(); s > 0; --s) stages_[s - 1]->context().end(*graphs_.back());
+    launch(*graphs_.back());
+  }
+  // A graph runs in the queue of the first stage. It comes after the work of all queues, and all go on behind it.
+  void launch(graph& g) {
+    join();
+    stages_.front()->context().launch(g);
+    fork();
+  }
+  void join() {
+    for (std::size_t s = 1; s < stages_.size(); ++s) {
+      stages_[s]->context().mark(last_[s]);
+      stages_.front()->context().await(last_[s]);
+    }
+  }
+  void fork() {
+    if (stages_.size() == 1) return;
+    stages_.front()->context().mark(last_[0]);
+    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(last_[0]);
+  }
 
   std::vector<stage*> stages_;
-  std::unique_ptr<typename Device::graph> graph_;
+  std::vector<std::unique_ptr<graph>> graphs_;
+  std::vector<std::size_t> graph_of_forward_;  ///< in the program's order
+  std::vector<typename Device::marker> last_;  ///< [stage]
   step_key key_;
-  bool draws_ = false;
-  typename Device::marker begin_{}, launched_{};
+  std::size_t next_ = 0;  ///< graph to launch
+  bool records_ = false, open_ = false, complete_ = false, draws_ = false;
 };
 
 }  // namespace gpipe::detail

@@ -50,12 +50,17 @@ class alignas(alignment) worker final : private gradient_listener {
   void run(const std::vector<instruction>& program, bool clears) {
     committed_ = summed_ = downloading_ = false;
     previous_ = nullptr;
+    recorded_ = nullptr;
     waiting_since_ = -1;
     times_.open(program.size());
-    std::size_t done = 0;
     if constexpr (graph_device<Device>)
-      if (step().captured) done = run_captured(program, clears, captured_);
-    if (done == 0) open(program, clears);
+      if (step().captured) recorded_ = begin_captured(program);
+    open(program, clears);
+    std::size_t done = 0;
+    if (step().captured) {
+      for (; program[done].kind != action_kind::update; ++done) execute(program, done);
+      end_captured();
+    }
     for (; done < program.size(); ++done) execute(program, done);
     if (times_.on_device().on()) record_end();
     if (committed_) finish();
@@ -83,12 +88,16 @@ class alignas(alignment) worker final : private gradient_listener {
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears) {
     context_.others.begin({.action = "begin"});  // throws if the job has lost a process, before anything is sent
-    ties_.update_values(number_);
-    if (clears)
+    enqueue([&] {
+      ties_.update_values(number_);
+      if (!clears) return;
       for (const instruction& i : program)
         if (i.kind == action_kind::reduce) stage(i).clear_gradients();
+    });
     if (!program.empty()) times_.prepared(program.front().stage);
   }
+
+  bool is_captured() const { return recorded_ != nullptr; }
 
   void execute(const std::vector<instruction>& program, std::size_t at) {
     const instruction& i = program[at];
@@ -116,30 +125,52 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.begin();
   }
 
-  // Runs the instructions before the first update from a graph, which is recorded if needed. Returns their number.
-  template <class Captured>
-  GPIPE_COLD std::size_t run_captured(const std::vector<instruction>& program, bool clears,
-                                      std::unique_ptr<Captured>& captured) {
-    std::size_t until = 0;
-    while (program[until].kind != action_kind::update) ++until;
-    if (!captured || !std::exchange(captured_is_valid_, false)) {  // after a failure the graph may fail again
+  // What follows, until `end_captured`, is recorded as graphs or launched from them.
+  GPIPE_COLD auto begin_captured(const std::vector<instruction>& program) {
+    if (!captured_ || !std::exchange(captured_is_valid_, false)) {  // after a failure a graph may fail again
       std::vector<bound_stage<Device>*> stages;
       for (const int s : stages_) stages.push_back(&replica_->stage(s));
-      captured = std::make_unique<Captured>(std::move(stages));
+      captured_ = std::make_unique<captured_step>(std::move(stages));
     }
-    if (captured->matches(step())) {
-      captured->refill(step(), program);
-    } else {
-      captured->record(step(), [&] {
-        open(program, clears);
-        for (std::size_t i = 0; i < until; ++i) execute(program, i);
-        download();
-      });
-    }
-    captured->launch();
-    downloading_ = true;
-    return until;
+    if (captured_->matches(step())) captured_->repeat(step(), program);
+    else captured_->record();
+    return captured_.get();
   }
+  void end_captured() {
+    enqueue([this] { download(); });
+    downloading_ = true;
+    if constexpr (graph_device<Device>) {
+      recorded_->end();
+      recorded_->complete(step());
+      recorded_ = nullptr;
+    }
+  }
+  // Work of the worker's own stages, which may be in a graph.
+  template <class Work>
+  void enqueue(Work&& work) {
+    if constexpr (graph_device<Device>)
+      if (recorded_ != nullptr) return recorded_->run(work);
+    work();
+  }
+  template <class Work>
+  void enqueue_on(bound_stage<Device>& s, Work&& work) {
+    enqueue([&] {
+      order_after_previous(s);
+      work();
+    });
+  }
+  // What orders a stage and those of other workers is part of no graph.
+  void end_graph() {
+    if constexpr (graph_device<Device>)
+      if (recorded_ != nullptr) recorded_->end();
+  }
+  struct outside {
+    worker* of;
+    const context& on;
+
+    void mark(typename Device::marker& m) const { of->end_graph(), on.mark(m); }
+    void await(typename Device::marker& m) const { of->end_graph(), on.await(m); }
+  };
 
   const step_context& step() const { return replica_->step(); }
   bound_stage<Device>& stage(const instruction& i) { return replica_->stage(i.stage); }
@@ -225,43 +256,50 @@ class alignas(alignment) worker final : private gradient_listener {
   // `continues`: the next instruction joins this one.
   void perform(const instruction& i, bool continues) {
     const int m = i.micro_batch;
-    order_after_previous(stage(i));
+    bound_stage<Device>& s = stage(i);
+    const outside others{this, s.context()};
+    if (!is_captured()) order_after_previous(s);
     times_.on_device().begin(device_context(i));
     switch (i.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:
-        io_.receive(device_context(i), i, wait_context_of(i));
+        io_.receive(others, i, wait_context_of(i));
         break;
       case action_kind::send_activation:
       case action_kind::send_gradient:
-        io_.send(device_context(i), step(), i);
+        io_.send(others, step(), i);
         break;
       case action_kind::forward:
-        io_.acquire_activations(device_context(i), i, wait_context_of(i));  // layers write straight into them
-        stage(i).forward(step(), m);
-        if (stage(i).has_copies()) times_.copying([&] { stage(i).pass_on(step(), m); });
-        if (!step().trains()) io_.release(device_context(i), i, false);
+        io_.acquire_activations(others, i, wait_context_of(i));  // layers write straight into them
+        enqueue_on(s, [&] {
+          if constexpr (graph_device<Device>)
+            if (recorded_ != nullptr) recorded_->forward();
+          s.forward(step(), m);
+          if (s.has_copies()) times_.copying([&] { s.pass_on(step(), m); });
+        });
+        if (!step().trains()) io_.release(others, i, false);
         break;
       case action_kind::recompute:
-        stage(i).recompute(step(), m);
+        enqueue_on(s, [&] { s.recompute(step(), m); });
         break;
       case action_kind::backward_input:
-        io_.acquire_gradients(device_context(i), i, wait_context_of(i));
-        stage(i).backward_input(step(), m);
+        io_.acquire_gradients(others, i, wait_context_of(i));
+        enqueue_on(s, [&] { s.backward_input(step(), m); });
         break;
       case action_kind::backward_parameters:
         if (waiting_since_ < 0) waiting_since_ = m;
         if (continues) break;
-        stage(i).backward_parameters(
-            step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(i));
-        for (; waiting_since_ <= m; ++waiting_since_)
-          io_.release(device_context(i), {i.kind, i.stage, waiting_since_}, true);
+        enqueue_on(s, [&] {
+          s.backward_parameters(
+              step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(i));
+        });
+        for (; waiting_since_ <= m; ++waiting_since_) io_.release(others, {i.kind, i.stage, waiting_since_}, true);
         waiting_since_ = -1;
         break;
       case action_kind::backward:
-        io_.acquire_gradients(device_context(i), i, wait_context_of(i));
-        stage(i).backward(step(), m, listener(i));
-        io_.release(device_context(i), i, true);
+        io_.acquire_gradients(others, i, wait_context_of(i));
+        enqueue_on(s, [&] { s.backward(step(), m, listener(i)); });
+        io_.release(others, i, true);
         break;
       case action_kind::reduce:
         reduce(i);
@@ -284,16 +322,25 @@ class alignas(alignment) worker final : private gradient_listener {
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
     const bool commits = step().commits();
     if (commits && ties_.any()) {  // only in a commit are the gradients of all uses added to the owner's
-      if (!std::exchange(summed_, true)) {
-        for (const int s : stages_) replica_->stage(s).context().mark(replica_->stage(s).done());
-        times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(i)); });
-        ties_.send_gradients();
+      if (context_.plan.workers() == 1) {
+        enqueue_on(stage(i), [&] { add_tied_gradients(i); });
+      } else {
+        end_graph();
+        add_tied_gradients(i);
       }
-      ties_.add_gradients(i.stage, wait_context_of(i), times_);
     }
     if (context_.sums != nullptr)
       times_.waited(context_.sums->sum(replica_->number(), i.stage, wait_context_of(i), commits));
-    if (replica_->number() == 0) stage(i).sum_squares(commits);  // all replicas have the same sums
+    if (replica_->number() == 0)  // all replicas have the same sums
+      enqueue_on(stage(i), [&] { stage(i).sum_squares(commits); });
+  }
+  GPIPE_OUT_OF_LINE void add_tied_gradients(const instruction& i) {
+    if (!std::exchange(summed_, true)) {
+      for (const int s : stages_) replica_->stage(s).context().mark(replica_->stage(s).done());
+      times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(i)); });
+      ties_.send_gradients();
+    }
+    ties_.add_gradients(i.stage, wait_context_of(i), times_);
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
@@ -343,6 +390,7 @@ class alignas(alignment) worker final : private gradient_listener {
   struct nothing {};
   using captured_step = typename std::conditional<graph_device<Device>, detail::captured_step<Device>, nothing>::type;
   std::unique_ptr<captured_step> captured_;
+  captured_step* recorded_ = nullptr;  ///< while its graphs are recorded or launched
 };
 
 }  // namespace gpipe::detail
