@@ -64,9 +64,8 @@ TEST_CASE("graph needs a device with graphs, one replica, and neither before nor
   const step_plan one = make_plan(network_of<net>, {});
   CHECK_NOTHROW(detail::require_graph(one, {}, true));
   CHECK_NOTHROW(detail::require_graph(make_plan(network_of<net>, {.stages = 2, .micro_batches = 2}), {}, true));
-  CHECK_THROWS_WITH_AS(
-      detail::require_graph(make_plan(network_of<net>, {.micro_batches = 2, .replicas = 2}), {}, true),
-      doctest::Contains("the plan has 2 replicas"), error);
+  CHECK_THROWS_WITH_AS(detail::require_graph(make_plan(network_of<net>, {.micro_batches = 2, .replicas = 2}), {}, true),
+                       doctest::Contains("the plan has 2 replicas"), error);
   CHECK_THROWS_WITH_AS(detail::require_graph(one, {}, false), doctest::Contains("the device has no graphs"), error);
   CHECK_THROWS_WITH_AS(detail::require_graph(one, {.layer_times = true}, true), doctest::Contains("no .layer_times"),
                        error);

@@ -53,7 +53,7 @@ static_assert(counted.type_of(3).name.starts_with("causal_attention") &&
 static_assert(near(predicted(a100_80gb).forward, 188.9) && near(predicted(a100_80gb).backward, 424.6));
 static_assert(near(predicted(h100).forward, 69.7) && near(predicted(h100).backward, 167.8));
 
-// A device that nobody counted reaches its peaks.
+// A device whose kernels were not counted reaches its peaks.
 constexpr device_spec at_peak = [] {
   device_spec d = h100;
   d.half_shares = {};

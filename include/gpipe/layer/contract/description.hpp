@@ -110,7 +110,7 @@ struct field {  // its members have default values, because otherwise nvcc does 
   std::int64_t ignored = no_label;  ///< an integer that is valid, too, if it is outside of [0, below)
 };
 
-/// What most of a layer's operations are. GPUs whose kernels were counted do them at different shares of their rates.
+/// The kind of most of a layer's operations. GPUs whose kernels were counted do each at a share of their rates.
 enum class work_kind : std::uint8_t { other, product, convolution };
 
 /// The work of one sample: floating-point operations, and the bytes that forward moves.

@@ -63,7 +63,7 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
 }
 
 /// A layer's kernels: operations, those of attention among them, and bytes. The shares of the rate are in thousandths;
-/// 0: nobody counted them.
+/// 0: not counted.
 struct layer_kernels {
   std::int64_t flops, bytes, attention;
   int share, attention_share;
@@ -87,8 +87,8 @@ constexpr std::int64_t kernel_time(const layer_kernels& k, int samples, dtype ty
   return summed(time, multiplied(on.launch_ns, 1000));
 }
 
-/// The analytic cost of a layer for one micro-batch of `samples`. Where kernels were counted, backward also moves what
-/// it reads of forward, and the parameter part what forward moves.
+/// The analytic cost of a layer for one micro-batch of `samples`. If kernels were counted, backward also moves what it
+/// reads of forward, and the parameter part what forward moves.
 GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu) {
   const work& w = r.cost;
   const counted_shares by = on.shares(r.computes);

@@ -31,10 +31,10 @@ struct step_context {
   int micro_batches = (std::numeric_limits<int>::max)();  ///< of this part, at most
   int samples_before = 0;            ///< samples of the mini-batch, or rows predicted, in earlier calls
   tensor_rows* predicted = nullptr;  ///< `predict` copies the input of the loss to these rows
-  bool captured = false;      ///< devices record the step until the commit as graphs, or launch those
-  bool forward_only = false;  ///< the plan has no backward
-  int changes = 0;            ///< counts changes of frozen and of watched layers
-  std::int64_t began_ns = 0;  ///< when the call began, with the check of its batch
+  bool captured = false;             ///< devices record the step until the commit as graphs, or launch those
+  bool forward_only = false;         ///< the plan has no backward
+  int changes = 0;                   ///< counts changes of frozen and of watched layers
+  std::int64_t began_ns = 0;         ///< when the call began, with the check of its batch
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  ///< of the optimizer: a failed step leaves it unchanged
 

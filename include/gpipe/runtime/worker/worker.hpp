@@ -125,7 +125,7 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.begin();
   }
 
-  // What follows, until `end_captured`, is recorded as graphs or launched from them.
+  // The operations that follow, until `end_captured`, are recorded as graphs or launched from them.
   GPIPE_COLD auto begin_captured(const std::vector<instruction>& program) {
     if (!captured_ || !std::exchange(captured_is_valid_, false)) {  // after a failure a graph may fail again
       std::vector<bound_stage<Device>*> stages;
@@ -159,7 +159,7 @@ class alignas(alignment) worker final : private gradient_listener {
       work();
     });
   }
-  // What orders a stage and those of other workers is part of no graph.
+  // Calls that order a stage and those of other workers are part of no graph.
   void end_graph() {
     if constexpr (graph_device<Device>)
       if (recorded_ != nullptr) recorded_->end();
