@@ -307,7 +307,7 @@ TEST_CASE("several workers launch graphs of their own again, with the bits of a 
                      {schedule_kind::zb_h1, 3, 0, recompute_mode::always},
                      {schedule_kind::zb_v, 4, 0, recompute_mode::never}};
   for (const auto& c : cases)
-    for (const unsigned lazy : {0u, 5u, ~0u}) {
+    for (const unsigned lazy : {0u, 5u, 6u, 12u, ~0u}) {
       CAPTURE(name_of(c.schedule));
       CAPTURE(c.stages);
       CAPTURE(c.workers);
