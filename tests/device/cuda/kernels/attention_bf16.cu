@@ -252,4 +252,11 @@ TEST_CASE("the bits of a row of bf16 do not depend on the rows beside it") {
   }
 }
 
+TEST_CASE("lengths beyond 0 ... keys are the nearest of these, as on the host") {
+  const problem p({2, 1, 5, 7, 16, false, {0, 7}});
+  problem beyond = p;
+  beyond.lengths = {-3, 9};
+  for (const bool plain : {false, true}) CHECK(run(beyond, 0, plain) == run(p, 0, plain));
+}
+
 }  // namespace tensor_cores

@@ -36,9 +36,11 @@ __device__ head_rows<T> rows_of(T* values, const attention_shape::strides& at, s
 
 /// Which keys a query sees: those below `end(query)`.
 struct visible_keys {
-  int count, shift;  // query i sees keys j < min(count, i + shift)
+  int count, shift;  // query i sees keys j < min(count, i + shift); a length beyond 0 ... keys is the nearest of these
   __device__ visible_keys(const attention_shape& s, const std::int32_t* lengths, std::ptrdiff_t sample)
-      : count(lengths != nullptr ? lengths[sample] : s.keys), shift(s.causal ? s.keys - s.queries + 1 : s.keys) {}
+      : count(lengths != nullptr ? within(lengths[sample], s.keys) : s.keys),
+        shift(s.causal ? s.keys - s.queries + 1 : s.keys) {}
+  __device__ static int within(int length, int keys) { return length < 0 ? 0 : length < keys ? length : keys; }
   __device__ int end(int query) const {
     const int last = query + shift;
     return last < 0 ? 0 : last < count ? last : count;
@@ -327,7 +329,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
     const int column = static_cast<int>(index % parts) * worker::columns;
     const auto keys = rows_of(k, s.k, at.sample, at.head), values = rows_of(v, s.v, at.sample, at.head);
     const visible_keys visible(s, lengths, at.sample);
-    const int end = visible.count < s.keys ? visible.count : s.keys;
+    const int end = visible.count;
     const int earliest = s.causal && at.first > s.keys - s.queries ? at.first - (s.keys - s.queries) : 0;
     number of_keys[own][worker::parts] = {}, of_values[own][worker::parts] = {};
     for (int head = at.head * group; at.first < end && head < (at.head + 1) * group; ++head) {

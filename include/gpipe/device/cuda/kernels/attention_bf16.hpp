@@ -465,7 +465,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
     const attention_work at(index / tiles::parts, s.key_heads, s.keys);
     const int part = static_cast<int>(index % tiles::parts);
     const visible_keys visible(s, lengths, at.sample);
-    const int end = visible.count < s.keys ? visible.count : s.keys, row = at.first + 16 * me.warp + me.row;
+    const int end = visible.count, row = at.first + 16 * me.warp + me.row;
     // The tiles of a head's queries that see one of these keys.
     const int hidden = s.causal && at.first > s.keys - s.queries ? at.first - (s.keys - s.queries) : 0;
     const int earliest = hidden / queries_of_tile * queries_of_tile;
