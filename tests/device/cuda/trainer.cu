@@ -111,6 +111,20 @@ number_list called(const std::string& folder) {
   return found;
 }
 
+/// One worker has both stages. A short step has one micro-batch, so that its n-th action is of the other stage.
+template <class Device>
+number_list alternated() {
+  plan_options one_worker = two_stages;
+  one_worker.workers = 1;
+  trainer<small, adam, Device> training(one_worker, adam{.learning_rate = 0.01}, {.seed = 3});
+  number_list found;
+  for (const int samples : {6, 1, 6}) {
+    found.add(training.step(drawn.take(0, samples)));
+    found.add(training.evaluate(drawn.take(6, 6)));
+  }
+  return found;
+}
+
 /// The error of a step with a parameter that is not finite.
 template <class Device>
 std::string refused() {
@@ -161,6 +175,10 @@ TEST_CASE("a training on GPUs goes on on the host, and back") {
   here.save(folder.path());
   there.load(folder.path());
   CHECK(there.parameter_hash() == here.parameter_hash());
+}
+
+TEST_CASE("a worker with stages on two GPUs times full steps and short ones") {
+  alternated<cuda_device>().check_near(alternated<host_device>(), 1e-4);
 }
 
 TEST_CASE("a step that is not finite is refused as on the host, with the layer and the array") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <gpipe/device/cuda/stream/stream.hpp>
 
@@ -25,18 +26,24 @@ class marker {
   int last_ = 0;
 };
 
-/// The time at which a GPU has done all that its context enqueued before.
+/// The time at which a GPU has done all that its context enqueued before. An event belongs to a GPU: recorded on
+/// another one than before, which the next pass of a worker with stages on several may do, a moment creates a new
+/// event.
 class moment {
  public:
   /// The GPU of the stream is the current one.
-  void record(const stream& on) { event_.record(on); }
+  void record(const stream& on) {
+    if (!event_ || gpu_ != on.gpu()) event_.emplace(true), gpu_ = on.gpu();
+    event_->record(on);
+  }
   /// Precise to half a microsecond. Both moments are of one GPU and complete.
   std::int64_t ns_until(const moment& later) const {
-    return static_cast<std::int64_t>(1e6 * static_cast<double>(event_.until(later.event_)));
+    return static_cast<std::int64_t>(1e6 * static_cast<double>(event_->until(*later.event_)));
   }
 
  private:
-  event event_{true};
+  std::optional<event> event_;
+  int gpu_ = -1;
 };
 
 }  // namespace gpipe::cuda
