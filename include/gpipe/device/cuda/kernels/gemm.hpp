@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <gpipe/core/tensors/dtype.hpp>
@@ -55,8 +57,8 @@ struct product {
 
 /// cuBLASLt on one stream. The handle, the workspace and the algorithm of each product are made once. The algorithm
 /// depends on the product alone, and each gives the same bits every time; float is not TF32 unless that is allowed, and
-/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, or of the
-/// prepared maximum if that is smaller.
+/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, whatever
+/// else was prepared: its bits do not depend on the layers that share the stream.
 class gemm {
  public:
   /// Bytes that cuBLASLt's fast kernels load at once.
@@ -104,9 +106,8 @@ class gemm {
 
   /// Chooses algorithms for a product of up to `p.rows` rows.
   GPIPE_COLD void prepare(product p) {
-    const int max_rows = p.rows;
-    for (p.rows = 1; p.rows < max_rows; p.rows *= 2) choose(p);
-    p.rows = max_rows;
+    const int most = enough(p.rows);
+    for (p.rows = 1; p.rows < most; p.rows = enough(p.rows + 1)) choose(p);
     choose(p);
   }
 
@@ -246,11 +247,16 @@ class gemm {
     return std::lower_bound(chosen_.begin(), chosen_.end(), p,
                             [](const choice& c, const product& other) { return c.of < other; });
   }
-  const choice& chosen_for(const product& p) {
+  /// The next power of two, if an int has one.
+  static int enough(int rows) {
+    constexpr int largest = 1 << 30;
+    return rows > largest ? (std::numeric_limits<int>::max)()
+                          : static_cast<int>(std::bit_ceil(static_cast<unsigned>((std::max)(rows, 1))));
+  }
+  const choice& chosen_for(product p) {
+    p.rows = enough(p.rows);
     auto at = position_of(p);
-    product same = p;
-    if (at != chosen_.end()) same.rows = at->of.rows;
-    if (at == chosen_.end() || at->of != same) {  // not prepared
+    if (at == chosen_.end() || at->of != p) {  // not prepared
       choose(p);
       at = position_of(p);
     }
