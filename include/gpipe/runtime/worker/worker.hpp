@@ -53,8 +53,7 @@ class alignas(alignment) worker final : private gradient_listener {
     recorded_ = nullptr;
     waiting_since_ = -1;
     times_.open(program.size());
-    if constexpr (graph_device<Device>)
-      if (step().captured) recorded_ = begin_captured(program);
+    if (step().captured) begin_captured(program);
     open(program, clears);
     std::size_t done = 0;
     if (step().captured) {
@@ -126,15 +125,17 @@ class alignas(alignment) worker final : private gradient_listener {
   }
 
   // The operations that follow, until `end_captured`, are recorded as graphs or launched from them.
-  GPIPE_COLD auto begin_captured(const std::vector<instruction>& program) {
-    if (!captured_ || !std::exchange(captured_is_valid_, false)) {  // after a failure a graph may fail again
-      std::vector<bound_stage<Device>*> stages;
-      for (const int s : stages_) stages.push_back(&replica_->stage(s));
-      captured_ = std::make_unique<captured_step>(std::move(stages));
+  GPIPE_COLD void begin_captured(const std::vector<instruction>& program) {
+    if constexpr (graph_device<Device>) {
+      if (!captured_ || !std::exchange(captured_is_valid_, false)) {  // after a failure a graph may fail again
+        std::vector<bound_stage<Device>*> stages;
+        for (const int s : stages_) stages.push_back(&replica_->stage(s));
+        captured_ = std::make_unique<captured_step>(std::move(stages));
+      }
+      if (captured_->matches(step())) captured_->repeat(step(), program);
+      else captured_->record();
+      recorded_ = captured_.get();
     }
-    if (captured_->matches(step())) captured_->repeat(step(), program);
-    else captured_->record();
-    return captured_.get();
   }
   void end_captured() {
     enqueue([this] { download(); });
