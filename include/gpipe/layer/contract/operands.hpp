@@ -178,10 +178,11 @@ class operands {
   }
   // For backward_input of a layer with one input: where other readers' gradients of it are, or null. A kernel that asks
   // must write the gradient to `in_gradient` and add it there, both rounded.
-  in_type<0>* gradient_sum() const {
+  template <int I = 0>
+  in_type<I>* gradient_sum() const {
     if (call_.gradient_sum == nullptr || call_.added == nullptr) return nullptr;
     *call_.added = true;
-    return reinterpret_cast<in_type<0>*>(call_.gradient_sum);
+    return reinterpret_cast<in_type<I>*>(call_.gradient_sum);
   }
   template <int I = 0>
   const out_type<I>* out_gradient() const {
