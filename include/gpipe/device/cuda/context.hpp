@@ -185,7 +185,7 @@ class context {
   void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
   }
-  /// The same with a row that is rounded already, so that one kernel does it (see gpipe::detail::rounded_bias).
+  /// The same with a row that is rounded already, so that one kernel does it (see gpipe::detail::round_bias).
   void multiply_plus(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* c) const {
     plus(by_packed<bf16>(rows, n, k), a, packed_b, row, c);
   }
@@ -291,9 +291,9 @@ class context {
   /// before sm_80.
   template <class T>
   void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
-    // cuBLASLt would round a bias that is added to bf16.
+    constexpr bool rounds = !std::is_same_v<T, compute_type<T>>;  // cuBLASLt would round the bias, too
     const product p = by_channels<T>(s, s.in_channels, s.out_channels);
-    if ((bias == nullptr || std::is_same_v<T, compute_type<T>>)&&offers(s, p, x, packed, y)) {
+    if (!(rounds && bias != nullptr) && offers(s, p, x, packed, y)) {
       if (bias != nullptr) return plus(p, x, packed, bias, y);
       return enqueue([&] { gemm_.run(p, x, packed, y); });
     }

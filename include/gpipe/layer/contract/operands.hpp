@@ -177,9 +177,11 @@ class operands {
     return reinterpret_cast<in_type<I>*>(call_.in_gradient[I]);
   }
   // For backward_input of a layer with one input: where other readers' gradients of it are, or null. A kernel that asks
-  // must write the gradient to `in_gradient` and add it there, both rounded.
+  // must write the gradient to `in_gradient` and add it there, both rounded. A template, because a layer without inputs
+  // has no in_type<0>.
   template <int I = 0>
   in_type<I>* gradient_sum() const {
+    static_assert(I == 0);
     if (call_.gradient_sum == nullptr || call_.added == nullptr) return nullptr;
     *call_.added = true;
     return reinterpret_cast<in_type<I>*>(call_.gradient_sum);

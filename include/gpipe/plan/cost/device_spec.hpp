@@ -66,8 +66,8 @@ constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int6
 
 // By `bash bench/run gpu_counts`: attention of 8 x 1,024 tokens in 12 heads of width 64, causal; convolutions of 3 x 3
 // and 64 channels. Products are cuBLASLt's: a guess.
-inline constexpr counted_shares of_a100{600, 820, 503, 687, 489}, of_h100{600, 502, 316, 372, 250};
-inline constexpr counted_shares of_a100_in_float{600, 765, 571, 235, 149}, of_h100_in_float{600, 391, 292, 128, 91};
+inline constexpr counted_shares a100_shares{600, 820, 503, 687, 489}, h100_shares{600, 502, 316, 372, 250};
+inline constexpr counted_shares a100_float_shares{600, 765, 571, 235, 149}, h100_float_shares{600, 391, 292, 128, 91};
 
 }  // namespace detail
 
@@ -76,14 +76,14 @@ inline constexpr counted_shares of_a100_in_float{600, 765, 571, 235, 149}, of_h1
 inline constexpr device_spec p100 = detail::gpu("P100 SXM2", 10'600, 5'300, 21'200, 732, 80, 16_GB);
 inline constexpr device_spec v100_16gb = detail::gpu("V100 SXM2 16 GB", 15'700, 7'800, 125'000, 900, 150, 16_GB);
 inline constexpr device_spec v100_32gb = detail::gpu("V100 SXM2 32 GB", 15'700, 7'800, 125'000, 900, 150, 32_GB);
-inline constexpr device_spec a100_40gb =
-    detail::gpu("A100 SXM 40 GB", 19'500, 9'700, 312'000, 1'555, 300, 40_GB, detail::of_a100, detail::of_a100_in_float);
-inline constexpr device_spec a100_80gb =
-    detail::gpu("A100 SXM 80 GB", 19'500, 9'700, 312'000, 2'039, 300, 80_GB, detail::of_a100, detail::of_a100_in_float);
+inline constexpr device_spec a100_40gb = detail::gpu("A100 SXM 40 GB", 19'500, 9'700, 312'000, 1'555, 300, 40_GB,
+                                                     detail::a100_shares, detail::a100_float_shares);
+inline constexpr device_spec a100_80gb = detail::gpu("A100 SXM 80 GB", 19'500, 9'700, 312'000, 2'039, 300, 80_GB,
+                                                     detail::a100_shares, detail::a100_float_shares);
 inline constexpr device_spec h100 =
-    detail::gpu("H100 SXM", 67'000, 34'000, 989'000, 3'350, 450, 80_GB, detail::of_h100, detail::of_h100_in_float);
-inline constexpr device_spec h200 =
-    detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB, detail::of_h100, detail::of_h100_in_float);
+    detail::gpu("H100 SXM", 67'000, 34'000, 989'000, 3'350, 450, 80_GB, detail::h100_shares, detail::h100_float_shares);
+inline constexpr device_spec h200 = detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB,
+                                                detail::h100_shares, detail::h100_float_shares);
 inline constexpr device_spec l4 = detail::gpu("L4", 30'300, 473, 121'000, 300, 32, 24_GB);
 
 // One of the two cores of a chip; the paper calls a core a device. A float32 product runs in bfloat16, and there is no

@@ -101,7 +101,7 @@ class captured_step {
     void fill(std::ptrdiff_t, T, T*) const {}
   };
   void refill(const step_context& step, const std::vector<instruction>& program) {
-    std::vector<std::size_t>::const_iterator in = graph_of_forward_.begin();
+    auto in = graph_of_forward_.begin();
     std::size_t upload = 0, last = 0;
     for (const instruction& i : program) {
       if (i.kind != action_kind::forward || step.samples(i.micro_batch) == 0) continue;

@@ -180,6 +180,13 @@ double worst(const std::vector<T>& got, const std::vector<formulas::sum>& want) 
   return found;
 }
 
+void check_results(const problem& p, const results& r) {
+  const formulas want(p);
+  CHECK(worst(r.y, want.y) <= 1);
+  CHECK(worst(r.dx, want.dx) <= 1);
+  CHECK(worst(r.dw, want.dw) <= 1);
+}
+
 template <class T>
 bool same_bits(const std::vector<T>& part, const std::vector<T>& all, int n) {
   return std::memcmp(part.data(), all.data() + static_cast<std::size_t>(n) * part.size(), part.size() * sizeof(T)) == 0;
@@ -203,11 +210,7 @@ TEST_CASE("convolutions of bf16 and their gradients are those of the formulas in
     CAPTURE(s.stride_height);
     CHECK(gpipe::cuda::detail::fits_tensor_cores(s));
     const problem p(s);
-    const results r = run(p);
-    const formulas want(p);
-    CHECK(worst(r.y, want.y) <= 1);
-    CHECK(worst(r.dx, want.dx) <= 1);
-    CHECK(worst(r.dw, want.dw) <= 1);
+    check_results(p, run(p));
   }
 }
 
@@ -217,11 +220,7 @@ TEST_CASE("a 1 x 1 convolution of bf16 without a bias is a product, also of chan
     CAPTURE(s.in_channels);
     problem p(s);
     p.drop_bias();
-    const results r = run(p);
-    const formulas want(p);
-    CHECK(worst(r.y, want.y) <= 1);
-    CHECK(worst(r.dx, want.dx) <= 1);
-    CHECK(worst(r.dw, want.dw) <= 1);
+    check_results(p, run(p));
   }
 }
 
@@ -235,11 +234,7 @@ TEST_CASE("images that are too large for the kernels' integers take the plain ke
 
 TEST_CASE("arrays that do not begin at 16 bytes take the plain kernels") {
   const problem p(shapes[0]);
-  const results r = run(p, 1);
-  const formulas want(p);
-  CHECK(worst(r.y, want.y) <= 1);
-  CHECK(worst(r.dx, want.dx) <= 1);
-  CHECK(worst(r.dw, want.dw) <= 1);
+  check_results(p, run(p, 1));
 }
 
 TEST_CASE("the bits of a sample's convolution do not depend on the samples beside it") {

@@ -34,6 +34,7 @@ namespace gpipe::cuda::detail {
 inline constexpr int convolution_bf16_threads = 128;
 inline constexpr int convolution_pixels = 128;  ///< of a block of results
 inline constexpr int convolution_terms = 128;   ///< of a block of a weight's gradient
+inline constexpr int nowhere = -(1 << 30);      ///< a row outside of every image, also where a distance is added
 
 /// Whether a convolution has a shape that fits these kernels: others have plain ones.
 inline bool fits_tensor_cores(const convolution_shape& s) {
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     GPIPE_UNROLLED
     for (int i = 0; i < copies; ++i) {
       const window_pixel pixel(w, result);
-      rows[i] = row + me.row + i * me.apart < w.count ? pixel.row : -(1 << 30), columns_of[i] = pixel.column;
+      rows[i] = row + me.row + i * me.apart < w.count ? pixel.row : nowhere, columns_of[i] = pixel.column;
       distances[i] = static_cast<int>(pixel.first - nearest.first);
       if constexpr (Back) parts[i] = pixel.part;
       result.advance(step, w.across.results, w.down.results);
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
       const bf16* const at =
           first_tap + ((std::ptrdiff_t{term.row.at} * w.across.sources + term.column.at) * w.channels + term.channel);
       const int part = Back ? term.row.part * w.across.divide + term.column.part : 0;
-      const int down = first + 8 * me.eight < w.depth ? term.row.at : -(1 << 30);  // none beyond the last term
+      const int down = first + 8 * me.eight < w.depth ? term.row.at : nowhere;  // none beyond the last term
       GPIPE_UNROLLED
       for (int i = 0; i < copies; ++i) {
         const bool inside =
@@ -313,7 +314,7 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     for (int h = 0; h < halves; ++h) {
       const int first = row + h * tile + 8 * me.eight;
       const window_term term(w, first);
-      up[h] = first < w.depth ? w.down.shift + term.row.at : -(1 << 30);  // none beyond the last term
+      up[h] = first < w.depth ? w.down.shift + term.row.at : nowhere;  // none beyond the last term
       left_of[h] = w.across.shift + term.column.at, channel[h] = term.channel;
     }
     // The thread's pixels.
