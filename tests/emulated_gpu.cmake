@@ -54,8 +54,7 @@ function(emulated_program target source)
   gpipe_program(${target} ${source})
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}" CUDA_RUNTIME_LIBRARY None
                                              LINKER_LANGUAGE CXX)
-  target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress;--expt-relaxed-constexpr>")
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--no-compress>)
   target_compile_definitions(${target} PRIVATE GPIPE_WITH_NCCL=$<BOOL:${GPIPE_NCCL_INCLUDE_DIR}>
                              GPIPE_QUICK=$<BOOL:${short}>)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

@@ -74,9 +74,7 @@ struct basic_context {
   GPIPE_OUT_OF_LINE void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
                                   compute_type<T> scale, compute_type<T>* into) const {
     for (std::ptrdiff_t row = 0; row < count; ++row) {
-      const T* const x = from + row * width;
-      compute_type<T>* const sum = into + std::ptrdiff_t{to[row]} * width;
-      team{}.each(width, [=](std::ptrdiff_t j) { sum[j] += compute_type<T>(x[j]) * scale; });
+      team{}.each(width, detail::add_scaled<T>{from + row * width, scale, into + std::ptrdiff_t{to[row]} * width});
     }
   }
 

@@ -97,6 +97,14 @@ struct add_to {
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = into[i] + from[i]; }
 };
 
+template <class T>
+struct add_scaled {
+  const T* from;
+  compute_type<T> scale;
+  compute_type<T>* into;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] += compute_type<T>(from[i]) * scale; }
+};
+
 }  // namespace detail
 
 }  // namespace gpipe::host

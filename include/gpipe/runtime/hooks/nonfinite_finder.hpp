@@ -11,12 +11,15 @@
 
 namespace gpipe::detail {
 
+/// A constant, because GPUs call no function of the host.
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
 /// 0 for a finite number and else NaN, so that a sum is finite if all are.
 template <class T>
 struct zero_if_finite {
   const T* x;
   GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
-    return is_finite(static_cast<compute_type<T>>(x[i])) ? 0 : std::numeric_limits<double>::quiet_NaN();
+    return is_finite(static_cast<compute_type<T>>(x[i])) ? 0 : not_a_number;
   }
 };
 

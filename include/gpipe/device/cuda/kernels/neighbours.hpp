@@ -117,13 +117,19 @@ std::ptrdiff_t whole_vectors_of_parameters(std::ptrdiff_t n, const Rule& rule) {
   return all ? n / vector_elements<decltype(rule.of.parameter)> : 0;
 }
 
-/// The number of times that `f` runs on neighbours: none if an array begins where 16 bytes cannot be loaded at once.
+/// Of n elements of arrays, the number of times that a thread computes neighbours: none if an array begins where 16
+/// bytes cannot be loaded at once.
+struct vectors_of_arrays {
+  std::ptrdiff_t n;
+  template <class... T>
+  GPIPE_HOST_DEVICE std::ptrdiff_t operator()(T*... array) const {
+    const bool aligned = ((reinterpret_cast<std::uintptr_t>(array) % vector_bytes == 0) && ...);
+    return aligned ? n / neighbours_in<T*...> : 0;
+  }
+};
 template <class F>
 std::ptrdiff_t whole_vectors(std::ptrdiff_t n, const F& f) {
-  return with_arrays(f, [n](auto*... array) {
-    const bool aligned = ((reinterpret_cast<std::uintptr_t>(array) % vector_bytes == 0) && ...);
-    return aligned ? n / neighbours_in<decltype(array)...> : 0;
-  });
+  return with_arrays(f, vectors_of_arrays{n});
 }
 
 }  // namespace gpipe::cuda::detail
