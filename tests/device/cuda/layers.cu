@@ -337,8 +337,9 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's at widths 1 and 257, in on
   agrees_in_few_rows<attention<attention_options{.heads = 1}>, tensor<T, 1, 1>>(2 * few);
   // 17 tokens are a tile and one more, and a head's width is odd.
   using causal = attention<attention_options{.heads = 3, .key_heads = 1, .causal = true, .padded = true}>;
-  // In bf16 the host's own gradients of the weights, of numbers up to 86, are off those in double by up to 0.24.
-  agrees_in_few_rows<causal, tensor<T, 17, 51>>((std::is_same_v<T, bf16> ? 10 : 5) * few);
+  // In bf16 the host's own gradients of the weights, of numbers up to 86, are off those in double by up to 0.24, and
+  // off an H100's by up to 0.37.
+  agrees_in_few_rows<causal, tensor<T, 17, 51>>((std::is_same_v<T, bf16> ? 20 : 5) * few);
   agrees_in_few_rows<causal, tensor<T, 17, 51>>(5 * few, field_values::zero);  // no query sees a key
   using cross = cross_attention<attention_options{.heads = 1, .padded = true}>;
   agrees_in_few_rows<cross, bundle<tensor<T, 1, 5>, tensor<T, 17, 3>>>(5 * few);
