@@ -177,6 +177,12 @@ class context {
   /// is rounded once, when it is complete.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (const int most = accumulate ? 0 : rows_in_scratch(n); most > 0)
+        return multiply_into_long_rows(most, rows, n, k, a, packed_b, c);
+      if (const int most = rows_in_scratch(k, n); most > 0)
+        return multiply_long_rows(most, rows, n, k, a, packed_b, c, accumulate);
+    }
     enqueue([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
   }
   /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. If C is bf16, `row` is rounded
@@ -214,6 +220,9 @@ class context {
                                        .kernel_height = 1,
                                        .kernel_width = 1},
                                       a, b, c);
+    if constexpr (std::is_same_v<T, bf16>)
+      if (const int most = columns_in_scratch(m, rows); most > 0)
+        return multiply_long_columns(most, m, n, rows, a, b, c);
     enqueue([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
   }
 
@@ -222,6 +231,12 @@ class context {
   template <class T>
   void prepare_multiply(int max_rows, int n, int k) const {
     prepare(by_packed<T>(max_rows, n, k), epilogue::bias);
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (const int most = rows_in_scratch(n); most > 0)
+        gemm_.prepare(into_long_rows((std::min)(max_rows, most), n, k));
+      if (const int most = rows_in_scratch(k, n); most > 0)
+        gemm_.prepare(of_long_rows((std::min)(max_rows, most), n, k));
+    }
   }
   /// For a product with GELU, n columns wide, and the one with its gradient, whose A has k columns.
   void prepare_gelu(int max_rows, int n, int k) const {
@@ -640,6 +655,76 @@ class context {
   template <class T>
   static product by_packed(int rows, int n, int k) {
     return {.in = library_type<T>, .out = library_type<T>, .n = n, .across = k, .b_stride = padded(n), .rows = rows};
+  }
+  // Products with long rows that begin anywhere (see detail::begins_anywhere) go through the scratch in parts:
+  //
+  //     C  | first rows   |  <- copy -  | rows with gaps |  <- product
+  //        | the next     |  <- copy -  | the same place |  <- product
+  //
+  // or, with rows of A, the other way round.
+  static constexpr int rows_of_tile = 128;
+  /// The rows of a part, each with `floats` sums in float; 0: the product runs as it is.
+  static int rows_in_scratch(int columns, int floats = 0) {
+    if (!detail::begins_anywhere<bf16>(columns)) return 0;
+    const std::size_t bytes = sizeof(bf16) * packed_size(1, columns) + sizeof(float) * static_cast<std::size_t>(floats);
+    const auto rows = static_cast<int>(gemm::scratch_bytes / bytes);
+    return rows < rows_of_tile ? rows : rows / rows_of_tile * rows_of_tile;
+  }
+  static product into_long_rows(int rows, int n, int k) { return by_packed<bf16>(rows, padded(n), k); }
+  void multiply_into_long_rows(int most, int rows, int n, int k, const bf16* a, const bf16* packed_b, bf16* c) const {
+    auto* const held = gemm_.scratch<bf16>();
+    for (std::ptrdiff_t first = 0; first < rows; first += most) {
+      const int count = static_cast<int>((std::min)(rows - first, std::ptrdiff_t{most}));
+      enqueue([&] { gemm_.run(into_long_rows(count, n, k), a + first * k, packed_b, held); });
+      copy_rows(count, n, held, padded(n), c + first * n, n);
+    }
+  }
+  // cuBLASLt's fast kernels also want a multiple of 8 terms: the rest is added to sums in float.
+  static product of_long_rows(int rows, int n, int k) {
+    product p = by_packed<bf16>(rows, n, detail::whole_terms(k));
+    p.out = library_type<float>, p.a_stride = padded(k);
+    return p;
+  }
+  void multiply_long_rows(int most, int rows, int n, int k, const bf16* a, const bf16* packed_b, bf16* c,
+                          bool accumulate) const {
+    auto* const held = gemm_.scratch<bf16>();
+    auto* const sums = reinterpret_cast<float*>(held + std::ptrdiff_t{most} * padded(k));
+    for (std::ptrdiff_t first = 0; first < rows; first += most) {
+      const int count = static_cast<int>((std::min)(rows - first, std::ptrdiff_t{most}));
+      const bf16* const from = a + first * k;
+      copy_rows(count, k, from, k, held, padded(k));
+      enqueue([&] { gemm_.run(of_long_rows(count, n, k), held, packed_b, sums); });
+      each(std::ptrdiff_t{count} * n,
+           detail::last_terms{sums, from, packed_b, c + first * n, n, padded(n), k, accumulate});
+    }
+  }
+  // The columns of A of `multiply_transposed` that go through the scratch at a time; 0: all as they are. As many for
+  // all numbers of rows of an algorithm.
+  static int columns_in_scratch(int m, int rows) {
+    if (!detail::begins_anywhere<bf16>(m)) return 0;
+    const auto held = static_cast<std::ptrdiff_t>(gemm::scratch_bytes / sizeof(bf16)) / gemm::enough(rows);
+    return static_cast<int>((std::min)(held, std::ptrdiff_t{padded(m)})) / rows_of_tile * rows_of_tile;
+  }
+  void multiply_long_columns(int most, int m, int n, int rows, const bf16* a, const bf16* b, float* c) const {
+    auto* const held = gemm_.scratch<bf16>();
+    for (int first = 0; first < m; first += most) {
+      const int count = (std::min)(m - first, most);
+      copy_rows(rows, count, a + first, m, held, most);
+      enqueue([&] {
+        product p = of_transposed<bf16>(count, n, rows);
+        p.a_stride = most;
+        gemm_.run(p, held, b, c + std::ptrdiff_t{first} * n, true);
+      });
+    }
+  }
+  void copy_rows(std::ptrdiff_t rows, int columns, const bf16* from, int from_stride, bf16* into,
+                 int into_stride) const {
+    const std::ptrdiff_t blocks = rows * detail::parts_of_row(columns);
+    if (blocks == 0) return;
+    enqueue([&] {
+      cuda::launch(stream_, detail::blocks(blocks), dim3(detail::copying_threads), detail::copy_rows<bf16>, rows,
+                   columns, from, from_stride, into, into_stride);
+    });
   }
   template <class T>
   static product by_weight(int rows, int n, int k, bool transposed) {

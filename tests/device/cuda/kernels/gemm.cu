@@ -85,3 +85,54 @@ TEST_CASE("float is TF32, which has 10 bits behind the point, only where that is
     CHECK(c_.back() == (allowed ? one : a));
   }
 }
+
+// Whole numbers, so that every order of a sum has the same bits.
+TEST_CASE("products of bf16 with long rows that begin anywhere are exact, in parts") {
+  const gpipe::cuda::context there;
+  constexpr int words = 50'257, width = 8;
+  const auto small = [](std::size_t i, std::size_t apart) { return static_cast<int>(i * apart % 7) - 3; };
+  for (const int rows : {1, short_settings ? 129 : 300}) {
+    CAPTURE(rows);
+    std::vector<bf16> x(places(rows, width)), dy(places(rows, words));
+    std::vector<float> w(places(words, width)), dw(w.size(), 1);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = bf16(static_cast<float>(small(i, 5)));
+    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = bf16(static_cast<float>(small(i, 11)));
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(small(i, 3));
+    const on_gpu<bf16> x_(there, x), dy_(there, dy), y_(there, std::vector<bf16>(dy.size())), dx_(there, x);
+    const on_gpu<float> w_(there, w), dw_(there, dw);
+    const on_gpu<bf16> forward_(there, std::vector<bf16>(packed_size(width, words))),
+        backward_(there, std::vector<bf16>(packed_size(words, width)));
+    there.pack<bf16>(width, words, w_, width, true, forward_);
+    there.pack<bf16>(words, width, w_, width, false, backward_);
+    there.prepare_multiply<bf16>(rows, words, width), there.prepare_multiply<bf16>(rows, width, words);
+    there.prepare_multiply_transposed<bf16>(words, width, rows);
+    there.multiply<bf16>(rows, words, width, x_, forward_, y_, false);
+    there.multiply<bf16>(rows, width, words, dy_, backward_, dx_, true);
+    there.multiply_transposed<bf16>(words, width, rows, dy_, x_, dw_);
+    const auto y = y_.back(), dx = dx_.back();
+    const auto found_dw = dw_.back();
+    std::vector<int> want_dx(x.size()), want_dw(w.size(), 1);
+    bool y_is_exact = true;
+    for (int r = 0; r < rows; ++r)
+      for (int j = 0; j < words; ++j) {
+        int sum = 0;
+        for (int i = 0; i < width; ++i) {
+          const std::size_t of_x = places(r, width) + places(1, i), of_w = places(j, width) + places(1, i);
+          const int g = small(places(r, words) + places(1, j), 11);
+          sum += small(of_x, 5) * small(of_w, 3);
+          want_dx[of_x] += g * small(of_w, 3), want_dw[of_w] += g * small(of_x, 5);
+        }
+        y_is_exact = y_is_exact && in_a_double(y[places(r, words) + places(1, j)]) == sum;
+      }
+    CHECK(y_is_exact);
+    bool dx_is_exact = true, dw_is_exact = true;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto sum = static_cast<float>(want_dx[i] + small(i, 5));
+      dx_is_exact = dx_is_exact && in_a_double(dx[i]) == in_a_double(bf16(sum));
+    }
+    for (std::size_t i = 0; i < w.size(); ++i)
+      dw_is_exact = dw_is_exact && found_dw[i] == static_cast<float>(want_dw[i]);
+    CHECK(dx_is_exact);
+    CHECK(dw_is_exact);
+  }
+}

@@ -38,6 +38,7 @@ struct product {
   bool a_transposed = false, b_transposed = false;
   int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
   int b_stride = 0;       ///< elements from row to row of the stored B
+  int a_stride = 0;       ///< the same of the stored A; 0: its rows have no gaps
   int a_alignment = full_alignment, b_alignment = full_alignment, d_alignment = full_alignment;  ///< bytes
   int rows = 0;
 
@@ -64,7 +65,7 @@ class gemm {
   /// Bytes that cuBLASLt's fast kernels load at once.
   static constexpr int vector_bytes = 16;
   /// Bytes behind the workspace, for the other operations on the stream.
-  static constexpr std::size_t scratch_bytes = std::size_t{8} << 20;
+  static constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
   /// Behind these, counters of blocks: zeros before and after each operation.
   static constexpr int max_arrivals = 1 << 10;
 
@@ -97,6 +98,13 @@ class gemm {
 
   unsigned* arrivals() const {
     return reinterpret_cast<unsigned*>(static_cast<std::byte*>(workspace_) + workspace_bytes + scratch_bytes);
+  }
+
+  /// The next power of two, if an int has one.
+  static int enough(int rows) {
+    constexpr int largest = 1 << 30;
+    return rows > largest ? (std::numeric_limits<int>::max)()
+                          : static_cast<int>(std::bit_ceil(static_cast<unsigned>((std::max)(rows, 1))));
   }
 
   template <class T>
@@ -157,7 +165,7 @@ class gemm {
       }
       const auto stride = static_cast<std::int64_t>(p.b_stride);
       layout(b_, p.in, p.b_transposed ? k : n, p.b_transposed ? n : k, stride);
-      layout(a_, p.in, p.a_transposed ? m : k, p.a_transposed ? k : m, p.across);
+      layout(a_, p.in, p.a_transposed ? m : k, p.a_transposed ? k : m, p.a_stride > 0 ? p.a_stride : p.across);
       layout(d_, p.out, n, m, p.n);
     }
     cublasLtMatmulDesc_t how() { return &how_; }
@@ -246,12 +254,6 @@ class gemm {
   std::vector<choice>::iterator position_of(const product& p) {
     return std::lower_bound(chosen_.begin(), chosen_.end(), p,
                             [](const choice& c, const product& other) { return c.of < other; });
-  }
-  /// The next power of two, if an int has one.
-  static int enough(int rows) {
-    constexpr int largest = 1 << 30;
-    return rows > largest ? (std::numeric_limits<int>::max)()
-                          : static_cast<int>(std::bit_ceil(static_cast<unsigned>((std::max)(rows, 1))));
   }
   const choice& chosen_for(product p) {
     p.rows = enough(p.rows);
