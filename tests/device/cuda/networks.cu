@@ -160,26 +160,45 @@ void check_near(const named_numbers& found, const named_numbers& host, double to
     CHECK(off[i] <= tolerance * (length[i] + 1e-2));
   }
 }
-/// A list of bf16 is not much farther from the numbers in float than the host's list of bf16 is.
-void check_rounded(const named_numbers& found, const named_numbers& host, const named_numbers& in_float) {
+/// Whether no list of bf16 is much farther from the numbers in float than the host's list of bf16 is.
+bool is_rounded(const named_numbers& found, const named_numbers& host, const named_numbers& in_float) {
   const auto off = differences(found, in_float), of_host = differences(host, in_float), length = lengths(in_float);
+  bool all = true;
   for (std::size_t i = 0; i < host.size(); ++i) {
-    CAPTURE(host[i].first);
-    CHECK(off[i] <= 1.5 * of_host[i] + 5e-3 * (length[i] + 1e-2));
+    const bool near = off[i] <= 1.5 * of_host[i] + 5e-3 * (length[i] + 1e-2);
+    if (!near) MESSAGE(host[i].first, ": ", off[i], ", the host's: ", of_host[i], ", of ", length[i]);
+    all = all && near;
   }
+  return all;
 }
 
 template <class Net, class T>
-void trains_as_on_the_host(const field_list& fields, precision in = precision::float32, std::uint64_t seed = 3) {
+void trains_as_on_the_host(const field_list& fields) {
   const random_data<T> data(fields);
   plan_options plan{.stages = 1, .micro_batches = 2, .micro_batch_size = 3};
-  const auto exact = trained<Net, host_device>(plan, data, seed);
-  plan.precision = in;
-  const auto one = trained<Net, cuda_device>(plan, data, seed);
-  if (in == precision::bf16) check_rounded(one, trained<Net, host_device>(plan, data, seed), exact);
-  else check_near(one, exact, std::is_same_v<T, double> ? 1e-11 : 1e-4);
+  const auto one = trained<Net, cuda_device>(plan, data, 3);
+  check_near(one, trained<Net, host_device>(plan, data, 3), std::is_same_v<T, double> ? 1e-11 : 1e-4);
   plan.stages = 3, plan.schedule = schedule_kind::zb_h1, plan.recompute = recompute_mode::always;
-  CHECK(trained<Net, cuda_device>(plan, data, seed) == one);
+  CHECK(trained<Net, cuda_device>(plan, data, 3) == one);
+}
+
+/// In bf16 two orders of a sum can put a number on the two sides of a ReLU's 0, and then all gradients before it
+/// differ: this must not happen with most seeds. A fault of a kernel happens with every one.
+template <class Net>
+void trains_rounded_as_on_the_host(const field_list& fields, const std::vector<std::uint64_t>& seeds = {3}) {
+  const random_data<float> data(fields);
+  std::size_t near = 0;
+  for (const std::uint64_t seed : seeds) {
+    plan_options plan{.stages = 1, .micro_batches = 2, .micro_batch_size = 3};
+    const auto exact = trained<Net, host_device>(plan, data, seed);
+    plan.precision = precision::bf16;
+    const auto one = trained<Net, cuda_device>(plan, data, seed);
+    near += is_rounded(one, trained<Net, host_device>(plan, data, seed), exact);
+    if (seed != seeds.front()) continue;
+    plan.stages = 3, plan.schedule = schedule_kind::zb_h1, plan.recompute = recompute_mode::always;
+    CHECK(trained<Net, cuda_device>(plan, data, seed) == one);
+  }
+  CHECK(2 * near > seeds.size());
 }
 
 const field_list images{{"inputs", 105}, {"labels", 1, 7}}, pixels{{"inputs", 35}, {"labels", 35, 7}},
@@ -207,10 +226,9 @@ TEST_CASE("networks in double train on a GPU as on the host") {
 }
 
 TEST_CASE("networks in bf16 train on a GPU as on the host") {
-  trains_as_on_the_host<both_precisions<residual_images<float>>, float>(images, precision::bf16);
-  trains_as_on_the_host<both_precisions<classified_pixels<float>>, float>(pixels, precision::bf16);
-  // With seed 3 a GPU's sums put one number on the other side of a ReLU's 0 than the host's.
-  trains_as_on_the_host<both_precisions<translation<float>>, float>(texts, precision::bf16, 2);
-  trains_as_on_the_host<both_precisions<tied_words<float>>, float>(words, precision::bf16);
+  trains_rounded_as_on_the_host<both_precisions<residual_images<float>>>(images);
+  trains_rounded_as_on_the_host<both_precisions<classified_pixels<float>>>(pixels);
+  trains_rounded_as_on_the_host<both_precisions<translation<float>>>(texts, {0, 1, 2, 3, 4});
+  trains_rounded_as_on_the_host<both_precisions<tied_words<float>>>(words);
 }
 #endif
