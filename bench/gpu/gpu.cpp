@@ -38,7 +38,7 @@ double peak() {
 
 struct setting {
   int S = 1;
-  gpipe::precision in = gpipe::precision::float32;
+  gpipe::precision precision = gpipe::precision::float32;
   gpipe::recompute_mode recompute = gpipe::recompute_mode::never;
   int M = micro_batches;
   bool graph = false;
@@ -51,7 +51,7 @@ double step(const bench::random_images& data, const setting& as) {
   const gpipe::plan_options options{.stages = as.S,
                                     .micro_batches = as.M,
                                     .micro_batch_size = count / as.M,
-                                    .precision = as.in,
+                                    .precision = as.precision,
                                     .recompute = as.recompute,
                                     .workers = 1};
   gpipe::trainer<gpipe::both_precisions<Net>, gpipe::adamw, gpipe::cuda_device> training(options, {},

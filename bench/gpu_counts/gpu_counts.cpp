@@ -3,16 +3,11 @@
 #include "../result.hpp"
 
 #if GPIPE_WITH_CUDA
+#include "../gpu_calls.hpp"
 #include "bounds.hpp"
 #include "gpt2_step.hpp"
 
-#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/cuda/cuda.hpp>
-#include <gpipe/device/host/host.hpp>
-#include <gpipe/layer.hpp>
-#include <gpipe/runtime/binding/kernel_table.hpp>
-#include <gpipe/runtime/binding/optimizer_update.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
 
 #include <cxxabi.h>
 
@@ -33,23 +28,6 @@ namespace {
 
 using namespace gpipe;
 using emulated::launch_counts;
-
-constexpr int tokens = 1024, samples = 8, width = 768, heads = 12, vocabulary = 50257;
-using rows = tensor<bf16, tokens, width>;
-
-/// Zeros in a GPU's memory, as many as a kernel's operand has: each operand is an allocation of its own.
-template <class T>
-class zeros {
- public:
-  explicit zeros(std::size_t count) { gpipe::cuda::check(cudaMalloc(&at_, count * sizeof(T) + 16), "cudaMalloc"); }
-  zeros(zeros&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
-  zeros& operator=(zeros&&) = delete;
-  ~zeros() { gpipe::cuda::ignore(cudaFree(at_)); }
-  operator T*() const { return static_cast<T*>(at_); }
-
- private:
-  void* at_ = nullptr;
-};
 
 /// "void gpipe::cuda::detail::attend<float>(...)" is "attend<float>".
 std::string short_name(const std::string& mangled) {
@@ -121,160 +99,29 @@ bool wanted(const std::string& name) {
 }
 
 /// Counts what a call launches, and prints and records it under a name.
-template <class Call>
-void count(const std::string& name, std::uint64_t most, const gpipe::cuda::context& c, Call&& call) {
-  if (!wanted(name)) return;
-  emulated::most_blocks = most;
-  emulated::take_counts();
-  call();
-  c.finish();
-  std::printf("%s\n", name.c_str());
-  const sums found = print(emulated::take_counts());
-  for (int m = 0; m < 2; ++m)
-    bench::result("gpu_counts." + name + "." + bench::models[m].name, 1e6 * found.seconds[m], "us, a bound");
-  for (int m = 0; m < 2; ++m)
-    if (found.tensor_seconds[m] > 0)
-      bench::result("gpu_counts." + name + ".tensor." + bench::models[m].name,
-                    found.tensor_seconds[m] / found.seconds[m], "of the bound");
-  if (found.needed > 0)
-    bench::result("gpu_counts." + name + ".sectors", found.sectors / found.needed, "of those needed");
-  if (found.wavefronts > 0)
-    bench::result("gpu_counts." + name + ".conflicts", found.conflicts / found.wavefronts, "of all wavefronts");
-}
-
-template <class T>
-void count_attention(const gpipe::cuda::context& c, const std::string& name) {
-  if (!wanted(name)) return;
-  constexpr std::ptrdiff_t row = width, head = width / heads;
-  constexpr std::size_t size = std::size_t{samples} * tokens * width;
-  const attention_shape::strides of{std::ptrdiff_t{tokens} * row, head, row};
-  const attention_shape shape{samples, heads, heads, tokens, tokens, int{head}, true, 0.125, of, of, of, of};
-  const zeros<T> q(size), k(size), v(size), o(size), d_o(size), d_q(size), d_k(size), d_v(size);
-  const zeros<compute_type<T>> log_sums(std::size_t{samples} * heads * tokens);
-  c.prepare_attention<T>(shape);
-  const std::int32_t* all = nullptr;
-  count(name + "forward", 24, c, [&] { c.attention<T>(shape, q, k, v, all, o, log_sums); });
-  count(name + "backward", 24, c,
-        [&] { c.attention_backward<T>(shape, q, k, v, all, o, log_sums, d_o, d_q, d_k, d_v); });
-}
-
-/// The shapes of bench/conv, for 8 images.
-template <class T>
-void count_convolutions(const gpipe::cuda::context& c, const std::string& of) {
-  const struct {
-    const char* name;
-    convolution_shape shape;
-  } layers[] = {{"3x3_64_56", {8, 64, 56, 56, 64, 3, 3, 1, 1, 1, 1}},
-                {"3x3_stride2_64_56", {8, 64, 56, 56, 64, 3, 3, 2, 2, 1, 1}},
-                {"1x1_256_28", {8, 256, 28, 28, 256, 1, 1}},
-                {"1x1_64_256_56", {8, 64, 56, 56, 256, 1, 1}},
-                {"1x7_64_28", {8, 64, 28, 28, 64, 1, 7, 1, 1, 0, 3}},
-                {"7x1_64_28", {8, 64, 28, 28, 64, 7, 1, 1, 1, 3, 0}},
-                {"1x1_52_28", {8, 52, 28, 28, 52, 1, 1}},
-                {"3x3_32_14", {8, 32, 14, 14, 32, 3, 3, 1, 1, 1, 1}}};
-  for (const auto& [name, s] : layers) {
-    const auto maps = [&](int height, int columns, int channels) {
-      return static_cast<std::size_t>(s.samples) * static_cast<std::size_t>(height * columns) *
-             static_cast<std::size_t>(channels);
-    };
-    if (!wanted(of + name)) continue;
-    const std::size_t in = maps(s.in_height, s.in_width, s.in_channels),
-                      out = maps(s.out_height(), s.out_width(), s.out_channels);
-    const zeros<T> x(in), dx(in), y(out), dy(out), weight(s.weight_size());
-    const zeros<compute_type<T>> dw(s.weight_size());
-    const compute_type<T>* none = nullptr;
-    const std::string prefix = of + name;
-    count(prefix + ".forward", 16, c, [&] { c.convolve<T>(s, x, weight, none, y); });
-    count(prefix + ".input", 16, c, [&] { c.convolve_backward_input<T>(s, dy, weight, dx); });
-    count(prefix + ".weight", 4, c, [&] { c.convolve_backward_weight<T>(s, x, dy, dw); });
+struct counting_calls {
+  static bool wanted(const std::string& name) { return ::wanted(name); }
+  template <class Call>
+  void operator()(const std::string& name, std::uint64_t most, const gpipe::cuda::context& c, Call&& call) const {
+    if (!wanted(name)) return;
+    emulated::most_blocks = most;
+    emulated::take_counts();
+    call();
+    c.finish();
+    std::printf("%s\n", name.c_str());
+    const sums found = print(emulated::take_counts());
+    for (int m = 0; m < 2; ++m)
+      bench::result("gpu_counts." + name + "." + bench::models[m].name, 1e6 * found.seconds[m], "us, a bound");
+    for (int m = 0; m < 2; ++m)
+      if (found.tensor_seconds[m] > 0)
+        bench::result("gpu_counts." + name + ".tensor." + bench::models[m].name,
+                      found.tensor_seconds[m] / found.seconds[m], "of the bound");
+    if (found.needed > 0)
+      bench::result("gpu_counts." + name + ".sectors", found.sectors / found.needed, "of those needed");
+    if (found.wavefronts > 0)
+      bench::result("gpu_counts." + name + ".conflicts", found.conflicts / found.wavefronts, "of all wavefronts");
   }
-}
-
-/// A layer with operands in a GPU's memory.
-template <class Layer, class Input>
-class layer_on_gpu {
- public:
-  using bound = gpipe::detail::bound<Layer, Input>;
-
-  explicit layer_on_gpu(const gpipe::cuda::context& c) : c_(c) {
-    const host::layer_declaration& d = host::detail::declaration_of<bound>;
-    call_.samples = call_.capacity = samples;
-    call_.training = true, call_.micro_batches = 1, call_.lists = &bound::lists;
-    const auto edge = [&](auto tensors, auto& values, auto& gradients) {
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        const std::size_t bytes = samples * tensors[i].size * gpipe::detail::bytes_of(tensors[i].type);
-        values[i] = take(bytes);
-        if (gpipe::detail::is_floating(tensors[i].type)) gradients[i] = take(bytes);
-      }
-    };
-    edge(d.in, call_.in, call_.in_gradient), edge(d.out, call_.out, call_.out_gradient);
-    using gpipe::detail::offset_in;
-    const std::size_t bytes = gpipe::detail::bytes_of(d.value_type);
-    call_.parameters = take(bytes * d.first_of(d.parameters.size()));
-    call_.gradients = take(bytes * d.first_of(d.parameters.size()));
-    call_.state = take(bytes * d.first_of_state(d.state.size()));
-    call_.derived = take(offset_in(d.derived, d.derived.size(), 1));
-    call_.extras = take(offset_in(d.extras, d.extras.size(), samples));
-    call_.workspace = take(offset_in(d.workspace, d.workspace.size(), samples));
-    std::size_t partials = 0;
-    for (const partial& p : d.partials) partials += p.size;
-    if (partials > 0) call_.partials = reinterpret_cast<double*>(take(sizeof(double) * partials));
-    for (std::size_t i = 0; i < d.fields.size(); ++i)
-      call_.fields[i] = take(samples * d.fields[i].size * gpipe::detail::bytes_of(d.fields[i].type));
-    if (row().prepare != nullptr) row().prepare(c, samples, &bound::lists);
-    if (!gpipe::detail::is_floating(d.in[0].type)) {  // random tokens
-      std::vector<std::int32_t> drawn(samples * d.in[0].size);
-      for (std::size_t i = 0; i < drawn.size(); ++i)
-        drawn[i] = static_cast<std::int32_t>(draw({}, 0, static_cast<std::uint32_t>(i)).word[0] % vocabulary);
-      c.upload(static_cast<std::ptrdiff_t>(4 * drawn.size()), reinterpret_cast<const std::byte*>(drawn.data()),
-               const_cast<std::byte*>(reinterpret_cast<const std::byte*>(call_.in[0])));
-      c.finish();
-    }
-  }
-
-  void forward(const std::string& name, std::uint64_t most) const {
-    count(name + ".forward", most, c_, [&] { run(row().forward); });
-  }
-  void backward(const std::string& name, std::uint64_t most) const {
-    count(name + ".backward", most, c_, [&] {
-      if (row().backward != nullptr) return run(row().backward);
-      run(row().backward_input), run(row().backward_parameters);
-    });
-  }
-
- private:
-  using kernel_row = gpipe::detail::kernel_row<gpipe::cuda::context>;
-  static kernel_row row() { return gpipe::detail::entry_points<bound, gpipe::cuda::context>::row(); }
-  void run(typename kernel_row::kernel k) const {
-    if (k != nullptr) k(c_, call_);
-  }
-  std::byte* take(std::size_t bytes) { return memory_.emplace_back(bytes); }
-
-  const gpipe::cuda::context& c_;
-  std::vector<zeros<std::byte>> memory_;
-  gpipe::detail::call call_;
 };
-
-/// A layer, forward and backward.
-template <class Layer, class Input>
-void count_layer(const gpipe::cuda::context& c, const std::string& name, std::uint64_t most = 16) {
-  if (!wanted(name)) return;
-  const layer_on_gpu<Layer, Input> layer(c);
-  layer.forward(name, most), layer.backward(name, most);
-}
-
-/// An update of as many parameters as a block's feed-forward has in a matrix.
-template <class Optimizer>
-void count_update(const gpipe::cuda::context& c, const std::string& name) {
-  if (!wanted(name)) return;
-  constexpr std::size_t size = std::size_t{4} * width * width;
-  const zeros<std::byte> parameters(size * sizeof(float)), gradients(size * sizeof(float));
-  gpipe::detail::update_range all{size * sizeof(float), parameters, gradients};
-  std::vector<zeros<std::byte>> moments;
-  for (int i = 0; i < Optimizer::moments; ++i) all.moments[i] = moments.emplace_back(size * sizeof(float));
-  const gpipe::detail::optimizer_update<gpipe::cuda::context> update{Optimizer{}};
-  count(name, 16, c, [&] { update(c, dtype::float32, all, {}); });
-}
 
 /// The launches from one launch of a kernel to the next, for its third one: those of a block, which repeats. Prints
 /// them in their order.
@@ -343,28 +190,7 @@ void run() {
       "a multiprocessor holds, the bound, and what sets it.\nProducts by cuBLASLt count as %.1f of the tensor "
       "cores' rate.\n\n",
       bench::product_share);
-  count_attention<bf16>(c, "attention.");
-  count_attention<float>(c, "attention.float.");
-  {
-    const zeros<bf16> values(std::size_t{samples} * tokens * width);
-    const zeros<float> sums_of(width);
-    count("columns", 32, c, [&] {
-      c.columns(samples * tokens, width, gpipe::cuda::detail::entries<bf16>{values, width},
-                static_cast<float*>(sums_of));
-    });
-  }
-  count_layer<layer_norm, rows>(c, "layer_norm");
-  count_layer<rms_norm, rows>(c, "rms_norm");
-  count_layer<gelu, rows>(c, "pointwise");
-  count_layer<embedding<vocabulary, width, bf16>, tensor<std::int32_t, tokens>>(c, "embedding",
-                                                                                128);  // all of the sort
-  count_layer<softmax_cross_entropy, tensor<bf16, tokens, vocabulary>>(c, "softmax", 8);
-  count_layer<softmax_cross_entropy, tensor<bf16, tokens, 32000>>(c, "softmax_32000", 8);
-  count_layer<softmax_cross_entropy, tensor<float, tokens, vocabulary>>(c, "softmax_float", 8);
-  count_update<adamw>(c, "update.adamw");
-  count_update<sgd>(c, "update.sgd");
-  count_convolutions<bf16>(c, "conv.");
-  count_convolutions<float>(c, "conv.float.");
+  bench::measure_calls(counting_calls{}, c);
   count_step();
 }
 
