@@ -2,6 +2,7 @@
 // The last two lines have the same bits for every number of stages: compare them.
 
 #include <gpipe.hpp>
+#include <gpipe/lengths.hpp>
 #include <gpipe/model/encoder_decoder.hpp>
 
 #include <algorithm>
@@ -22,28 +23,32 @@
 #include "outputs.hpp"
 #include "saving.hpp"
 #include "translate/sentences.hpp"
+#include "translate/sentences_by_length.hpp"
 
 using namespace gpipe;
 using example::sentence_pair;
 
 // The model -----------------------------------------------------------------------------------------------------------
 
-// The paper's T(L, H, A), with vocabularies and lengths that two cores can train.
-constexpr int source_pieces = 40, target_pieces = 24, pieces = 6000;
-using net = encoder_decoder<2, 768, 3,
-                            encoder_decoder_options{.source_tokens = source_pieces,
-                                                    .target_tokens = target_pieces,
-                                                    .vocabulary = pieces,
-                                                    .width = 192,
-                                                    .dropout = 10,
-                                                    .smoothing = 0.1,
-                                                    .depth_scaled = true,
-                                                    .final_norms = true}>;
+// The paper's T(L, H, A), with a vocabulary and lengths that two cores can train. A mini-batch has 128 sentences of 16
+// pieces, 64 of 32 or 32 of 64: its sentences are padded to its own length only.
+constexpr int longest_text = 64, in_batch = 32, pieces = 6000;
+template <int Pieces>
+using by_pieces = encoder_decoder<2, 768, 3,
+                                  encoder_decoder_options{.source_tokens = Pieces,
+                                                          .vocabulary = pieces,
+                                                          .width = 192,
+                                                          .dropout = 10,
+                                                          .smoothing = 0.1,
+                                                          .depth_scaled = true,
+                                                          .final_norms = true}>;
+using by_length = lengths<by_pieces, 16, 32, longest_text>;
+using net = by_pieces<longest_text>;
 
 // The command line ----------------------------------------------------------------------------------------------------
 
 struct settings {
-  plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = 16};
+  plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = in_batch / 4};
   int steps = 3000, tests = 200, deadline = 60;
   double minutes = 0, rate = 2e-3, temperature = 5;
   std::uint64_t seed = 1;
@@ -57,12 +62,12 @@ struct settings {
              "The last two lines are chrF of held-out sentences, and a hash of the parameters' bits. They\n"
              "are the same for every number of stages.")
              .text("--data", "FOLDER", data, "sentences; examples/run fetches them")
-             .number("--steps", steps, 0, INT32_MAX, "steps of the training, 64 sentences each")
+             .number("--steps", steps, 0, INT32_MAX, "steps of the training, 32 to 128 sentences each")
              .decimal("--minutes", minutes, 0, 1e5, "as many steps as take this long; 0: --steps")
              .decimal("--rate", rate, 0, 1, "the highest learning rate")
              .decimal("--temperature", temperature, 0.01, 1e6, "languages are drawn by size^(1 / T)")
              .number("--stages", plan.stages, 1, layers_of<net>, "stages of the pipeline")
-             .number("--micro-batches", plan.micro_batches, 1, 64, "micro-batches of a mini-batch")
+             .number("--micro-batches", plan.micro_batches, 1, in_batch, "micro-batches of a mini-batch")
              .number("--tests", tests, 4, 100'000, "held-out sentences that are translated")
              .number("--deadline", deadline, 1, 86400, "seconds without progress after which the program ends")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters and of the order of sentences")
@@ -80,9 +85,10 @@ struct settings {
       throw error("there is no --data", "give a folder, or start the program by examples/run translate");
     if (!lines.empty() && save.resumed.empty())
       throw error("option --translate: " + detail::quoted(lines) + " without --resume", "give --resume FOLDER");
-    if (64 % plan.micro_batches != 0)
-      throw error("--micro-batches is " + std::to_string(plan.micro_batches), "choose a divisor of 64");
-    plan.micro_batch_size = 64 / plan.micro_batches;
+    if (in_batch % plan.micro_batches != 0)
+      throw error("--micro-batches is " + std::to_string(plan.micro_batches),
+                  "choose a divisor of " + std::to_string(in_batch));
+    plan.micro_batch_size = in_batch / plan.micro_batches;
     return true;
   }
 };
@@ -100,11 +106,11 @@ struct corpus {
   corpus(const std::string& folder, int tests)
       : train(example::read_sentences(folder + "/train.tsv", pieces)),
         test(example::read_sentences(folder + "/test.tsv", pieces)) {
-    const auto fits = [](const sentence_pair& it) { return example::fits(it, source_pieces, target_pieces); };
+    const auto fits = [](const sentence_pair& it) { return example::fits(it, longest_text, longest_text); };
     for (const sentence_pair& it : train)
       if (fits(it)) languages[it.language].push_back(&it), all.push_back(&it);
     if (all.empty())
-      throw error("no training sentence has at most " + std::to_string(source_pieces) + " pieces",
+      throw error("no training sentence has at most " + std::to_string(longest_text) + " pieces",
                   "fetch the sentences again", {.file = folder + "/train.tsv"});
     for (int c = 0; c < 4; ++c) {
       std::vector<const sentence_pair*> of_class;
@@ -138,14 +144,14 @@ int translate_lines(const settings& chosen) {
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     std::vector<std::int32_t> source = words.pieces(line);
-    if (++number; source.size() > source_pieces) {
-      std::cerr << "translate: line " << number << " has " << source.size() << " pieces; the first " << source_pieces
+    if (++number; source.size() > longest_text) {
+      std::cerr << "translate: line " << number << " has " << source.size() << " pieces; the first " << longest_text
                 << " are translated" << std::endl;
-      source.resize(source_pieces);
+      source.resize(longest_text);
     }
     std::vector<continuation> found(1);
     if (!source.empty())
-      found = from.beam_search({example::begin_of_text}, {.tokens = target_pieces,
+      found = from.beam_search({example::begin_of_text}, {.tokens = longest_text,
                                                           .beams = 4,
                                                           .end = example::end_of_text,
                                                           .length_power = 0.6,
@@ -205,35 +211,31 @@ int train(settings chosen) {
     throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
                 "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
   const corpus from(chosen.data, chosen.tests);
-  std::vector<dataset> sets;
-  std::vector<mixture_part> parts;
-  sets.reserve(from.languages.size());
-  for (const auto& [language, pairs] : from.languages) {
-    sets.push_back(example::fields_of(pairs, source_pieces, target_pieces));
-    parts.push_back({language, &sets.back()});
-  }
-  const mixture languages(parts, {.temperature = chosen.temperature, .seed = chosen.seed});
+  const example::sentences_by_length sentences(from.languages,
+                                               {.lengths = {by_length::all.begin(), by_length::all.end()},
+                                                .tokens = in_batch * longest_text,
+                                                .temperature = chosen.temperature,
+                                                .seed = chosen.seed});
   out << from.all.size() << " sentences of " << from.languages.size() << " languages, " << network_of<net>.parameters()
       << " parameters\n";
 
-  constexpr int batch = 64;
   const auto trainer_of = [&](std::uint64_t steps) {
     const std::uint64_t warm = std::min<std::uint64_t>(400, steps / 10 + 1);
-    return trainer<net, adamw>{chosen.plan,
-                               adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01},
-                               {.seed = chosen.seed,
-                                .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
-                                .max_grad_norm = 1,
-                                .groups = {no_decay_for_biases_and_norms()},
-                                .deadline = std::chrono::seconds(chosen.deadline),
-                                .on_deadline = deadline_action::abort}};
+    return trainer<by_length, adamw>{chosen.plan,
+                                     adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01},
+                                     {.seed = chosen.seed,
+                                      .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
+                                      .max_grad_norm = 1,
+                                      .groups = {no_decay_for_biases_and_norms()},
+                                      .deadline = std::chrono::seconds(chosen.deadline),
+                                      .on_deadline = deadline_action::abort}};
   };
   if (chosen.minutes > 0) {
     auto trial = trainer_of(1);
     using clock = std::chrono::steady_clock;
     std::vector<double> times;
     auto last = clock::now();
-    fit(trial, languages, {.batch = batch}, [&](const fit_progress&) {
+    fit(trial, sentences, {}, [&](const fit_progress&) {
       const auto now = clock::now();
       times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
       return times.size() < 12 ? loop_control::go : loop_control::stop;
@@ -246,11 +248,10 @@ int train(settings chosen) {
 
   const auto steps = static_cast<std::uint64_t>(chosen.steps);
   auto training = trainer_of(steps);
-  fit_options epochs{.batch = batch, .seed = chosen.seed};
+  fit_options epochs{.seed = chosen.seed};
   example::resume(training, chosen.save, epochs, out);
   const std::uint64_t left = steps - std::min(steps, training.steps());
-  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 +
-                                   left / static_cast<std::uint64_t>(epochs.steps_per_epoch(languages.samples())));
+  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 + left / static_cast<std::uint64_t>(sentences.own().count));
   out << describe(training.net(), training.plan());
 
   progress line(out, chosen.quiet ? verbosity::quiet : verbosity_for(stdout));
@@ -258,7 +259,7 @@ int train(settings chosen) {
   if (!chosen.log.empty()) log.emplace(chosen.log);
   example::saver save(training, chosen.save, epochs.first, nullptr);
   if (training.steps() < steps)
-    fit(training, languages, epochs, [&](const fit_progress& now) {
+    fit(training, sentences, epochs, [&](const fit_progress& now) {
       if (log) (*log)(now);
       line.step(now);
       const bool last = training.steps() >= steps;
@@ -271,7 +272,7 @@ int train(settings chosen) {
   std::vector<std::string> translated, right;
   const generator<net> writer(training);
   for (const sentence_pair* const it : from.chosen) {
-    const generation_options how{.tokens = target_pieces, .end = example::end_of_text, .source = it->source_pieces};
+    const generation_options how{.tokens = longest_text, .end = example::end_of_text, .source = it->source_pieces};
     translated.push_back(words.text(writer.generate({example::begin_of_text}, how)));
     right.push_back(it->english);
   }

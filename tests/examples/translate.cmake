@@ -67,12 +67,12 @@ translate(--stages 2 --steps ${steps} --save ${scratch}/run --save-every 3)
 same_as_before(--stages 3 --steps ${steps} --resume ${scratch}/run/step-00000003 --quiet)
 
 # Lines of a file and of the standard input, one of them empty and one too long.
-string(REPEAT "w21 " 41 long)
+string(REPEAT "w21 " 65 long)
 file(WRITE ${scratch}/lines "w23 w24 w25\n\nw41 w42\n${long}\n")
 translate(--resume ${scratch}/run --translate ${scratch}/lines)
 set(lines "${printed}")
 if(NOT code EQUAL 0 OR NOT lines MATCHES "^[^\n]*\n\n[^\n]*\n[^\n]*\n$" OR
-   NOT message MATCHES "line 4 has 41 pieces. the first 40 are translated")
+   NOT message MATCHES "line 4 has 65 pieces. the first 64 are translated")
   message(SEND_ERROR "--translate exited with ${code} and printed\n${printed}${message}")
 endif()
 execute_process(COMMAND ${PROGRAM} --data ${scratch}/data --resume ${scratch}/run --translate -
@@ -103,7 +103,7 @@ refuses("line 1 has piece 6000")
 file(WRITE ${scratch}/data/train.tsv "l60\tw1\tw2\t24\t6\n")
 refuses("there is no held-out sentence of a language that is trained")
 file(WRITE ${scratch}/data/train.tsv "")
-refuses("no training sentence has at most 40 pieces")
+refuses("no training sentence has at most 64 pieces")
 file(WRITE ${scratch}/data/train.tsv "${train}")
 file(WRITE ${scratch}/data/pieces.txt "a\n")
 refuses("the file of pieces has 1 lines")
