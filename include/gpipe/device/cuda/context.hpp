@@ -24,6 +24,7 @@
 #include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
 #include <gpipe/device/cuda/kernels/row_additions.hpp>
 #include <gpipe/device/cuda/kernels/transposing.hpp>
+#include <gpipe/device/cuda/long_rows.hpp>
 #include <gpipe/device/cuda/memory/staging.hpp>
 #include <gpipe/device/cuda/stream/graph.hpp>
 #include <gpipe/device/cuda/stream/marker.hpp>
@@ -164,12 +165,12 @@ class context {
   void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
     if (!transposed)
       return each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
-                  detail::packing<T>{source, into, n, padded(n), stride});
+                  detail::packing<T>{source, into, n, product::padded(n), stride});
     constexpr dim3 threads(detail::transposing_tile, detail::transposing_lines);
-    if (const std::ptrdiff_t tiles = detail::transposing_tiles(k, padded(n)); tiles > 0)
+    if (const std::ptrdiff_t tiles = detail::transposing_tiles(k, product::padded(n)); tiles > 0)
       enqueue([&] {
-        cuda::launch(stream_, detail::blocks(tiles), threads, detail::transpose<T>, k, n, padded(n), source, stride,
-                     into);
+        cuda::launch(stream_, detail::blocks(tiles), threads, detail::transpose<T>, k, n, product::padded(n), source,
+                     stride, into);
       });
   }
 
@@ -177,23 +178,22 @@ class context {
   /// is rounded once, when it is complete.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (const int most = accumulate ? 0 : rows_in_scratch(n); most > 0)
-        return multiply_into_long_rows(most, rows, n, k, a, packed_b, c);
-      if (const int most = rows_in_scratch(k, n); most > 0)
-        return multiply_long_rows(most, rows, n, k, a, packed_b, c, accumulate);
-    }
-    enqueue([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
+    enqueue([&] {
+      if constexpr (std::is_same_v<T, bf16>)
+        if (long_rows::multiplies(n, k, accumulate))
+          return long_rows(stream_, gemm_).multiply(rows, n, k, a, packed_b, c, accumulate);
+      gemm_.run(product::by_packed<T>(rows, n, k), a, packed_b, c, accumulate);
+    });
   }
   /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. If C is bf16, `row` is rounded
   /// first.
   template <class T>
   void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
-    plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
+    plus(product::by_packed<T>(rows, n, k), a, packed_b, row, c);
   }
   /// The same with a row that is rounded already, so that one kernel does it (see gpipe::detail::round_bias).
   void multiply_plus(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* c) const {
-    plus(by_packed<bf16>(rows, n, k), a, packed_b, row, c);
+    plus(product::by_packed<bf16>(rows, n, k), a, packed_b, row, c);
   }
   /// H = row + A * B and Z = GELU(H) by its approximation, in one kernel if cuBLASLt has one; otherwise does nothing
   /// and returns false. H is rounded, and Z made of what was not.
@@ -220,37 +220,35 @@ class context {
                                        .kernel_height = 1,
                                        .kernel_width = 1},
                                       a, b, c);
-    if constexpr (std::is_same_v<T, bf16>)
-      if (const int most = columns_in_scratch(m, rows); most > 0)
-        return multiply_long_columns(most, m, n, rows, a, b, c);
-    enqueue([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
+    enqueue([&] {
+      if constexpr (std::is_same_v<T, bf16>)
+        if (long_rows::multiplies_transposed(m, rows))
+          return long_rows(stream_, gemm_).multiply_transposed(m, n, rows, a, b, c);
+      gemm_.run(product::of_transposed<T>(m, n, rows), a, b, c, true);
+    });
   }
 
   /// A layer calls these at construction for each product that it will run, with up to `max_rows` rows, so that nothing
   /// is made in a step.
   template <class T>
   void prepare_multiply(int max_rows, int n, int k) const {
-    prepare(by_packed<T>(max_rows, n, k), epilogue::bias);
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (const int most = rows_in_scratch(n); most > 0)
-        gemm_.prepare(into_long_rows((std::min)(max_rows, most), n, k));
-      if (const int most = rows_in_scratch(k, n); most > 0)
-        gemm_.prepare(of_long_rows((std::min)(max_rows, most), n, k));
-    }
+    prepare(product::by_packed<T>(max_rows, n, k), epilogue::bias);
+    if constexpr (std::is_same_v<T, bf16>) long_rows(stream_, gemm_).prepare_multiply(max_rows, n, k);
   }
   /// For a product with GELU, n columns wide, and the one with its gradient, whose A has k columns.
   void prepare_gelu(int max_rows, int n, int k) const {
     if (!allows_gelu(n)) return;
-    product p = by_packed<bf16>(max_rows, n, k);
+    product p = product::by_packed<bf16>(max_rows, n, k);
     p.then = epilogue::gelu_and_bias, gemm_.prepare(p);
     p.then = epilogue::gelu_gradient, gemm_.prepare(p);
   }
   template <class T>
   void prepare_multiply_transposed(int m, int n, int max_rows) const {
-    product p = of_transposed<T>(m, n, max_rows);
+    product p = product::of_transposed<T>(m, n, max_rows);
     prepare(p, epilogue::bias_gradient);
     p.d_alignment = product::alignment_of(sizeof(compute_type<T>) * static_cast<std::size_t>(n));  // a part's
     if (gemm::vector_bytes <= p.d_alignment && p.d_alignment < product::full_alignment) prepare(p, epilogue::none);
+    if constexpr (std::is_same_v<T, bf16>) long_rows(stream_, gemm_).prepare_multiply_transposed(m, n, max_rows);
   }
 
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
@@ -333,7 +331,7 @@ class context {
   }
   template <class T>
   void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
-    if (const product p = of_transposed<T>(s.in_channels, s.out_channels, static_cast<int>(pixels_of(s)));
+    if (const product p = product::of_transposed<T>(s.in_channels, s.out_channels, static_cast<int>(pixels_of(s)));
         product::alignment_of(dw) >= gemm::vector_bytes && offers(s, p, x, dy, dw))
       return enqueue([&] { gemm_.run(p, x, dy, dw, true); });
     if (weight_on_tensor_cores(s, x, dy, dw)) return;
@@ -359,7 +357,7 @@ class context {
     const product p = by_channels<T>(s, s.in_channels, s.out_channels);
     prepare(p, std::is_same_v<T, compute_type<T>> ? epilogue::bias : epilogue::none);
     prepare(by_channels<T>(s, s.out_channels, s.in_channels), epilogue::none);
-    prepare(of_transposed<T>(s.in_channels, s.out_channels, p.rows), epilogue::none);
+    prepare(product::of_transposed<T>(s.in_channels, s.out_channels, p.rows), epilogue::none);
   }
 
   /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
@@ -375,19 +373,19 @@ class context {
   /// C[rows x n] = row + A[rows x k] * W^T.
   template <class T>
   void multiply_by_weight(int rows, int n, int k, const T* a, const T* weight, const T* row, T* c) const {
-    plus(by_weight<T>(rows, n, k, true), a, weight, row, c);
+    plus(product::by_weight<T>(rows, n, k, true), a, weight, row, c);
   }
   /// C[rows x k] = A[rows x n] * W.
   template <class T>
   void multiply_back(int rows, int n, int k, const T* a, const T* weight, T* c) const {
-    enqueue([&] { gemm_.run(by_weight<T>(rows, k, n, false), a, weight, c); });
+    enqueue([&] { gemm_.run(product::by_weight<T>(rows, k, n, false), a, weight, c); });
   }
   /// C[m x n] += A[rows x m]^T * B[rows x n], and sums[i] += the i-th column of A: in one kernel if cuBLASLt has one.
   template <class T>
   void multiply_transposed_and_sum(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c,
                                    compute_type<T>* sums) const {
     using number = compute_type<T>;
-    product p = of_transposed<T>(m, n, rows);
+    product p = product::of_transposed<T>(m, n, rows);
     p.then = epilogue::bias_gradient;
     bool fused = false;
     enqueue([&] {
@@ -400,11 +398,11 @@ class context {
   }
   template <class T>
   void prepare_multiply_by_weight(int max_rows, int n, int k) const {
-    prepare(by_weight<T>(max_rows, n, k, true), epilogue::bias);
+    prepare(product::by_weight<T>(max_rows, n, k, true), epilogue::bias);
   }
   template <class T>
   void prepare_multiply_back(int max_rows, int n, int k) const {
-    prepare(by_weight<T>(max_rows, k, n, false), epilogue::none);
+    prepare(product::by_weight<T>(max_rows, k, n, false), epilogue::none);
   }
 
   // The runtime's part.
@@ -651,102 +649,6 @@ class context {
     if (grid.count() > 0)
       enqueue([&] { launch_tiles(grid.count(), detail::multiply_tiles<Product>, of, grid, grid.count()); });
   }
-  static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
-  template <class T>
-  static product by_packed(int rows, int n, int k) {
-    return {.in = library_type<T>, .out = library_type<T>, .n = n, .across = k, .b_stride = padded(n), .rows = rows};
-  }
-  // Products with long rows that begin anywhere (see detail::begins_anywhere) go through the scratch in parts:
-  //
-  //     C  | first rows   |  <- copy -  | rows with gaps |  <- product
-  //        | the next     |  <- copy -  | the same place |  <- product
-  //
-  // or, with rows of A, the other way round.
-  static constexpr int rows_of_tile = 128;
-  /// The rows of a part, each with `floats` sums in float; 0: the product runs as it is.
-  static int rows_in_scratch(int columns, int floats = 0) {
-    if (!detail::begins_anywhere<bf16>(columns)) return 0;
-    const std::size_t bytes = sizeof(bf16) * packed_size(1, columns) + sizeof(float) * static_cast<std::size_t>(floats);
-    const auto rows = static_cast<int>(gemm::scratch_bytes / bytes);
-    return rows < rows_of_tile ? rows : rows / rows_of_tile * rows_of_tile;
-  }
-  static product into_long_rows(int rows, int n, int k) { return by_packed<bf16>(rows, padded(n), k); }
-  void multiply_into_long_rows(int most, int rows, int n, int k, const bf16* a, const bf16* packed_b, bf16* c) const {
-    auto* const held = gemm_.scratch<bf16>();
-    for (std::ptrdiff_t first = 0; first < rows; first += most) {
-      const int count = static_cast<int>((std::min)(rows - first, std::ptrdiff_t{most}));
-      enqueue([&] { gemm_.run(into_long_rows(count, n, k), a + first * k, packed_b, held); });
-      copy_rows(count, n, held, padded(n), c + first * n, n);
-    }
-  }
-  // cuBLASLt's fast kernels also want a multiple of 8 terms: the rest is added to sums in float.
-  static product of_long_rows(int rows, int n, int k) {
-    product p = by_packed<bf16>(rows, n, detail::whole_terms(k));
-    p.out = library_type<float>, p.a_stride = padded(k);
-    return p;
-  }
-  void multiply_long_rows(int most, int rows, int n, int k, const bf16* a, const bf16* packed_b, bf16* c,
-                          bool accumulate) const {
-    auto* const held = gemm_.scratch<bf16>();
-    auto* const sums = reinterpret_cast<float*>(held + std::ptrdiff_t{most} * padded(k));
-    for (std::ptrdiff_t first = 0; first < rows; first += most) {
-      const int count = static_cast<int>((std::min)(rows - first, std::ptrdiff_t{most}));
-      const bf16* const from = a + first * k;
-      copy_rows(count, k, from, k, held, padded(k));
-      enqueue([&] { gemm_.run(of_long_rows(count, n, k), held, packed_b, sums); });
-      each(std::ptrdiff_t{count} * n,
-           detail::last_terms{sums, from, packed_b, c + first * n, n, padded(n), k, accumulate});
-    }
-  }
-  // The columns of A of `multiply_transposed` that go through the scratch at a time; 0: all as they are. As many for
-  // all numbers of rows of an algorithm.
-  static int columns_in_scratch(int m, int rows) {
-    if (!detail::begins_anywhere<bf16>(m)) return 0;
-    const auto held = static_cast<std::ptrdiff_t>(gemm::scratch_bytes / sizeof(bf16)) / gemm::enough(rows);
-    return static_cast<int>((std::min)(held, std::ptrdiff_t{padded(m)})) / rows_of_tile * rows_of_tile;
-  }
-  void multiply_long_columns(int most, int m, int n, int rows, const bf16* a, const bf16* b, float* c) const {
-    auto* const held = gemm_.scratch<bf16>();
-    for (int first = 0; first < m; first += most) {
-      const int count = (std::min)(m - first, most);
-      copy_rows(rows, count, a + first, m, held, most);
-      enqueue([&] {
-        product p = of_transposed<bf16>(count, n, rows);
-        p.a_stride = most;
-        gemm_.run(p, held, b, c + std::ptrdiff_t{first} * n, true);
-      });
-    }
-  }
-  void copy_rows(std::ptrdiff_t rows, int columns, const bf16* from, int from_stride, bf16* into,
-                 int into_stride) const {
-    const std::ptrdiff_t blocks = rows * detail::parts_of_row(columns);
-    if (blocks == 0) return;
-    enqueue([&] {
-      cuda::launch(stream_, detail::blocks(blocks), dim3(detail::copying_threads), detail::copy_rows<bf16>, rows,
-                   columns, from, from_stride, into, into_stride);
-    });
-  }
-  template <class T>
-  static product by_weight(int rows, int n, int k, bool transposed) {
-    return {.in = library_type<T>,
-            .out = library_type<T>,
-            .b_transposed = transposed,
-            .n = n,
-            .across = k,
-            .b_stride = transposed ? k : n,
-            .rows = rows};
-  }
-  template <class T>
-  static product of_transposed(int m, int n, int rows) {
-    return {.in = library_type<T>,
-            .out = library_type<compute_type<T>>,
-            .a_transposed = true,
-            .n = n,
-            .across = m,
-            .b_stride = n,
-            .rows = rows};
-  }
-
   GPIPE_COLD void prepare(product p, epilogue also) const {
     gemm_.prepare(p);
     p.then = also;
@@ -778,7 +680,7 @@ class context {
                  bf16* c) const {
     const auto aligned = [](const void* at) { return product::alignment_of(at) == product::full_alignment; };
     if (!allows_gelu(n) || !aligned(h) || (row != nullptr && !aligned(row))) return false;
-    product p = by_packed<bf16>(rows, n, k);
+    product p = product::by_packed<bf16>(rows, n, k);
     p.then = then;
     bool offered = false;
     enqueue([&] {

@@ -10,6 +10,7 @@
 
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/cuda/stream/stream.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::cuda {
 
@@ -53,6 +54,34 @@ struct product {
   bool has_h() const { return then == epilogue::gelu_and_bias || then == epilogue::gelu_gradient; }
   int m() const { return a_transposed ? across : rows; }
   int k() const { return a_transposed ? rows : across; }
+
+  // The products of a context's operations. `padded` are the columns of a packed B with its gap.
+  static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
+  template <class T>
+  static product by_packed(int rows, int n, int k) {
+    return {.in = library_type<T>, .out = library_type<T>, .n = n, .across = k, .b_stride = padded(n), .rows = rows};
+  }
+  template <class T>
+  static product by_weight(int rows, int n, int k, bool transposed) {
+    return {.in = library_type<T>,
+            .out = library_type<T>,
+            .b_transposed = transposed,
+            .n = n,
+            .across = k,
+            .b_stride = transposed ? k : n,
+            .rows = rows};
+  }
+  template <class T>
+  static product of_transposed(int m, int n, int rows) {
+    return {.in = library_type<T>,
+            .out = library_type<compute_type<T>>,
+            .a_transposed = true,
+            .n = n,
+            .across = m,
+            .b_stride = n,
+            .rows = rows};
+  }
+
   auto operator<=>(const product&) const = default;
 };
 
@@ -111,6 +140,41 @@ class gemm {
   static constexpr bool fits_scratch(int count) {
     return sizeof(T) * static_cast<std::size_t>(count) <= scratch_bytes;
   }
+
+  /// Chooses the algorithm of a product whose rows are a power of two.
+  GPIPE_COLD void choose(const product& p) {
+    const auto at = position_of(p);
+    if (at != chosen_.end() && at->of == p) return;
+    cublasLtMatmulPreferenceOpaque_t wish{};
+    check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
+    const auto prefer = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+    // Parts of a sum are combined in the workspace and in a fixed order.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const auto bytes = [](int alignment) { return static_cast<std::uint32_t>(alignment); };
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(p.b_alignment));  // see `terms`
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(p.a_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(p.d_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(p.d_alignment));
+    use(stream_.gpu());
+    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
+    // the full one.
+    std::byte* const aligned = static_cast<std::byte*>(workspace_) + product::full_alignment;
+    terms of(p, compute_type_of(p), aligned, aligned);
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish, 1, &best, &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+    chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
+  }
+
+  /// Products whose algorithms were chosen.
+  std::size_t chosen() const { return chosen_.size(); }
 
   /// Chooses algorithms for a product of up to `p.rows` rows.
   GPIPE_COLD void prepare(product p) {
@@ -219,37 +283,6 @@ class gemm {
     cublasLtMatmulAlgo_t algorithm{};
     bool offered = false;
   };
-
-  GPIPE_COLD void choose(const product& p) {
-    const auto at = position_of(p);
-    if (at != chosen_.end() && at->of == p) return;
-    cublasLtMatmulPreferenceOpaque_t wish{};
-    check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
-    const auto prefer = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
-            "cublasLtMatmulPreferenceSetAttribute");
-    };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
-    // Parts of a sum are combined in the workspace and in a fixed order.
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    const auto bytes = [](int alignment) { return static_cast<std::uint32_t>(alignment); };
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(p.b_alignment));  // see `terms`
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(p.a_alignment));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(p.d_alignment));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(p.d_alignment));
-    use(stream_.gpu());
-    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
-    // the full one.
-    std::byte* const aligned = static_cast<std::byte*>(workspace_) + product::full_alignment;
-    terms of(p, compute_type_of(p), aligned, aligned);
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish, 1, &best, &found);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
-    chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
-  }
 
   std::vector<choice>::iterator position_of(const product& p) {
     return std::lower_bound(chosen_.begin(), chosen_.end(), p,

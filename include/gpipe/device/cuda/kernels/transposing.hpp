@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
@@ -38,58 +37,5 @@ __global__ void __launch_bounds__(transposing_tile* transposing_lines)
       into[std::ptrdiff_t{row + i} * padded + column + x] = T(held[x][i]);
   }
 }
-
-// cuBLASLt's fast kernels of bf16 want rows that begin at 16 bytes. With rows of 50,257 words, which do not, a product
-// takes more than three times as long (bench/gpu_times). So long rows are copied to rows with gaps, and back.
-
-template <class T>
-constexpr bool begins_anywhere(int columns) {
-  constexpr int long_row = 4096, vector = 16;
-  return std::is_same_v<T, bf16> && columns >= long_row && columns * static_cast<int>(sizeof(T)) % vector != 0;
-}
-
-/// The columns of a row that a block of `copy_rows` copies: threads x elements of a thread.
-inline constexpr int copying_threads = 256, copied_at_once = 8, copied_columns = copying_threads * copied_at_once;
-GPIPE_HOST_DEVICE inline std::ptrdiff_t parts_of_row(int columns) {
-  return (columns + copied_columns - 1) / copied_columns;
-}
-
-/// Copies a matrix {rows, columns} with other gaps between its rows, one by one: rows may begin anywhere.
-template <class T>
-__global__ void __launch_bounds__(copying_threads)
-    copy_rows(std::ptrdiff_t rows, int columns, const T* from, int from_stride, T* into, int into_stride) {
-  const std::ptrdiff_t parts = parts_of_row(columns);
-  for (std::ptrdiff_t index = blockIdx.x; index < rows * parts; index += gridDim.x) {
-    const std::ptrdiff_t row = index / parts;
-    const int first = static_cast<int>(index % parts) * copied_columns + static_cast<int>(threadIdx.x);
-    T held[copied_at_once];
-    _Pragma("unroll") for (int i = 0; i < copied_at_once; ++i) if (const int column = first + i * copying_threads;
-                                                                   column < columns) held[i] =
-        from[row * from_stride + column];
-    _Pragma("unroll") for (int i = 0; i < copied_at_once; ++i) if (const int column = first + i * copying_threads;
-                                                                   column < columns) into[row * into_stride + column] =
-        held[i];
-  }
-}
-
-GPIPE_HOST_DEVICE constexpr int whole_terms(int k) { return k / 8 * 8; }
-
-/// Adds the terms behind `whole_terms(k)` to a product's sums, and rounds them.
-struct last_terms {
-  const float* sums;
-  const bf16 *a, *b;
-  bf16* c;
-  int n, b_stride, k;
-  bool accumulate;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const std::ptrdiff_t row = i / n;
-    const auto column = static_cast<int>(i % n);
-    float sum = sums[i];
-    for (int t = whole_terms(k); t < k; ++t)
-      sum += static_cast<float>(a[row * k + t]) * static_cast<float>(b[std::ptrdiff_t{t} * b_stride + column]);
-    if (accumulate) sum += static_cast<float>(c[i]);
-    c[i] = bf16(sum);
-  }
-};
 
 }  // namespace gpipe::cuda::detail
