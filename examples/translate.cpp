@@ -22,11 +22,12 @@
 #include "options.hpp"
 #include "outputs.hpp"
 #include "saving.hpp"
+#include "translate/corpus.hpp"
 #include "translate/sentences.hpp"
 #include "translate/sentences_by_length.hpp"
 
 using namespace gpipe;
-using example::sentence_pair;
+using example::corpus, example::sentence_pair;
 
 // The model -----------------------------------------------------------------------------------------------------------
 
@@ -93,42 +94,6 @@ struct settings {
   }
 };
 
-// The data ------------------------------------------------------------------------------------------------------------
-
-/// The training sentences by language, and as many held-out ones of each class of resource as there are, up to a
-/// number.
-struct corpus {
-  std::vector<sentence_pair> train, test;
-  std::map<std::string, std::vector<const sentence_pair*>> languages;
-  std::vector<const sentence_pair*> all, chosen;
-  std::vector<example::resource> classes;  // of the chosen
-
-  corpus(const std::string& folder, int tests)
-      : train(example::read_sentences(folder + "/train.tsv", pieces)),
-        test(example::read_sentences(folder + "/test.tsv", pieces)) {
-    const auto fits = [](const sentence_pair& it) { return example::fits(it, longest_text, longest_text); };
-    for (const sentence_pair& it : train)
-      if (fits(it)) languages[it.language].push_back(&it), all.push_back(&it);
-    if (all.empty())
-      throw error("no training sentence has at most " + std::to_string(longest_text) + " pieces",
-                  "fetch the sentences again", {.file = folder + "/train.tsv"});
-    for (int c = 0; c < 4; ++c) {
-      std::vector<const sentence_pair*> of_class;
-      for (const sentence_pair& it : test)
-        if (const auto known = languages.find(it.language);
-            fits(it) && known != languages.end() &&
-            example::resource_of(known->second.size()) == static_cast<example::resource>(c))
-          of_class.push_back(&it);
-      const std::size_t count = std::min(of_class.size(), static_cast<std::size_t>(tests) / 4);
-      for (std::size_t i = 0; i < count; ++i)  // evenly over the class
-        chosen.push_back(of_class[i * of_class.size() / count]), classes.push_back(static_cast<example::resource>(c));
-    }
-    if (chosen.empty())
-      throw error("there is no held-out sentence of a language that is trained", "fetch the sentences again",
-                  {.file = folder + "/test.tsv"});
-  }
-};
-
 // Translation ---------------------------------------------------------------------------------------------------------
 
 /// Prints a translation of each line of a file, which is the best of a beam search.
@@ -169,28 +134,36 @@ score score_of(const std::vector<std::string>& texts, const std::vector<std::str
   return {chrf(texts, right), bleu(texts, right)};
 }
 
-/// A row for each class of resource: the model, the source as it stands, and the nearest training sentence.
+/// A row for each class of resource and each kind of text: the model, the source as it stands, and the nearest training
+/// sentence.
 void print_scores(std::ostream& out, const corpus& from, const std::vector<std::string>& translated) {
   const example::nearest_sentence memory(from.all);
-  out << "\nresource    sentences     model: chrF, BLEU      source      nearest training sentence\n";
-  for (int c = 0; c < 4; ++c) {
-    std::vector<std::string> ours, source, nearest, right;
+  std::vector<std::string> nearest;
+  for (const sentence_pair* const it : from.chosen) nearest.push_back(memory.english(*it));
+  const auto row = [&](const char* name, auto is_in) {
+    std::vector<std::string> ours, source, of_memory, right;
     for (std::size_t i = 0; i < from.chosen.size(); ++i) {
-      if (from.classes[i] != static_cast<example::resource>(c)) continue;
+      if (!is_in(i)) continue;
       ours.push_back(translated[i]);
       source.push_back(from.chosen[i]->source);
-      nearest.push_back(memory.english(*from.chosen[i]));
+      of_memory.push_back(nearest[i]);
       right.push_back(from.chosen[i]->english);
     }
-    if (ours.empty()) continue;
-    out << std::left << std::setw(10) << example::resource_names[c] << std::right << std::setw(11) << ours.size()
-        << std::fixed << std::setprecision(1);
-    for (const auto* const texts : {&ours, &source, &nearest}) {
+    if (ours.empty()) return;
+    out << std::left << std::setw(10) << name << std::right << std::setw(11) << ours.size() << std::fixed
+        << std::setprecision(1);
+    for (const auto* const texts : {&ours, &source, &of_memory}) {
       const score it = score_of(*texts, right);
       out << std::setw(14) << it.chrf << std::setw(6) << it.bleu;
     }
     out << '\n';
-  }
+  };
+  out << "\nresource    sentences     model: chrF, BLEU      source      nearest training sentence\n";
+  for (int c = 0; c < 4; ++c)
+    row(example::resource_names[c],
+        [&](std::size_t i) { return from.classes[i] == static_cast<example::resource>(c); });
+  row("prose", [&](std::size_t i) { return from.chosen[i]->prose; });
+  row("messages", [&](std::size_t i) { return !from.chosen[i]->prose; });
   out << '\n';
   for (std::size_t i = 0; i < 5; ++i) {
     const std::size_t s = i * from.chosen.size() / 5;
@@ -210,7 +183,7 @@ int train(settings chosen) {
   if (words.size() > pieces)
     throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
                 "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
-  const corpus from(chosen.data, chosen.tests);
+  const corpus from(chosen.data, chosen.tests, pieces, longest_text);
   const example::sentences_by_length sentences(from.languages,
                                                {.lengths = {by_length::all.begin(), by_length::all.end()},
                                                 .tokens = in_batch * longest_text,

@@ -26,6 +26,7 @@ inline constexpr std::int32_t padding = 0, begin_of_text = 1, end_of_text = 2, u
 struct sentence_pair {
   std::string language, source, english;
   std::vector<std::int32_t> source_pieces, english_pieces;
+  bool prose = false;  ///< a help page or a tale; else a program's message
 };
 
 inline std::vector<sentence_pair> read_sentences(const std::string& path, int pieces) {
@@ -46,11 +47,12 @@ inline std::vector<sentence_pair> read_sentences(const std::string& path, int pi
                              {.file = path});
       return all;
     };
-    if (columns.size() != 5)
+    if (columns.size() != 6)
       throw gpipe::error(
-          "line " + std::to_string(found.size() + 1) + " has " + std::to_string(columns.size()) + " columns, not 5",
+          "line " + std::to_string(found.size() + 1) + " has " + std::to_string(columns.size()) + " columns, not 6",
           "fetch the sentences again", {.file = path});
-    found.push_back({columns[0], columns[1], columns[2], numbers(columns[3]), numbers(columns[4])});
+    found.push_back(
+        {columns[0], columns[1], columns[2], numbers(columns[3]), numbers(columns[4]), columns[5] == "prose"});
   }
   return found;
 }
