@@ -3,7 +3,6 @@
 //     transfer SOURCE TARGET [seeds [drawing.svg]]      folders as examples/images_data makes them
 
 #include <gpipe.hpp>
-#include <gpipe/record/drawing/canvas.hpp>
 #include <gpipe/train/data/images/idx_images.hpp>
 
 #include <cmath>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../bars.hpp"
 #include "../measure.hpp"
 
 #include <unistd.h>
@@ -76,49 +76,17 @@ double train(const halves& data, int steps, std::uint64_t seed, const std::strin
   return training.evaluate(data.test).accuracy();
 }
 
-struct spread {
-  double mean = 0, deviation = 0;
-  explicit spread(const std::vector<double>& all) {
-    const auto n = static_cast<double>(all.size());
-    for (const double x : all) mean += x / n;
-    for (const double x : all) deviation += (x - mean) * (x - mean) / std::max(1.0, n - 1);
-    deviation = std::sqrt(deviation);
-  }
-};
-
 struct row {
   std::string samples;
-  spread scratch, loaded;
+  bench::spread scratch, loaded;
 };
 
-/// A pair of bars for each number of samples, from 50 % up; a line spans a deviation to both sides.
+/// A pair of bars for each number of samples, from 50 % up.
 void draw(const std::string& path, const std::vector<row>& rows, const std::string& title) {
-  std::ofstream out(path);
-  constexpr double left = 60, top = 60, height = 240, group = 140, bar = 46;
-  const double width = group * static_cast<double>(rows.size());
-  detail::canvas drawing(out, left + width + 20, top + height + 80, title);
-  drawing.text("head", 20, 30, title);
-  const auto at = [&](double accuracy) { return top + height * (1 - std::max(0.0, accuracy - 0.5) / 0.5); };
-  for (int percent = 50; percent <= 100; percent += 10)
-    drawing.text("row", left - 8, at(percent / 100.0) + 4, std::to_string(percent) + " %");
-  const char* const fills[] = {detail::hues[0].light, detail::hues[0].dark};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double first = left + group * (static_cast<double>(i) + 0.5) - bar;
-    for (const int which : {0, 1}) {
-      const spread& of = which == 0 ? rows[i].scratch : rows[i].loaded;
-      const double x = first + which * (bar + 2), y = at(of.mean);
-      drawing.box("part", x, y, bar, top + height - y, 2);
-      out << " fill=\"" << fills[which] << "\"/>\n";
-      drawing.line(x + bar / 2, at(std::min(1.0, of.mean + of.deviation)), at(of.mean - of.deviation));
-    }
-    drawing.text("tick", first + bar, top + height + 18, rows[i].samples + " images");
-  }
-  const char* const names[] = {"from the start", "with a body that has learned the other set"};
-  for (const int which : {0, 1}) {
-    drawing.box("key", left + 140 * which, top + height + 42, 18, 13, 2);
-    out << " fill=\"" << fills[which] << "\"/>\n";
-    drawing.text("name", left + 140 * which + 24, top + height + 53, names[which]);
-  }
+  std::vector<bench::bar_group> groups;
+  for (const row& it : rows) groups.push_back({it.samples + " images", {it.scratch, it.loaded}});
+  bench::draw_bars(path, title, {"from the start", "with a body that has learned the other set"}, groups,
+                   {.from = 0.5, .to = 1, .tick = 0.1, .percent = 100, .unit = " %"});
 }
 
 }  // namespace
@@ -157,7 +125,7 @@ int main(int count, char** words) try {
   std::vector<row> rows;
   std::printf("\n%s\n%10s %22s %22s\n", title.c_str(), "images", "from the start", "with the body");
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    rows.push_back({std::to_string(numbers[i]), spread(scratch[i]), spread(loaded[i])});
+    rows.push_back({std::to_string(numbers[i]), bench::spread(scratch[i]), bench::spread(loaded[i])});
     std::printf("%10d %13.4f +- %.4f %13.4f +- %.4f\n", numbers[i], rows[i].scratch.mean, rows[i].scratch.deviation,
                 rows[i].loaded.mean, rows[i].loaded.deviation);
   }
