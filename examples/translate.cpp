@@ -48,9 +48,14 @@ using net = by_pieces<longest_text>;
 
 // The command line ----------------------------------------------------------------------------------------------------
 
+enum class optimizer_choice { adamw, adafactor };
+enum class rate_choice { cosine, inverse_sqrt };
+
 struct settings {
   plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = in_batch / 4};
-  int steps = 3000, tests = 200, deadline = 60;
+  int steps = 1500, accumulate = 1, tests = 200, deadline = 60;
+  optimizer_choice optimizer = optimizer_choice::adamw;
+  rate_choice schedule = rate_choice::cosine;
   double minutes = 0, rate = 2e-3, temperature = 5;
   std::uint64_t seed = 1;
   std::string data, log, lines;
@@ -63,8 +68,14 @@ struct settings {
              "The last two lines are chrF of held-out sentences, and a hash of the parameters' bits. They\n"
              "are the same for every number of stages.")
              .text("--data", "FOLDER", data, "sentences; examples/run fetches them")
-             .number("--steps", steps, 0, INT32_MAX, "steps of the training, 32 to 128 sentences each")
+             .number("--steps", steps, 0, INT32_MAX, "steps of the training")
              .decimal("--minutes", minutes, 0, 1e5, "as many steps as take this long; 0: --steps")
+             .number("--accumulate", accumulate, 1, 100'000, "mini-batches, of 2,048 pieces a side, in a step")
+             .choice("--optimizer", optimizer,
+                     {{"adamw", optimizer_choice::adamw}, {"adafactor", optimizer_choice::adafactor}}, "")
+             .choice("--rate-schedule", schedule,
+                     {{"cosine", rate_choice::cosine}, {"inverse-sqrt", rate_choice::inverse_sqrt}},
+                     "of the learning rate, behind a warm-up")
              .decimal("--rate", rate, 0, 1, "the highest learning rate")
              .decimal("--temperature", temperature, 0.01, 1e6, "languages are drawn by size^(1 / T)")
              .number("--stages", plan.stages, 1, layers_of<net>, "stages of the pipeline")
@@ -175,7 +186,17 @@ void print_scores(std::ostream& out, const corpus& from, const std::vector<std::
 
 // The training --------------------------------------------------------------------------------------------------------
 
-int train(settings chosen) {
+/// The rate rises to --rate in a tenth of the steps, at most 400, and falls as --rate-schedule says.
+rate_schedule schedule_of(rate_choice chosen, std::uint64_t steps) {
+  const std::uint64_t warm = std::min<std::uint64_t>(400, steps / 10 + 1);
+  if (chosen == rate_choice::cosine) return warm_up{warm, cosine{steps, 0.05}};
+  return [=](std::uint64_t step) {  // 1 at its highest
+    return inverse_square_root{.warm_up = warm}(step)*std::sqrt(static_cast<double>(warm));
+  };
+}
+
+template <class Optimizer>
+int train(settings chosen, const Optimizer& optimizer) {
   example::require_outputs(chosen.data, {chosen.log}, chosen.save.folder);
   std::ostream none(nullptr);
   std::ostream& out = chosen.quiet ? none : std::cout;
@@ -193,22 +214,21 @@ int train(settings chosen) {
       << " parameters\n";
 
   const auto trainer_of = [&](std::uint64_t steps) {
-    const std::uint64_t warm = std::min<std::uint64_t>(400, steps / 10 + 1);
-    return trainer<by_length, adamw>{chosen.plan,
-                                     adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01},
-                                     {.seed = chosen.seed,
-                                      .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
-                                      .max_grad_norm = 1,
-                                      .groups = {no_decay_for_biases_and_norms()},
-                                      .deadline = std::chrono::seconds(chosen.deadline),
-                                      .on_deadline = deadline_action::abort}};
+    return trainer<by_length, Optimizer>{chosen.plan,
+                                         optimizer,
+                                         {.seed = chosen.seed,
+                                          .learning_rate_schedule = schedule_of(chosen.schedule, steps),
+                                          .max_grad_norm = 1,
+                                          .groups = {no_decay_for_biases_and_norms()},
+                                          .deadline = std::chrono::seconds(chosen.deadline),
+                                          .on_deadline = deadline_action::abort}};
   };
   if (chosen.minutes > 0) {
     auto trial = trainer_of(1);
     using clock = std::chrono::steady_clock;
     std::vector<double> times;
     auto last = clock::now();
-    fit(trial, sentences, {}, [&](const fit_progress&) {
+    fit(trial, sentences, {.accumulate = chosen.accumulate}, [&](const fit_progress&) {
       const auto now = clock::now();
       times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
       return times.size() < 12 ? loop_control::go : loop_control::stop;
@@ -221,10 +241,11 @@ int train(settings chosen) {
 
   const auto steps = static_cast<std::uint64_t>(chosen.steps);
   auto training = trainer_of(steps);
-  fit_options epochs{.seed = chosen.seed};
+  fit_options epochs{.seed = chosen.seed, .accumulate = chosen.accumulate};
   example::resume(training, chosen.save, epochs, out);
+  const auto in_epoch = static_cast<std::uint64_t>((sentences.own().count + chosen.accumulate - 1) / chosen.accumulate);
   const std::uint64_t left = steps - std::min(steps, training.steps());
-  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 + left / static_cast<std::uint64_t>(sentences.own().count));
+  epochs.epochs = static_cast<int>(epochs.first.epoch + 2 + left / in_epoch);
   out << describe(training.net(), training.plan());
 
   progress line(out, chosen.quiet ? verbosity::quiet : verbosity_for(stdout));
@@ -253,6 +274,12 @@ int train(settings chosen) {
   std::cout << "held-out chrF " << std::fixed << std::setprecision(2) << chrf(translated, right) << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << training.parameter_hash() << '\n';
   return 0;
+}
+
+int train(const settings& chosen) {
+  if (chosen.optimizer == optimizer_choice::adamw)
+    return train(chosen, adamw{.learning_rate = chosen.rate, .beta2 = 0.98, .weight_decay = 0.01});
+  return train(chosen, adafactor{.learning_rate = chosen.rate, .relative_step = false, .scale_parameter = false});
 }
 
 int main(int count, char** words) {

@@ -25,11 +25,11 @@ struct tested_language {
   std::vector<const example::sentence_pair*> held_out;
 };
 
-/// The sentences of at most `longest_text` pieces, and four languages of each class of resource. Held-out sentences are
+/// The sentences of at most `longest_text` pieces, and some languages of each class of resource. Held-out sentences are
 /// those of the parts "dev" and "test", of which nothing here chooses anything.
 class corpus {
  public:
-  corpus(const std::string& folder, int tests) : words_(folder) {
+  corpus(const std::string& folder, int languages, int tests) : words_(folder) {
     if (words_.size() > pieces)
       throw gpipe::error(
           "there are " + std::to_string(words_.size()) + " pieces, and the model has " + std::to_string(pieces),
@@ -46,7 +46,8 @@ class corpus {
     for (const auto& it : held_out_)
       if (example::fits(it, longest_text, longest_text)) tested[it.language].push_back(&it);
     for (int c = 0; c < 4; ++c)
-      choose(static_cast<example::resource>(c), sizes, tested, static_cast<std::size_t>(tests));
+      choose(static_cast<example::resource>(c), sizes, tested, static_cast<std::size_t>(languages),
+             static_cast<std::size_t>(tests));
     if (chosen_.empty())
       throw gpipe::error("no language has 10 held-out sentences", "fetch the sentences again",
                          {.file = folder + "/test.tsv"});
@@ -57,16 +58,17 @@ class corpus {
   const example::vocabulary& words() const { return words_; }
 
  private:
-  // Four languages at equal distances in the order of their sizes, each with its first sentences that fit.
+  // Languages at equal distances in the order of their sizes, each with its first sentences that fit.
   void choose(example::resource of, const std::map<std::string, std::size_t>& sizes,
-              const std::map<std::string, std::vector<const example::sentence_pair*>>& tested, std::size_t tests) {
+              const std::map<std::string, std::vector<const example::sentence_pair*>>& tested, std::size_t languages,
+              std::size_t tests) {
     std::vector<std::pair<std::size_t, std::string>> usable;
     for (const auto& [language, pairs] : languages_)
       if (const auto found = tested.find(language);
           found != tested.end() && found->second.size() >= 10 && example::resource_of(sizes.at(language)) == of)
         usable.emplace_back(sizes.at(language), language);
     std::sort(usable.rbegin(), usable.rend());
-    const std::size_t count = std::min<std::size_t>(4, usable.size());
+    const std::size_t count = std::min(languages, usable.size());
     for (std::size_t i = 0; i < count; ++i) {
       tested_language its{usable[(2 * i + 1) * usable.size() / (2 * count)].second, of, {}};
       const auto& all = tested.at(its.name);

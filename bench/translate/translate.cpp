@@ -2,7 +2,8 @@
 // gain over models of one, what do the temperature, depth, batch and the recipe for deep models do, and how fast is a
 // step?
 //
-//     translate --data FOLDER [--claim NAME] [--steps N] [--seeds N] [--tests N] [--draw FOLDER]
+//     translate --data FOLDER [--claim NAME] [--steps N] [--seeds N] [--languages N] [--tests N]
+//         [--draw FOLDER]
 
 #include "trial.hpp"
 
@@ -119,8 +120,8 @@ std::vector<outcomes> measure(const claim& of, const corpus& from, int seeds) {
           if (!language.empty()) how.languages = {language};
           const double seconds = timed([&] { into = it.run(how, from); });
           const std::lock_guard lock(printing);
-          std::printf("%s %zu/%zu: %s%s%s, seed %d: loss %.3f%s, %.0f s\n", of.name.c_str(), ++done, jobs.size(),
-                      it.name.c_str(), language.empty() ? "" : ", ", language.c_str(), seed, into.loss,
+          std::printf("%s %zu/%zu: %s%s%s, seed %d: loss of the training %.3f%s, %.0f s\n", of.name.c_str(), ++done,
+                      jobs.size(), it.name.c_str(), language.empty() ? "" : ", ", language.c_str(), seed, into.loss,
                       into.diverged ? ", diverged" : "", seconds);
         });
       }
@@ -249,7 +250,7 @@ void compare_with_torch(int rounds) {
 int main(int count, char** words) try {
   std::string data, chosen = "all", folder;
   std::uint64_t steps = 0;
-  int seeds = 3, tests = 60;
+  int seeds = 3, languages = 4, tests = 60;
   std::vector<std::string> known{"all"};
   for (const claim& it : claims(1)) known.push_back(it.name);
   known.push_back("torch");
@@ -260,6 +261,7 @@ int main(int count, char** words) try {
            .text("--claim", "NAME", chosen, "one of " + names)
            .number("--steps", steps, 0, INT32_MAX, "of the trainings; 0: some two hours a claim on two cores")
            .number("--seeds", seeds, 1, 100, "trainings of each kind")
+           .number("--languages", languages, 1, 100, "of each class of resource, whose sentences are translated")
            .number("--tests", tests, 1, 10'000, "held-out sentences of a language, at most")
            .text("--draw", "FOLDER", folder, "write a drawing of each claim into this folder")
            .read(count, words))
@@ -270,7 +272,7 @@ int main(int count, char** words) try {
   if (chosen == "torch" || chosen == "all") compare_with_torch(5);
   if (chosen == "torch") return 0;
   if (data.empty()) throw gpipe::error("there is no --data", "start it by bash bench/run translate");
-  const corpus from(data, tests);
+  const corpus from(data, languages, tests);
   std::printf("%zu languages; tested:", from.languages().size());
   for (const tested_language& it : from.tested())
     std::printf(" %s (%zu of %zu)", it.name.c_str(), it.held_out.size(), from.languages().at(it.name).size());

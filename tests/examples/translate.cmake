@@ -69,6 +69,20 @@ same_as_before(--stages 5 --steps ${steps} --quiet)
 translate(--stages 2 --steps ${steps} --save ${scratch}/run --save-every 3)
 same_as_before(--stages 3 --steps ${steps} --resume ${scratch}/run/step-00000003 --quiet)
 
+# The options of the recipe change the result, each by itself, and together it is the same for every number of stages.
+set(recipe --optimizer adafactor --rate-schedule inverse-sqrt --accumulate 3 --steps 4)
+set(seen "")
+foreach(some IN ITEMS "--steps;4" "--optimizer;adafactor;--steps;4" "--rate-schedule;inverse-sqrt;--steps;4"
+        "--accumulate;3;--steps;4" "${recipe}")
+  translate(--stages 2 --quiet --save ${scratch}/recipe --save-every 2 ${some})
+  if(NOT code EQUAL 0 OR NOT end OR end IN_LIST seen)
+    message(SEND_ERROR "with ${some} translate exited with ${code} and printed\n${printed}${message}")
+  endif()
+  list(APPEND seen "${end}")
+endforeach()
+set(expected "${end}")
+same_as_before(--stages 4 --quiet --resume ${scratch}/recipe/step-00000002 ${recipe})
+
 # Lines of a file and of the standard input, one of them empty and one too long.
 string(REPEAT "w21 " 65 long)
 file(WRITE ${scratch}/lines "w23 w24 w25\n\nw41 w42\n${long}\n")
