@@ -30,7 +30,7 @@ using namespace gpipe;
 
 // GPT-2 with fewer and narrower blocks. A token is a byte.
 template <int Context, int Width, int Heads, int Blocks>
-using gpt = gpt2<Blocks, Width, Heads, Context, 256>;
+using gpt = gpt2_with<Blocks, Width, gpt2_options{.heads = Heads, .tokens = Context, .vocabulary = 256}>;
 
 using small_gpt = gpt<128, 128, 4, 4>;
 using medium_gpt = gpt<256, 256, 8, 6>;

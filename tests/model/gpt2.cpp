@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gpipe.hpp>
@@ -14,6 +15,18 @@ static_assert(network_of<gpt2<12, 768>>.parameters() == 124'439'808);
 static_assert(network_of<gpt2<24, 1024>>.parameters() == 354'823'168);
 static_assert(network_of<gpt2<36, 1280>>.parameters() == 774'030'080);
 static_assert(network_of<gpt2<48, 1600>>.parameters() == 1'557'611'200);
+
+// Options by name give the same layers as sizes by their order.
+static_assert(std::is_same_v<gpt2_with<2, 8, gpt2_options{.heads = 2, .tokens = 5, .vocabulary = 11}>::items,
+                             gpt2<2, 8, 2, 5, 11>::items>);
+static_assert(std::is_same_v<gpt2_with<12, 768>::items, gpt2<12, 768>::items>);
+// Five of 16 positions are used.
+constexpr gpt2_options sixteen{.heads = 2, .tokens = 5, .vocabulary = 11, .positions = 16};
+static_assert(network_of<gpt2_with<2, 8, sixteen>>.parameters() == network_of<gpt2<2, 8, 2, 5, 11>>.parameters() + 88);
+// Dropout behind the embeddings, and twice in each block, without parameters.
+constexpr gpt2_options dropping{.heads = 2, .tokens = 5, .vocabulary = 11, .dropout = 10};
+static_assert(layers_of<gpt2_with<2, 8, dropping>> == layers_of<gpt2<2, 8, 2, 5, 11>> + 5);
+static_assert(network_of<gpt2_with<2, 8, dropping>>.parameters() == network_of<gpt2<2, 8, 2, 5, 11>>.parameters());
 
 namespace {
 
@@ -85,6 +98,10 @@ TEST_CASE("paths are those of Hugging Face, and the head's weight is the embeddi
   CHECK(paths.front() == "wte.weight");
   CHECK(paths[1] == "wpe.weight");
   CHECK(paths[2] == "h.0.ln_1.weight");
+  std::vector<std::string> dropped;
+  for (const auto& one : trainer<gpt2_with<2, 8, dropping>, adam>{{.micro_batch_size = 2}}.parameters())
+    dropped.push_back(one.path);
+  CHECK(dropped == paths);
   CHECK(paths.back() == "lm_head.weight");
   CHECK(training.parameter("lm_head.weight") == training.parameter("wte.weight"));
   std::vector<float> other(vocabulary * 8, 0.25F);

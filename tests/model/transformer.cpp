@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/core/units.hpp>
 #include <gpipe/plan/memory/layout.hpp>
@@ -22,6 +23,18 @@ template <std::int64_t L, int D, int V>
 constexpr bool counts = network_of<transformer<L, 8, D, 4 * D, 2, V>>.parameters() ==
                         (12LL * D * D + 13 * D) * L + 2LL * V* D + V;
 static_assert(counts<1, 4, 3> && counts<7, 10, 100> && counts<100, 64, 1>);
+
+// Options by name give the same layers as sizes by their order; slices of the head are layers more.
+static_assert(std::is_same_v<transformer_with<3>::items, transformer<3>::items>);
+static_assert(std::is_same_v<
+              transformer_with<
+                  1, transformer_options{.tokens = 8, .width = 4, .hidden = 16, .heads = 2, .vocabulary = 3}>::items,
+              transformer<1, 8, 4, 16, 2, 3>::items>);
+constexpr transformer_options in_slices{
+    .tokens = 8, .width = 4, .hidden = 16, .heads = 2, .vocabulary = 7, .head_slices = 3};
+static_assert(layers_of<transformer_with<1, in_slices>> == 1 + 6 + 3 + 1);
+static_assert(network_of<transformer_with<1, in_slices>>.parameters() ==
+              network_of<transformer<1, 8, 4, 16, 2, 7>>.parameters());
 
 // For any number of blocks, the types are the layers of one block, and the first and the last layer.
 constexpr const network& deepest = network_of<transformer<1663>>;

@@ -172,7 +172,7 @@ inline constexpr network network_beside = with_types_beside<Model, Longest>();
 /// One model for sequences of several lengths, whose plans share parameters, optimizer state and memory:
 ///
 ///     template <int Tokens>
-///     using net = gpt2<4, 128, 4, Tokens, 6000, float, 64>;
+///     using net = gpt2_with<4, 128, gpt2_options{.heads = 4, .tokens = Tokens, .vocabulary = 6000, .positions = 64}>;
 ///
 ///     trainer<lengths<net, 16, 32, 64>, adamw> training{plan_options{.micro_batch_size = 8}, adamw{}};
 ///
