@@ -4,6 +4,7 @@
 //     head [rounds]
 
 #include "../measure.hpp"
+#include "../paper/emulation.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/text/quantity.hpp>
@@ -13,6 +14,7 @@
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_time.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>
@@ -32,13 +34,17 @@ template <class... Cut>
 struct gpt2_124m : model<input<std::int32_t, tokens>, embedding<words, 768>, repeat<12, gpt2_block<768, 12, 12>>,
                          layer_norm, token_head<words, no_bias, Cut...>> {};
 
+step_plan plan_of(const network& net, int stages) {
+  return make_plan(net, {.stages = stages,
+                         .micro_batches = 4 * stages,
+                         .micro_batch_size = 1,
+                         .recompute = recompute_mode::never,
+                         .schedule = schedule_kind::one_f_one_b});
+}
+
 /// The slowest stage over the mean, in floating-point operations.
 double imbalance(const network& net, int stages) {
-  const step_plan plan = make_plan(net, {.stages = stages,
-                                         .micro_batches = 4 * stages,
-                                         .micro_batch_size = 1,
-                                         .recompute = recompute_mode::never,
-                                         .schedule = schedule_kind::one_f_one_b});
+  const step_plan plan = plan_of(net, stages);
   double all = 0, most = 0;
   for (int s = 0; s < stages; ++s) {
     double stage = 0;
@@ -50,6 +56,25 @@ double imbalance(const network& net, int stages) {
     most = (std::max)(most, stage);
   }
   return most * stages / all;
+}
+
+struct step_seconds {
+  double predicted, measured;
+};
+/// A step on eight emulated devices: each sleeps for this part of the time that the plan predicts for its stage.
+step_seconds emulated_step(const network& net, double part, int steps) {
+  const step_plan plan = plan_of(net, paper::max_devices);
+  paper::timed_pipeline devices{.micro_batches = plan.options.micro_batches, .recompute = recompute_mode::never};
+  devices.links.resize(paper::max_devices - 1);
+  for (int s = 0; s < plan.stages(); ++s) {
+    const auto its = detail::times_of(plan.costs().of(s), plan.cut().first[s], plan.cut().first[s + 1], false);
+    const auto nanoseconds = [part](std::int64_t ps) {
+      return static_cast<std::int64_t>(1e-3 * part * static_cast<double>(ps));
+    };
+    devices.stages.push_back({nanoseconds(its.forward), nanoseconds(its.backward_input + its.backward_parameters), 0});
+  }
+  return {1e-9 * static_cast<double>(paper::simulated(devices)),
+          1e-9 * paper::measured<paper::max_devices>(devices, steps)};
 }
 
 /// The bytes that the head's layers keep for backward or use in it, of 4 samples: extras, workspaces, and the values
@@ -83,6 +108,10 @@ int main(int count, char** arguments) {
                 &sixteen = network_of<gpt2_124m<slices<16>>>;
   for (const int S : {2, 4, 8, 12})
     std::printf("%6d  %10.3f  %8.3f  %9.3f\n", S, imbalance(whole, S), imbalance(four, S), imbalance(sixteen, S));
+  const step_seconds kept_whole = emulated_step(whole, 0.01, 3), sliced = emulated_step(sixteen, 0.01, 3);
+  std::printf(
+      "\na step on 8 emulated devices, 32 micro-batches: whole head %.0f ms, predicted %.0f; 16 slices %.0f, %.0f\n",
+      1e3 * kept_whole.measured, 1e3 * kept_whole.predicted, 1e3 * sliced.measured, 1e3 * sliced.predicted);
   const double before = bytes_of_head(whole), after = bytes_of_head(sixteen);
   std::printf("\nbytes of the head's activations, 4 x 1024 tokens: %s whole, %s in 16 slices\n",
               detail::sized(static_cast<std::uint64_t>(before)).c_str(),
@@ -111,6 +140,7 @@ int main(int count, char** arguments) {
               1e3 * bench::median(in_slices));
   bench::result("head.balance.gpt2_124m.8", imbalance(sixteen, 8), "ratio");
   bench::result("head.balance.gpt2_124m.8.whole", imbalance(whole, 8), "ratio");
+  bench::result("head.step.gpt2_124m.8", kept_whole.measured / sliced.measured, "ratio");
   bench::result("head.memory", after / before, "ratio");
   bench::result("head.one_stage", bench::median(ratios), "ratio");
 }

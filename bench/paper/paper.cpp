@@ -140,7 +140,8 @@ The same mini-batch on four devices, without recompute: 288 ms in one piece, 99 
   to.add(
       R"(
 What larger models and other images are worth is measured elsewhere: [accuracy](../accuracy/README.md) beside torch, and
-[transfer](../transfer/README.md), the question of the paper's table 3.)");
+[transfer](../transfer/README.md), the question of the paper's table 3. Translation of many languages by one model, its
+quality over capacity, depth and batch: [translate](../translate/README.md).)");
   if (!to.write(folder + "README.md")) {
     std::fprintf(stderr, "paper: %sREADME.md cannot be written\n", folder.c_str());
     return 1;

@@ -44,10 +44,10 @@ struct claim {
   std::vector<variant> variants;
 };
 
-using small = translator<2, 256, 2>;
-using deep = translator<6, 256, 2>;   // 3.6 million parameters,
-using wide = translator<2, 1152, 4>;  // and as many, to within 1 %
-using deepest = translator<12, 256, 2>;
+using small = translator<2, 256, 2>;     // 2.2 million parameters
+using wide = translator<2, 1152, 4>;     // 3.5 million
+using deep = translator<6, 256, 2>;      // 3.5 million
+using deepest = translator<12, 256, 2>;  // 5.5 million
 using deepest_plain = translator<12, 256, 2, false>;
 
 /// All claims. `steps` are those of the cheapest variant, 0: as many as take some two hours on two cores.
@@ -68,9 +68,9 @@ std::vector<claim> claims(std::uint64_t steps) {
   }
   {
     const trial it{.steps = or_else(3000)};
-    all.push_back({"depth",
-                   "T(6, 256, 2) is deep, and T(2, 1152, 4) is wide, with equally many parameters.",
-                   {{"wide", run<wide>, it}, {"deep", run<deep>, it}}});
+    all.push_back({"capacity",
+                   "T(2, 256, 2) is small. T(2, 1152, 4) is wide and T(6, 256, 2) deep, with equally many parameters.",
+                   {{"small", run<small>, it}, {"wide", run<wide>, it}, {"deep", run<deep>, it}}});
   }
   {
     claim it{"batch", "1, 4 and 16 times the tokens a step, at equal tokens.", {}};
