@@ -7,6 +7,7 @@
 #     mpi       gpipe::mpi, for several processes
 #     png       gpipe::png, to read PNG files
 #     jpeg      gpipe::jpeg, to read JPEG files
+#     sentencepiece  gpipe::sentencepiece, to train vocabularies of pieces and to cut texts into them
 # find_package requires each component that it names and does not look for the others. If it names none, and in the
 # tree, the options below choose the components. This file enables no language.
 
@@ -15,10 +16,12 @@ set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is
 set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_PNG AUTO CACHE STRING "PNG files by libpng: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_JPEG AUTO CACHE STRING "JPEG files by libjpeg: AUTO takes it where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_PNG GPIPE_JPEG PROPERTY STRINGS AUTO ON OFF)
+set(GPIPE_SENTENCEPIECE AUTO CACHE STRING "Pieces of texts by SentencePiece: AUTO takes it where it is found, ON insists on it, OFF goes without")
+set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_PNG GPIPE_JPEG GPIPE_SENTENCEPIECE
+             PROPERTY STRINGS AUTO ON OFF)
 
 set(gpipe_missing "")
-foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI PNG JPEG)
+foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI PNG JPEG SENTENCEPIECE)
   if(NOT GPIPE_${gpipe_option} MATCHES "^(AUTO|ON|OFF)$")
     string(APPEND gpipe_missing "\n  a value of GPIPE_${gpipe_option}, which is AUTO, ON or OFF and not "
            "'${GPIPE_${gpipe_option}}'")
@@ -31,27 +34,30 @@ set(gpipe_nccl ${GPIPE_CUDA})
 set(gpipe_mpi ${GPIPE_MPI})
 set(gpipe_png ${GPIPE_PNG})
 set(gpipe_jpeg ${GPIPE_JPEG})
+set(gpipe_sentencepiece ${GPIPE_SENTENCEPIECE})
 set(gpipe_cuda_by "GPIPE_CUDA=ON insists on")
 set(gpipe_mpi_by "GPIPE_MPI=ON insists on")
 set(gpipe_png_by "GPIPE_PNG=ON insists on")
 set(gpipe_jpeg_by "GPIPE_JPEG=ON insists on")
+set(gpipe_sentencepiece_by "GPIPE_SENTENCEPIECE=ON insists on")
 if(gpipe_nccl STREQUAL "ON")
   set(gpipe_nccl AUTO)  # a toolkit serves without it
 endif()
 if(gpipe_FIND_COMPONENTS)
-  set(gpipe_unnamed cuda nccl mpi png jpeg)
+  set(gpipe_unnamed cuda nccl mpi png jpeg sentencepiece)
   list(REMOVE_ITEM gpipe_unnamed ${gpipe_FIND_COMPONENTS})
   foreach(gpipe_part IN LISTS gpipe_unnamed)
     set(gpipe_${gpipe_part} OFF)
   endforeach()
   foreach(gpipe_part IN LISTS gpipe_FIND_COMPONENTS)
     set(gpipe_option CUDA)
-    if(gpipe_part MATCHES "^(mpi|png|jpeg)$")
+    if(gpipe_part MATCHES "^(mpi|png|jpeg|sentencepiece)$")
       string(TOUPPER ${gpipe_part} gpipe_option)
     endif()
-    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|png|jpeg)$")
+    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|png|jpeg|sentencepiece)$")
       if(gpipe_FIND_REQUIRED_${gpipe_part})
-        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi, png and jpeg")
+        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi, png, jpeg "
+               "and sentencepiece")
       endif()
     elseif(gpipe_part STREQUAL "compiled")
       if(gpipe_FIND_REQUIRED_compiled AND NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/gpipe-compiled-targets.cmake")
@@ -216,8 +222,26 @@ foreach(gpipe_part IN ITEMS png jpeg)
   endif()
 endforeach()
 
+# For who cuts texts into pieces: links gpipe::sentencepiece too, and includes gpipe/sentencepiece.hpp.
+if(NOT gpipe_sentencepiece STREQUAL "OFF" AND NOT TARGET gpipe::sentencepiece)
+  find_path(GPIPE_SENTENCEPIECE_INCLUDE_DIR sentencepiece_trainer.h)
+  find_library(GPIPE_SENTENCEPIECE_LIBRARY sentencepiece)
+  find_library(GPIPE_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+  mark_as_advanced(GPIPE_SENTENCEPIECE_INCLUDE_DIR GPIPE_SENTENCEPIECE_LIBRARY GPIPE_SENTENCEPIECE_TRAIN_LIBRARY)
+  if(GPIPE_SENTENCEPIECE_INCLUDE_DIR AND GPIPE_SENTENCEPIECE_LIBRARY AND GPIPE_SENTENCEPIECE_TRAIN_LIBRARY)
+    add_library(gpipe::sentencepiece INTERFACE IMPORTED)
+    set_target_properties(gpipe::sentencepiece PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_SENTENCEPIECE_INCLUDE_DIR}"
+      INTERFACE_LINK_LIBRARIES "${GPIPE_SENTENCEPIECE_TRAIN_LIBRARY};${GPIPE_SENTENCEPIECE_LIBRARY}"
+      INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_SENTENCEPIECE=1)
+  elseif(gpipe_sentencepiece STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  SentencePiece, which ${gpipe_sentencepiece_by}: install libsentencepiece-dev (Debian, "
+           "Ubuntu), or set CMAKE_PREFIX_PATH")
+  endif()
+endif()
+
 set(gpipe_host_FOUND TRUE)
-foreach(gpipe_part IN ITEMS cuda nccl mpi png jpeg)
+foreach(gpipe_part IN ITEMS cuda nccl mpi png jpeg sentencepiece)
   set(gpipe_${gpipe_part}_FOUND FALSE)
   if(TARGET gpipe::${gpipe_part})
     set(gpipe_${gpipe_part}_FOUND TRUE)
@@ -234,8 +258,8 @@ elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes th
     set(gpipe_compiled_FOUND TRUE)
   endif()
 endif()
-foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi png jpeg cuda_by nccl_by mpi_by png_by
-                            jpeg_by)
+foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi png jpeg sentencepiece cuda_by nccl_by
+                            mpi_by png_by jpeg_by sentencepiece_by)
   unset(gpipe_${gpipe_local})
 endforeach()
 unset(gpipe_local)

@@ -18,14 +18,15 @@ class Gpipe(ConanFile):
     license = "BSL-1.0"
     topics = ("neural-networks", "pipeline-parallelism", "header-only")
     settings = "os", "arch", "compiler", "build_type"
-    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI, libpng and libjpeg are the
-    # system's: the config finds them.
+    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI, libpng, libjpeg and
+    # SentencePiece are the system's: the config finds them.
     options = {
         "libxsmm": ["AUTO", "ON", "OFF"],
         "cuda": ["AUTO", "ON", "OFF"],
         "mpi": ["AUTO", "ON", "OFF"],
         "png": ["AUTO", "ON", "OFF"],
         "jpeg": ["AUTO", "ON", "OFF"],
+        "sentencepiece": ["AUTO", "ON", "OFF"],
         "compiled": [True, False],
     }
     default_options = {
@@ -34,6 +35,7 @@ class Gpipe(ConanFile):
         "mpi": "OFF",
         "png": "OFF",
         "jpeg": "OFF",
+        "sentencepiece": "OFF",
         "compiled": False,
     }
     no_copy_source = True
@@ -75,7 +77,7 @@ class Gpipe(ConanFile):
         CMakeToolchain(self).generate()
 
     def build(self):
-        parts = ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "PNG", "JPEG")
+        parts = ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "PNG", "JPEG", "SENTENCEPIECE")
         variables = {"GPIPE_" + what: "OFF" for what in parts}
         if self.options.compiled:
             variables.update({"GPIPE_COMPILED": "ON", "GPIPE_LIBXSMM": str(self.options.libxsmm)})

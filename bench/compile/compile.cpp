@@ -104,6 +104,9 @@ const std::set<std::string> lacks_library {
 #if !__has_include(<jpeglib.h>)
       "jpeg",
 #endif
+#if !__has_include(<sentencepiece_trainer.h>)
+      "sentencepiece",
+#endif
 };
 
 struct item {

@@ -79,6 +79,7 @@ constexpr std::array folders{"core",
                              "runtime",
                              "train/data",
                              "train/data/images",
+                             "train/data/text",
                              "train/checkpoint/names",
                              "train/checkpoint",
                              "train",
@@ -221,6 +222,7 @@ TEST_CASE("dependencies enter through their allowed") {
   for (const char* library : {"cuda", "cublas"})
     CHECK(joined(outside_of(headers(), library, {"gpipe/device/cuda/"})) == "");
   CHECK(joined(outside_of(headers(), "nccl", {"gpipe/transport/nccl"})) == "");
+  CHECK(joined(outside_of(headers(), "sentencepiece", {"gpipe/train/data/text/"})) == "");
   CHECK(joined(outside_of(headers(), "doctest", {})) == "");
 }
 

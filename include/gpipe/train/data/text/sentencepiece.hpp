@@ -1,0 +1,271 @@
+#pragma once
+
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/core/text/exact.hpp>
+#include <gpipe/record/file/read_file.hpp>
+#include <gpipe/record/file/write_file.hpp>
+
+namespace gpipe {
+
+/// How a vocabulary is trained.
+struct piece_options {
+  int pieces = 8000;         ///< of the vocabulary, with the special ones
+  double coverage = 0.9995;  ///< the share of the letters in the texts that get a piece, from 0.98 to 1
+  int sentences = 0;         ///< texts that are drawn at random for the training; 0: all
+  std::uint64_t seed = 1;    ///< of this draw
+  int padding = 0, begin_of_text = 1, end_of_text = 2;  ///< numbers of special pieces; -1: there is none
+  int unknown = 3;                                      ///< the number of all letters without a piece
+};
+
+/// Trains pieces of texts, by SentencePiece's unigram model, and writes them to a file, SentencePiece's `.model`. The
+/// same texts and options give the same bytes. A text with U+2585, which SentencePiece reserves, does not count.
+/// SentencePiece logs only errors from then on. Throws `error` if the texts have too few or too many letters for
+/// `.pieces`, and says how many pieces are possible.
+///
+///     train_pieces(texts, "pieces.model", {.pieces = 6000});
+///     const sentence_pieces words("pieces.model");
+///     words.decode(words.encode("A text."))    // "A text."
+void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& how = {});
+
+/// Pieces of texts, from SentencePiece's `.model` files.
+class sentence_pieces {
+ public:
+  /// Throws `error` with the path if the file is missing, cut or no model. A model has no check sum: changed numbers
+  /// are not found.
+  explicit sentence_pieces(const std::string& file);
+
+  /// The numbers of a text's pieces, without those of its begin and its end. A text is brought to Unicode's form NFKC
+  /// before, and each run of spaces to one.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The text of pieces. Padding, begin and end have none; the text of an unknown one is " \u2047 ". Throws `error` for
+  /// a number outside of the vocabulary.
+  std::string decode(std::span<const std::int32_t> pieces) const;
+
+  int size() const { return model_->GetPieceSize(); }
+  /// The piece of a number, where a space is written as U+2581. Throws `error` for a number outside of the vocabulary.
+  const std::string& piece(std::int32_t number) const;
+  /// The number of a piece; that of the unknown one if there is no such piece.
+  std::int32_t number(std::string_view piece) const { return model_->PieceToId(piece); }
+
+  /// Numbers of the special pieces; -1: there is none.
+  std::int32_t padding() const { return model_->pad_id(); }
+  std::int32_t begin_of_text() const { return model_->bos_id(); }
+  std::int32_t end_of_text() const { return model_->eos_id(); }
+  std::int32_t unknown() const { return model_->unk_id(); }
+
+ private:
+  void require_piece(std::int32_t number) const {
+    if (number < 0 || number >= size())
+      throw error(detail::concat({"piece ", number, " does not exist"}),
+                  detail::concat({"give pieces from 0 to ", size() - 1}), {.file = file_});
+  }
+
+  std::string file_;
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> model_;
+};
+
+namespace detail {
+
+/// Texts as SentencePiece reads them.
+class piece_texts final : public sentencepiece::SentenceIterator {
+ public:
+  explicit piece_texts(std::span<const std::string* const> texts) : texts_(texts) {}
+
+  bool done() const override { return at_ == texts_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return *texts_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::span<const std::string* const> texts_;
+  std::size_t at_ = 0;
+};
+
+/// `count` of the texts, in their order, each with the same probability. 0: all.
+inline std::vector<const std::string*> drawn_texts(std::span<const std::string> texts, int count, std::uint64_t seed) {
+  std::vector<const std::string*> drawn;
+  for (const std::string& text : texts)
+    if (text.find("\u2585") == text.npos) drawn.push_back(&text);
+  std::size_t wanted = count == 0 ? drawn.size() : static_cast<std::size_t>(count), kept = 0;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {  // a text is kept with probability wanted / left
+    const random_words words = draw({.seed = seed, .step = i >> 32}, static_cast<std::uint32_t>(i), 0);
+    const std::uint64_t left = drawn.size() - i, word = std::uint64_t{words.word[0]} << 32 | words.word[1];
+    if (word % left >= wanted) continue;
+    drawn[kept++] = drawn[i];
+    --wanted;
+  }
+  drawn.resize(kept);
+  return drawn;
+}
+
+/// The number behind some words of a message; 0 if they are not in it.
+inline int number_behind(std::string_view words, std::string_view message) {
+  int number = 0;
+  if (const auto at = message.find(words); at != message.npos)
+    std::from_chars(message.data() + at + words.size(), message.data() + message.size(), number);
+  return number;
+}
+
+/// One run of SentencePiece's training: its message, and the bytes of the model.
+struct piece_training {
+  std::string message, model;
+
+  piece_training(const char* kind, std::span<const std::string* const> texts, const piece_options& how) {
+    piece_texts source(texts);
+    const auto status =
+        sentencepiece::SentencePieceTrainer::Train({{"model_type", kind},
+                                                    {"vocab_size", std::to_string(how.pieces)},
+                                                    {"character_coverage", exact_text(how.coverage)},
+                                                    {"pad_id", std::to_string(how.padding)},
+                                                    {"bos_id", std::to_string(how.begin_of_text)},
+                                                    {"eos_id", std::to_string(how.end_of_text)},
+                                                    {"unk_id", std::to_string(how.unknown)},
+                                                    {"max_sentence_length", std::to_string(1 << 30)},  // its limit
+                                                    {"num_threads", "1"},  // sums of several depend on their number
+                                                    {"minloglevel", "2"}},
+                                                   &source, &model);
+    if (!status.ok()) message = status.error_message();
+  }
+};
+
+inline void check_piece_options(const piece_options& how) {
+  const auto fail = [](std::initializer_list<text_part> wrong, const std::string& remedy) {
+    throw error(concat(wrong), remedy);
+  };
+  if (how.pieces < 1) fail({"pieces is ", how.pieces}, "choose at least 1");
+  if (!(how.coverage >= 0.98 && how.coverage <= 1))
+    fail({"coverage is ", exact_text(how.coverage)}, "choose a share from 0.98 to 1");
+  if (how.sentences < 0) fail({"sentences is ", how.sentences}, "choose at least 1, or 0 for all");
+  const std::pair<const char*, int> special[] = {{"padding", how.padding},
+                                                 {"begin_of_text", how.begin_of_text},
+                                                 {"end_of_text", how.end_of_text},
+                                                 {"unknown", how.unknown}};
+  for (const auto& [name, number] : special) {
+    if (number >= how.pieces || number < (number == how.unknown ? 0 : -1))
+      fail({name, " is ", number}, concat({"choose a number of the pieces, 0 to ", how.pieces - 1}));
+    for (const auto& [other, same] : special)
+      if (name != other && number == same && number >= 0)
+        fail({name, " and ", other, " are both ", number}, "choose different numbers");
+  }
+}
+
+/// Whether a model has its three parts. A file that is cut has a part that is cut, or lacks the last one.
+///
+///     field 1, once for each piece       a field is its key, 8 * number + 2,
+///     field 2, options of the training   the count of its bytes, and the bytes
+///     field 3, rules for letters
+inline bool is_whole_model(std::string_view file) {
+  std::size_t at = 0;
+  const auto number = [&] {  // 7 bits a byte, the lowest first; the last byte is below 128
+    std::uint64_t all = 0;
+    for (unsigned shift = 0; at < file.size() && shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(file[at++]);
+      all |= std::uint64_t{byte & 127U} << shift;
+      if (byte < 128) return all;
+    }
+    return ~std::uint64_t{0};
+  };
+  bool found[3]{};
+  while (at < file.size()) {
+    const std::uint64_t key = number(), bytes = number();
+    if (key % 8 != 2 || bytes > file.size() - at) return false;
+    if (key / 8 >= 1 && key / 8 <= 3) found[key / 8 - 1] = true;
+    at += static_cast<std::size_t>(bytes);
+  }
+  return found[0] && found[1] && found[2];
+}
+
+/// Whether SentencePiece's rules leave a letter of the texts; else its training ends the program. A visible letter of
+/// ASCII stays. Without one a vocabulary of letters, which is quickly made, says whether there are any.
+inline bool have_letters(std::span<const std::string* const> texts, piece_options how) {
+  const auto visible = [](char c) { return c > ' ' && c < 127; };
+  for (const std::string* const text : texts)
+    if (std::any_of(text->begin(), text->end(), visible)) return true;
+  if (texts.empty()) return false;
+  const int special = (how.padding >= 0) + (how.begin_of_text >= 0) + (how.end_of_text >= 0) + 1;
+  ++how.pieces;
+  sentencepiece::SentencePieceProcessor letters;
+  return letters.LoadFromSerializedProto(piece_training("char", texts, how).model).ok() &&
+         letters.GetPieceSize() > special;
+}
+
+}  // namespace detail
+
+inline void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& how) {
+  detail::check_piece_options(how);
+  const std::vector<const std::string*> drawn = detail::drawn_texts(texts, how.sentences, how.seed);
+  if (!detail::have_letters(drawn, how))
+    throw error("no text has a letter", "give texts with letters; those with U+2585 do not count");
+  require_writable(file);
+  const detail::piece_training trained("unigram", drawn, how);
+  const auto pieces = [&](std::string wrong, std::string remedy) {
+    throw error(detail::concat({"pieces is ", how.pieces, ", and ", wrong}), remedy);
+  };
+  if (const int most = detail::number_behind("to a value <= ", trained.message); most > 0)
+    pieces(detail::concat({"the texts give at most ", most}),
+           detail::concat({"choose .pieces = ", most, ", or give more texts"}));
+  if (const int least = detail::number_behind(" vs ", trained.message); least > 0)
+    pieces(detail::concat({"the letters and special pieces are ", least}),
+           detail::concat({"choose .pieces = ", least, " or more, or a smaller .coverage"}));
+  if (!trained.message.empty())
+    throw error("SentencePiece cannot train: " + trained.message, "change the texts or the options");
+  detail::write_whole(file, trained.model);
+}
+
+inline sentence_pieces::sentence_pieces(const std::string& file)
+    : file_(file), model_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  const std::string bytes = read_file(file);
+  const auto fail = [&](const std::string& wrong) {
+    throw error("is no whole model of SentencePiece" + wrong, "give a .model file, as train_pieces writes it",
+                {.file = file});
+  };
+  if (!detail::is_whole_model(bytes)) fail("");
+  std::string wrong;
+  try {
+    if (const auto status = model_->LoadFromSerializedProto(bytes); !status.ok()) wrong = status.error_message();
+  } catch (const std::exception& failed) {  // of its search tree, for pieces that it cannot hold
+    wrong = failed.what();
+  }
+  if (!wrong.empty()) fail(": " + wrong);
+}
+
+inline std::vector<std::int32_t> sentence_pieces::encode(std::string_view text) const {
+  std::vector<int> pieces;
+  if (const auto status = model_->Encode(text, &pieces); !status.ok())
+    throw error(std::string("a text cannot be cut: ") + status.error_message(), "train the pieces again",
+                {.file = file_});
+  return pieces;
+}
+
+inline std::string sentence_pieces::decode(std::span<const std::int32_t> pieces) const {
+  for (const std::int32_t piece : pieces) require_piece(piece);
+  std::string text;
+  if (const auto status = model_->Decode(std::vector<int>(pieces.begin(), pieces.end()), &text); !status.ok())
+    throw error(std::string("pieces cannot be joined: ") + status.error_message(), "train the pieces again",
+                {.file = file_});
+  return text;
+}
+
+inline const std::string& sentence_pieces::piece(std::int32_t number) const {
+  require_piece(number);
+  return model_->IdToPiece(number);
+}
+
+}  // namespace gpipe
