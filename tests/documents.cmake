@@ -323,10 +323,12 @@ function(append_blocks document text)
     if(before MATCHES "\n<!-- file: [^\n]* -->\n```cpp\n$")
       set(block "")  # a program of its own
     endif()
-    # Headers are included first, outside of all namespaces; headers of MPI only if MPI is found.
+    # Headers are included first, outside of all namespaces; headers of MPI and SentencePiece only if these are found.
     string(REGEX MATCHALL "#include <[^>\n]*>" headers "${block}")
     foreach(header IN LISTS headers)
-      if(MPI OR NOT header MATCHES "mpi")
+      if(header MATCHES "sentencepiece")
+        string(APPEND includes "#if __has_include(<sentencepiece_trainer.h>)\n${header}\n#endif\n")
+      elseif(MPI OR NOT header MATCHES "mpi")
         string(APPEND includes "${header}\n")
       endif()
     endforeach()

@@ -19,6 +19,13 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
+#if GPIPE_WITH_SENTENCEPIECE
+#include <gpipe/sentencepiece.hpp>
+
+#include <filesystem>
+#include <optional>
+#endif
+
 namespace example {
 
 inline constexpr std::int32_t padding = 0, begin_of_text = 1, end_of_text = 2, unknown = 3;
@@ -57,7 +64,8 @@ inline std::vector<sentence_pair> read_sentences(const std::string& path, int pi
   return found;
 }
 
-/// The pieces of texts. A space is written as U+2581, and a byte as <0x41>.
+/// The pieces of texts. A space is written as U+2581, and a byte as <0x41>. In a build with SentencePiece its model
+/// `pieces.model`, if it is in the folder, cuts texts and joins them.
 class vocabulary {
  public:
   /// Reads `pieces.txt` of a folder, and the scores of `pieces.vocab`, if it is there.
@@ -79,24 +87,38 @@ class vocabulary {
       longest_ = std::max(longest_, it.size());
       numbers_.emplace(it, static_cast<std::int32_t>(i));
     }
+#if GPIPE_WITH_SENTENCEPIECE
+    const std::string file = folder + "/pieces.model";
+    if (!std::filesystem::exists(file)) return;
+    model_.emplace(file);
+    if (model_->size() != size())
+      throw gpipe::error(
+          "there are " + std::to_string(model_->size()) + " pieces, and " + std::to_string(size()) + " in pieces.txt",
+          "fetch the sentences again", {.file = file});
+#endif
   }
 
   int size() const { return static_cast<int>(pieces_.size()); }
 
   /// The text up to the end of the text.
   std::string text(const std::vector<std::int32_t>& pieces) const {
+    std::vector<std::int32_t> known(pieces.begin(), std::find(pieces.begin(), pieces.end(), end_of_text));
+    std::erase_if(known, [](std::int32_t piece) { return piece <= unknown; });
+#if GPIPE_WITH_SENTENCEPIECE
+    if (model_) return model_->decode(known);
+#endif
     std::string all;
-    for (const std::int32_t piece : pieces) {
-      if (piece == end_of_text) break;
-      if (piece > unknown) all += bytes_of(pieces_.at(static_cast<std::size_t>(piece)));
-    }
+    for (const std::int32_t piece : known) all += bytes_of(pieces_.at(static_cast<std::size_t>(piece)));
     for (std::size_t at = 0; (at = all.find(space)) != std::string::npos;) all.replace(at, space.size(), " ");
     return all.starts_with(' ') ? all.substr(1) : all;
   }
 
   /// The pieces of a text whose scores sum to the most, as SentencePiece finds them; without scores the fewest. Wide
-  /// forms of ASCII become ASCII before, as in SentencePiece, which brings all letters to Unicode's form NFKC.
+  /// forms of ASCII become ASCII before; SentencePiece itself brings all letters to Unicode's form NFKC.
   std::vector<std::int32_t> pieces(const std::string& text) const {
+#if GPIPE_WITH_SENTENCEPIECE
+    if (model_) return model_->encode(text);
+#endif
     std::string all;
     std::istringstream words(narrowed(text));
     for (std::string word; words >> word;) {
@@ -156,6 +178,9 @@ class vocabulary {
   std::unordered_map<std::string, std::int32_t> numbers_;
   std::size_t longest_ = 0;
   bool marked_ = false;  // whether pieces have spaces
+#if GPIPE_WITH_SENTENCEPIECE
+  std::optional<gpipe::sentence_pieces> model_;
+#endif
 };
 
 /// Whether both sides fit: the target also has the mark of its begin or end.
