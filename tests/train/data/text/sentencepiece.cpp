@@ -147,6 +147,13 @@ TEST_CASE("the same texts, options and seed give the same bytes") {
   CHECK(trained(texts, {.pieces = 120, .sentences = 1000}) == model());
 }
 
+TEST_CASE("a letter that is rarer than the coverage is unknown") {
+  std::vector<std::string> rare = texts;
+  rare.push_back("q");
+  CHECK(loaded(trained(rare, {.pieces = 120, .coverage = 0.98})).number("q") == 3);
+  CHECK(loaded(trained(rare, {.pieces = 120, .coverage = 1})).number("q") > 3);
+}
+
 TEST_CASE("texts are drawn in their order, each as often as any other") {
   const std::vector<std::string> ten{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   std::array<int, 10> times{};
@@ -212,7 +219,7 @@ TEST_CASE("options that are out of range are refused") {
   refused(texts, {.padding = -2}, "padding is -2");
   refused(texts, {.unknown = -1}, "unknown is -1");
   refused(texts, {.begin_of_text = 3}, "begin_of_text and unknown are both 3; choose different numbers");
-  CHECK_THROWS_WITH_AS(train_pieces(texts, "/no such folder/pieces.model", {.pieces = 120}),
+  CHECK_THROWS_WITH_AS(train_pieces(texts, "/no such folder/pieces.model", {.pieces = 4000}),  // before the training
                        doctest::Contains("/no such folder/pieces.model"), error);
 }
 
