@@ -1,4 +1,4 @@
 #pragma once
 
-// Texts as pieces by SentencePiece: a library of its own, which who includes this links beside.
+// Pieces of texts by SentencePiece. A program that includes this links SentencePiece's libraries, too.
 #include <gpipe/train/data/text/sentencepiece.hpp>

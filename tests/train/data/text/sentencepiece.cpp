@@ -217,7 +217,8 @@ TEST_CASE("options that are out of range are refused") {
   refused(texts, {.sentences = -1}, "sentences is -1; choose at least 1, or 0 for all");
   refused(texts, {.pieces = 100, .end_of_text = 100}, "end_of_text is 100; choose a number of the pieces, 0 to 99");
   refused(texts, {.padding = -2}, "padding is -2");
-  refused(texts, {.unknown = -1}, "unknown is -1");
+  refused(texts, {.unknown = -1}, "unknown is -1; choose at least 0");
+  refused(texts, {.padding = -1, .unknown = -1}, "unknown is -1");
   refused(texts, {.begin_of_text = 3}, "begin_of_text and unknown are both 3; choose different numbers");
   CHECK_THROWS_WITH_AS(train_pieces(texts, "/no such folder/pieces.model", {.pieces = 4000}),  // before the training
                        doctest::Contains("/no such folder/pieces.model"), error);

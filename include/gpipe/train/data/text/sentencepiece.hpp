@@ -153,12 +153,13 @@ inline void check_piece_options(const piece_options& how) {
   if (!(how.coverage >= 0.98 && how.coverage <= 1))
     fail({"coverage is ", exact_text(how.coverage)}, "choose a share from 0.98 to 1");
   if (how.sentences < 0) fail({"sentences is ", how.sentences}, "choose at least 1, or 0 for all");
+  if (how.unknown < 0) fail({"unknown is ", how.unknown}, "choose at least 0: letters without a piece need it");
   const std::pair<const char*, int> special[] = {{"padding", how.padding},
                                                  {"begin_of_text", how.begin_of_text},
                                                  {"end_of_text", how.end_of_text},
                                                  {"unknown", how.unknown}};
   for (const auto& [name, number] : special) {
-    if (number >= how.pieces || number < (number == how.unknown ? 0 : -1))
+    if (number < -1 || number >= how.pieces)
       fail({name, " is ", number}, concat({"choose a number of the pieces, 0 to ", how.pieces - 1}));
     for (const auto& [other, same] : special)
       if (name != other && number == same && number >= 0)
