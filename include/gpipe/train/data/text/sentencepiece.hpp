@@ -30,8 +30,10 @@ struct piece_options {
   double coverage = 0.9995;  ///< the share of the letters in the texts that get a piece, from 0.98 to 1
   int sentences = 0;         ///< texts that are drawn at random for the training; 0: all
   std::uint64_t seed = 1;    ///< of this draw
-  int padding = 0, begin_of_text = 1, end_of_text = 2;  ///< numbers of special pieces; -1: there is none
-  int unknown = 3;                                      ///< the number of all letters without a piece
+  int padding = 0;           ///< the number of this special piece; -1: there is none
+  int begin_of_text = 1;     ///< the same
+  int end_of_text = 2;       ///< the same
+  int unknown = 3;           ///< the number of all letters without a piece
 };
 
 /// Trains pieces of texts, by SentencePiece's unigram model, and writes them to a file, SentencePiece's `.model`. The
