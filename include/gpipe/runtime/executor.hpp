@@ -7,7 +7,6 @@
 #include <deque>
 #include <limits>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -181,21 +180,10 @@ class executor {
     return call();
   }
 
-  /// Throws `error` if what the loss reads is not a prediction.
-  GPIPE_COLD void require_prediction() const {
-    const int loss = net_.loss_layer();
-    if (loss >= 0 && !net_.type_of(loss).predicts)
-      detail::throw_error({"predict: the loss reads sums over the slices of a head, and no stage has all logits"},
-                          {"give the head no slices in the model that predicts, and its weights: the slices' in their "
-                           "order"},
-                          {.layer = std::string(net_.type_of(loss).name), .layer_index = loss});
-  }
-
   /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
   /// Fields that only the loss reads may be missing. The rows have the size of `predictions` for this batch.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
-    require_prediction();
     choose(data);
     if (!shorter_.empty()) require_size(into);
     // A kernel that returns after the deadline still writes to the rows: then they stay here, and `into` has none.
@@ -212,13 +200,13 @@ class executor {
     watched_now().drop_rows();
     passes_.run();
     watched_now().keep_rows(step_, all_);
-    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_layer()), predicted_, first);
+    detail::share_predicted(all_, net_now(), plan_, step_, predicted_, first);
   }
   /// Rows for the input of the loss, with this number of samples, for the length that runs.
   GPIPE_COLD tensor_rows predictions(int samples) const {
-    require_prediction();
+    input_.require_loss();
     tensor_rows rows;
-    for (const detail::edge_part& part : predicted_parts()) rows.add(part, samples);
+    for (const detail::edge_part& part : detail::predicted_parts(net_now())) rows.add(part, samples);
     rows.resize(samples);
     return rows;
   }
@@ -465,6 +453,9 @@ class executor {
     each_stage([on](auto& stage) { stage.time_layers(on); });
   }
 
+  // The network of the plan that runs.
+  const network& net_now() const { return *nets_[now_]; }
+
   // What a length has for itself: its rows differ in size.
   struct of_length {
     detail::watched_activations watched;
@@ -507,17 +498,8 @@ class executor {
     derived_for_ = 0;
   }
 
-  GPIPE_COLD std::vector<detail::edge_part> predicted_parts() const {
-    const network& net = now_ == 0 ? net_ : *shorter_[now_ - 1].net;
-    const int layer = net.loss_layer();
-    const detail::layer_type& loss = net.type_of(layer);
-    if (loss.predicted >= 0) return {{loss.extras[loss.predicted].size, loss.extras[loss.predicted].type}};
-    std::vector<detail::edge_part> parts;
-    for (int i = 0; i < loss.inputs; ++i) parts.push_back(net.values[net.reads_value(layer, i)].part);
-    return parts;
-  }
   GPIPE_COLD void require_size(const tensor_rows& into) const {
-    const std::vector<detail::edge_part> parts = predicted_parts();
+    const std::vector<detail::edge_part> parts = detail::predicted_parts(net_now());
     for (int t = 0; t < into.tensors(); ++t)
       if (const std::size_t bytes = parts[detail::index(t)].size * detail::bytes_of(parts[detail::index(t)].type);
           into.row_bytes(t) != bytes)

@@ -13,6 +13,7 @@
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/runtime/step/predicted_columns.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
@@ -26,6 +27,29 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const step_plan& plan, c
     const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
     for (int t = 0; t < rows.tensors() && count > 0; ++t)
       all.from_stage(r, stage, rows.at(t, before + first), rows.row_bytes(t) * index(count));
+  }
+}
+
+/// Brings a prediction to all processes: from the stage of the loss, or from each that makes some columns of it.
+GPIPE_COLD inline void share_predicted(const broadcast& all, const network& net, const step_plan& plan,
+                                       const step_context& step, tensor_rows& rows, int before) {
+  const int loss = net.loss_layer();
+  if (!is_in_columns(net.type_of(loss))) return share_rows(all, plan, step, plan.cut().stage_of(loss), rows, before);
+  if (all.alone()) return;
+  std::vector<std::byte> columns;
+  for (int r = 0; r < plan.replicas(); ++r) {
+    const int first = step.first_sample(r * plan.micro_batches());
+    const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
+    for (int l = 0; l < loss && count > 0; ++l) {
+      if (!makes_columns(net, l)) continue;
+      const column_range at = columns_in_row(net, l);
+      const std::size_t n = index(count) * index(net.type_of(l).lists->predicted.rows);
+      std::byte* const there = rows.at(0, before + first) + at.first;
+      columns.resize(n * at.bytes);
+      copy_columns(n, at.bytes, there, at.of_row, columns.data(), at.bytes);
+      all.from_stage(r, plan.cut().stage_of(l), columns.data(), columns.size());
+      copy_columns(n, at.bytes, columns.data(), at.bytes, there, at.of_row);
+    }
   }
 }
 
@@ -81,7 +105,7 @@ class watched_activations {
     const int ran = step.predicts() ? net_.loss_layer() : net_.layer_count;
     for (int l = 0; l < ran; ++l) {
       watched_rows* const rows = watched_[index(l)].get();
-      if (rows == nullptr) continue;
+      if (rows == nullptr || (step.predicts() && makes_columns(net_, l))) continue;
       rows->outputs.resize(step.rows.samples);
       share_rows(all, plan_, step, plan_.cut().stage_of(l), rows->outputs, 0);
       if (!step.trains()) continue;

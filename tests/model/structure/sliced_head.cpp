@@ -255,11 +255,6 @@ TEST_CASE("a head in slices uses its predicted memory") {
   laws::touches_what_is_predicted<ending_in<bf16, slices<3>>>(numbers<float>());
 }
 
-TEST_CASE("a prediction of a head in slices is an error that names the remedy") {
-  trainer<in_three<float>, sgd> training(one);
-  CHECK_THROWS_WITH_AS(training.predict(numbers<float>().all()), doctest::Contains("slices"), error);
-}
-
 TEST_CASE("of equal logits the first is the hit, in a slice and from slice to slice") {
   trainer<in_three<float>, sgd> training(one, sgd{});
   set_first_values<float>(training, 0);  // all logits are 0

@@ -27,6 +27,9 @@ namespace gpipe {
 //     the device knows. After either, nothing is in flight and the context is as new;
 //   - a context allocates nothing after its construction, and its destructor waits for what is in flight.
 //
+// A context may have `download_rows(rows, bytes, from, into, stride)`: rows of that many bytes, one behind the other on
+// the device, come to the host `stride` bytes apart. Without it the runtime downloads each row.
+//
 // A device may measure its own time, by moments of a context:
 //
 //     note(a)  each(..)  note(b)  finish      a.ns_until(b): how long each(..) took

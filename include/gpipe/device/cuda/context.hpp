@@ -415,6 +415,14 @@ class context {
     const auto size = static_cast<std::size_t>(bytes);
     enqueue([&] { capture_ ? capture_->down(stream_, size, from, into) : staging_.down(size, from, into); });
   }
+  /// The rows, one behind the other here, go `stride` bytes apart. Not for a capture.
+  void download_rows(int rows, std::ptrdiff_t bytes, const std::byte* from, std::byte* into,
+                     std::ptrdiff_t stride) const {
+    const auto size = static_cast<std::size_t>(bytes);
+    enqueue([&] {
+      staging_.down(size * static_cast<std::size_t>(rows), from, into, {size, static_cast<std::size_t>(stride)});
+    });
+  }
   void mark(marker& at) const {
     enqueue([&] { at.record(stream_); });
   }

@@ -67,10 +67,10 @@ struct slice_kernels {
     });
   }
 
-  /// Writes the logits alone. One block is in memory, so it is for samples of at most `block` rows.
+  /// Writes the logits of one block, alone.
   template <class C, class A>
   static void predict(const C& c, const A& a) {
-    each_block(c, a, [](std::ptrdiff_t, int) {});
+    make_block(c, a, a.first_predicted_row());
   }
 
   template <class C, class A>
@@ -215,17 +215,23 @@ struct slice_kernels {
     return a.template field<0, std::int32_t>() + row;
   }
 
-  /// Makes the logits of each block of rows, and then calls use(first row, rows).
+  /// Makes the logits of the block of rows that begins with `first`. Returns the number of its rows.
+  template <class C, class A>
+  static int make_block(const C& c, const A& a, int first) {
+    const numbers& of = a.sizes();
+    const int left = a.samples() * of.rows - first, block = a.samples() * of.block, rows = left < block ? left : block;
+    T* const logits = a.template extra<0, T>();
+    const T* from = a.template in<x>() + std::ptrdiff_t{first} * of.width;
+    if (of.biased) of.product().apply(c, rows, from, a.template derived<0, T>(), a.template parameter<1>(), logits);
+    else of.product().apply(c, rows, from, a.template derived<0, T>(), logits);
+    return rows;
+  }
+  /// The same for each block, and then calls use(first row, rows).
   template <class C, class A, class Use>
   static void each_block(const C& c, const A& a, Use&& use) {
-    const numbers& of = a.sizes();
-    const int count = a.samples() * of.rows, block = a.samples() * of.block;
-    T* const logits = a.template extra<0, T>();
-    for (int first = 0; first < count; first += block) {
-      const int rows = count - first < block ? count - first : block;
-      const T* from = a.template in<x>() + std::ptrdiff_t{first} * of.width;
-      if (of.biased) of.product().apply(c, rows, from, a.template derived<0, T>(), a.template parameter<1>(), logits);
-      else of.product().apply(c, rows, from, a.template derived<0, T>(), logits);
+    const int count = a.samples() * a.sizes().rows;
+    for (int first = 0, rows = 0; first < count; first += rows) {
+      rows = make_block(c, a, first);
       use(std::ptrdiff_t{first}, rows);
     }
   }
@@ -273,6 +279,7 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
                                       {"gradients of labels", block, dtype_of<number>}};
 
   static constexpr int predicted = 0;
+  static constexpr row_blocks predicted_rows{rows, block};
 
   static constexpr std::int64_t elements = std::int64_t{rows} * Words, operations = 2 * elements * width;
   // Backward makes the logits again, once for both parts if they run together.

@@ -64,8 +64,10 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
 ///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
 ///       static constexpr int predicted = 0;               the index of the extra that `predict` writes: a loss that
-///                                                         also makes its own inputs, or a part of them
-///       static constexpr bool predicts = false;           of a loss whose input is no prediction
+///                                                         also makes its own inputs, or some columns of them
+///       static constexpr bool predicts = false;           of a loss whose input is no prediction: the layers before it
+///                                                         with `predicted` make the columns, in their order
+///       static constexpr row_blocks predicted_rows{37, 8};  of such a layer: the rows of a sample, and of one call
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
 ///       static constexpr bool mixes_tokens = true;        an output token depends on other tokens: for generation
@@ -157,6 +159,7 @@ struct bound {
   static constexpr layer_lists lists = [] {
     layer_lists all{nullptr, parameters.data(), state.data(), derived.data(), extras.data(), workspace.data()};
     if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
+    if constexpr (requires { on::predicted_rows; }) all.predicted = on::predicted_rows;
     return all;
   }();
 

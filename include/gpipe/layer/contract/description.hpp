@@ -82,6 +82,12 @@ struct buffer {
   }
 };
 
+/// The rows of a prediction of which a layer makes some columns, and how many of each sample one call makes.
+struct row_blocks {
+  int rows = 1;   ///< of a sample
+  int block = 1;  ///< a call has `samples x block` of the micro-batch's `samples x rows`
+};
+
 /// One or several numbers in double that forward returns for a micro-batch: `"loss"`, or `{"mean", 64}`.
 struct partial {
   const char* name = "";

@@ -45,6 +45,7 @@ struct layer_lists {
   const void* sizes = nullptr;
   const parameter *parameters = nullptr, *state = nullptr;
   const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
+  row_blocks predicted{};  ///< of a layer that makes some columns of a prediction
 };
 
 /// Whether all kernels of `On` are those of its kind.

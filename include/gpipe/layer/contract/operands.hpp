@@ -51,6 +51,7 @@ struct call {
   bool* added = nullptr;
   bool* used_random = nullptr;               ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
+  int block = 0;                             ///< of rows that `predict` makes
   const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
 };
 
@@ -130,6 +131,7 @@ struct partial_list {
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads and may overwrite
 ///     workspace<I>()     [samples][workspace I]        backward_input, backward_parameters if no input has a gradient,
 ///                                                      decode; its values are lost when the call returns
+///     first_predicted_row()  int                       `predict` of a layer with `predicted_rows`
 ///     partials()         as declared                   forward writes all of it, a layer with state only in training;
 ///                                                      null in a recompute
 ///     recorded_partials() as declared      const       the values that forward wrote: recompute and backward
@@ -155,6 +157,9 @@ class operands {
 
   int samples() const { return call_.samples; }
   bool training() const { return call_.training; }
+  // For `predict` of a layer that makes some columns, with `predicted_rows`: it makes the block of rows
+  // [first, first + samples x predicted_rows.block), as far as the micro-batch has them.
+  int first_predicted_row() const { return call_.block * call_.samples * lists().predicted.block; }
   const random_key& random() const {
     if (call_.used_random != nullptr) *call_.used_random = true;
     return call_.random;

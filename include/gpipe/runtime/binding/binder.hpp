@@ -63,7 +63,7 @@ class binder {
   }
   /// The `index`-th gradient that stage `maker` returns to the stage that writes the value.
   GPIPE_COLD block_address returned(int v, int stage, int index, int maker) const {
-    if (remote(stage)) return outgoing(v, index);
+    if (remote(stage)) return plan_.trains ? outgoing(v, index) : block_address{};
     return map(stage).find(memory_kind::returned, -1, v, slot_table(between(stage, maker).returned.data()), index);
   }
 

@@ -16,6 +16,8 @@ class broadcast {
   /// `job` null: there is one process.
   broadcast(const step_plan& plan, process_group* job) : plan_(plan), job_(job) {}
 
+  bool alone() const { return job_ == nullptr; }
+
   /// Bytes of the process that has this stage. `which` must be the same everywhere, so that a mismatch is found.
   void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
     from_worker(replica * plan_.workers() + plan_.worker_of(stage), bytes, size, which);

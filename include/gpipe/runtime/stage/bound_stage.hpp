@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <gpipe/runtime/hooks/layer_hooks.hpp>
 #include <gpipe/runtime/stage/layer_statistics.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
+#include <gpipe/runtime/step/predicted_columns.hpp>
 
 namespace gpipe::detail {
 
@@ -223,12 +225,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   bound& bound_at(int layer) { return binding_.layers[detail::index(layer - binding_.layers.front().layer_index)]; }
 
   /// Runs the layers before the main loss but no other loss, and downloads the input of the loss; of a loss that makes
-  /// its own inputs, those.
+  /// its own inputs, those; of layers that make their columns, what each makes.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
     const int loss = net_->loss_layer();
     for (const auto& b : binding_.layers) {
-      if (b.layer_index < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
-      if (b.layer_index != loss) continue;
+      if (detail::makes_columns(*net_, b.layer_index)) predict_columns(b, step, m);
+      else if (b.layer_index < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
+      if (b.layer_index != loss || detail::is_in_columns(*b.layer)) continue;
       const int first = step.samples_before + step.first_sample(m);
       if (const int extra = b.layer->predicted; extra >= 0) {
         enter(b, m);
@@ -243,6 +246,30 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       for (int i = 0; i < b.inputs; ++i)
         context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false), step.predicted->at(i, first));
     }
+  }
+
+  /// Makes a layer's columns block by block, and brings each block into its rows.
+  GPIPE_OUT_OF_LINE void predict_columns(const bound& b, const step_context& step, int m) {
+    enter(b, m);
+    const detail::column_range at = detail::columns_in_row(*net_, b.layer_index);
+    const row_blocks& of = b.layer->lists->predicted;
+    call c = call_of(b, step, m, false);
+    std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + at.first;
+    hooks_.time(b, timed::forward, step, m, [&] {
+      refresh_before(b, detail::refresh_for::forward, c);
+      for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
+        b.kernels->predict(context_, c);
+        const int rows = (std::min)(c.samples * of.block, c.samples * of.rows - first);
+        download_rows(rows, at, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
+                      into + detail::index(first) * at.of_row);
+      }
+    });
+  }
+  void download_rows(int rows, const detail::column_range& at, const std::byte* from, std::byte* into) {
+    const auto bytes = static_cast<std::ptrdiff_t>(at.bytes), stride = static_cast<std::ptrdiff_t>(at.of_row);
+    if constexpr (requires { context_.download_rows(rows, bytes, from, into, stride); })
+      return context_.download_rows(rows, bytes, from, into, stride);
+    for (int r = 0; r < rows; ++r) context_.download(bytes, from + r * bytes, into + r * stride);
   }
 
   /// The operations that follow are those of this layer on this micro-batch.

@@ -12,6 +12,7 @@
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/runtime/step/batch.hpp>
+#include <gpipe/runtime/step/predicted_columns.hpp>
 
 namespace gpipe::detail {
 
@@ -120,7 +121,8 @@ GPIPE_COLD inline bool inputs_are_read(const network& net, const local_layers& l
 GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, const local_layers& local) {
   for (int l = 0; l < net.layer_count && l < end; ++l) {
     if (!local.has(l)) continue;
-    if (end < net.layer_count && net.type_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
+    // A prediction runs no loss, and no forward of layers that make its columns.
+    if (end < net.layer_count && (net.type_of(l).auxiliary_loss() || makes_columns(net, l))) continue;
     for (int i = 0; i < net.type_of(l).field_count; ++i)
       if (net.type_of(l).field_index[i] == field) return true;
   }

@@ -47,14 +47,21 @@ class staging {
   }
 
   /// `into` is written by `drain`, or before.
-  void down(std::size_t bytes, const std::byte* from, std::byte* into) {
+  void down(std::size_t bytes, const std::byte* from, std::byte* into) { down(bytes, from, into, {bytes, 0}); }
+  /// Rows that come one behind the other go `stride` bytes apart.
+  struct row_targets {
+    std::size_t bytes = 0, stride = 0;
+  };
+  void down(std::size_t bytes, const std::byte* from, std::byte* into, const row_targets& rows) {
     for (std::size_t at = 0; at < bytes; at += piece_bytes) {
       const std::size_t n = (std::min)(piece_bytes, bytes - at);
       piece& p = take();
       check(cudaMemcpyAsync(host(p), from + at, n, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
       p.over.record(stream_);
-      p.into = into + at;
+      p.into = into;
+      p.first = at;
       p.bytes = n;
+      p.rows = rows;
     }
   }
 
@@ -73,8 +80,9 @@ class staging {
 
   struct piece {
     event arrived, over;
-    std::byte* into = nullptr;
-    std::size_t bytes = 0;
+    std::byte* into = nullptr;  // of the whole download, of which this piece has [first, first + bytes)
+    std::size_t first = 0, bytes = 0;
+    row_targets rows{};
   };
 
   std::size_t offset(const piece& p) const { return static_cast<std::size_t>(&p - pieces_) * piece_bytes; }
@@ -90,7 +98,12 @@ class staging {
     return p;
   }
   void arrive(piece& p) noexcept {
-    if (p.into != nullptr) std::memcpy(p.into, host(p), p.bytes);
+    if (p.into == nullptr) return;
+    for (std::size_t done = 0, n = 0; done < p.bytes; done += n) {
+      const std::size_t row = (p.first + done) / p.rows.bytes, column = (p.first + done) % p.rows.bytes;
+      n = (std::min)(p.rows.bytes - column, p.bytes - done);
+      std::memcpy(p.into + row * p.rows.stride + column, host(p) + done, n);
+    }
     p.into = nullptr;
   }
 
