@@ -62,6 +62,13 @@ struct tied_words
   using rounded = tied_words<bf16>;
 };
 
+/// A head in slices of 3, 2 and 2 words over more rows than a block of its logits has.
+template <class T>
+struct words_in_slices : model<input<std::int32_t, 37>, embedding<7, 9, T>, residual<rms_norm, feed_forward<17>>,
+                               token_head<7, slices<3>>> {
+  using rounded = words_in_slices<bf16>;
+};
+
 /// A field of the data: `width` numbers in [-1, 1) a sample, or integers in 0 ... below - 1.
 struct field_of_data {
   const char* name;
@@ -203,7 +210,7 @@ void trains_rounded_as_on_the_host(const field_list& fields, const std::vector<s
 
 const field_list images{{"inputs", 105}, {"labels", 1, 7}}, pixels{{"inputs", 35}, {"labels", 35, 7}},
     texts{{"inputs", 17, 11}, {"targets", 5, 11}, {"lengths", 1, 18}, {"labels", 5, 11}},  // of 3, 0, 6, 1, 10, 3 words
-    words{{"inputs", 5, 7}, {"labels", 5, 7}};
+    words{{"inputs", 5, 7}, {"labels", 5, 7}}, long_texts{{"inputs", 37, 7}, {"labels", 37, 7}};
 
 }  // namespace
 
@@ -211,6 +218,7 @@ const field_list images{{"inputs", 105}, {"labels", 1, 7}}, pixels{{"inputs", 35
 TEST_CASE("networks train on a GPU as on the host") {
   trains_as_on_the_host<residual_images<float>, float>(images);
   trains_as_on_the_host<classified_pixels<float>, float>(pixels);
+  trains_as_on_the_host<words_in_slices<float>, float>(long_texts);
 #if !GPIPE_QUICK
   trains_as_on_the_host<translation<float>, float>(texts);
   trains_as_on_the_host<tied_words<float>, float>(words);
@@ -223,6 +231,7 @@ TEST_CASE("networks in double train on a GPU as on the host") {
   trains_as_on_the_host<classified_pixels<double>, double>(pixels);
   trains_as_on_the_host<translation<double>, double>(texts);
   trains_as_on_the_host<tied_words<double>, double>(words);
+  trains_as_on_the_host<words_in_slices<double>, double>(long_texts);
 }
 
 TEST_CASE("networks in bf16 train on a GPU as on the host") {
@@ -230,5 +239,6 @@ TEST_CASE("networks in bf16 train on a GPU as on the host") {
   trains_rounded_as_on_the_host<both_precisions<classified_pixels<float>>>(pixels);
   trains_rounded_as_on_the_host<both_precisions<translation<float>>>(texts, {0, 1, 2, 3, 4});
   trains_rounded_as_on_the_host<both_precisions<tied_words<float>>>(words);
+  trains_rounded_as_on_the_host<both_precisions<words_in_slices<float>>>(long_texts);
 }
 #endif

@@ -174,6 +174,25 @@ TEST_CASE("a queued device gives the host's bits") {
   }
 }
 
+TEST_CASE("a queued device predicts with a head in slices as the host does, block after block") {
+  const samples<float, std::int32_t> data(9, 37, 37);
+  struct words : model<input<std::int32_t, 37>, embedding<7, 8>, token_head<7, slices<3>>> {};
+  const auto rows = [&]<class Device>(Device, int stages) {
+    trainer<words, adam, Device> training({.stages = stages, .micro_batches = 4, .micro_batch_size = 2}, adam{});
+    const tensor_rows found = training.predict(dataset{}.with("inputs", 37, data.inputs));
+    return std::vector<float>(found.all().begin(), found.all().end());
+  };
+  const std::vector<float> expected = rows(host_device{}, 1);
+  CHECK(expected.size() == 9 * 37 * 7);
+  for (const int stages : {1, 3, 5})
+    for (const unsigned lazy : {0u, 1u, 6u, ~0u}) {
+      queued::lazy = lazy;
+      CAPTURE(stages);
+      CAPTURE(lazy);
+      CHECK(rows(queued::device{}, stages) == expected);
+    }
+}
+
 namespace {
 
 struct without_dropout : model<input<float, 12>, linear<16>, tied<"w", linear<16>>, gelu, batch_norm<>,

@@ -251,25 +251,26 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   /// Makes a layer's columns block by block, and brings each block into its rows.
   GPIPE_OUT_OF_LINE void predict_columns(const bound& b, const step_context& step, int m) {
     enter(b, m);
-    const detail::column_range at = detail::columns_in_row(*net_, b.layer_index);
+    const detail::column_range range = detail::columns_in_row(*net_, b.layer_index);
     const row_blocks& of = b.layer->lists->predicted;
     call c = call_of(b, step, m, false);
-    std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + at.first;
+    std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + range.first;
     hooks_.time(b, timed::forward, step, m, [&] {
       refresh_before(b, detail::refresh_for::forward, c);
       for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
         b.kernels->predict(context_, c);
         const int rows = (std::min)(c.samples * of.block, c.samples * of.rows - first);
-        download_rows(rows, at, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
-                      into + detail::index(first) * at.of_row);
+        download_rows(rows, range, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
+                      into + detail::index(first) * range.of_row);
       }
     });
   }
-  void download_rows(int rows, const detail::column_range& at, const std::byte* from, std::byte* into) {
-    const auto bytes = static_cast<std::ptrdiff_t>(at.bytes), stride = static_cast<std::ptrdiff_t>(at.of_row);
+  void download_rows(int rows, const detail::column_range& range, const std::byte* from, std::byte* into) {
+    const auto bytes = static_cast<std::ptrdiff_t>(range.bytes), stride = static_cast<std::ptrdiff_t>(range.of_row);
     if constexpr (requires { context_.download_rows(rows, bytes, from, into, stride); })
-      return context_.download_rows(rows, bytes, from, into, stride);
-    for (int r = 0; r < rows; ++r) context_.download(bytes, from + r * bytes, into + r * stride);
+      context_.download_rows(rows, bytes, from, into, stride);
+    else
+      for (int r = 0; r < rows; ++r) context_.download(bytes, from + r * bytes, into + r * stride);
   }
 
   /// The operations that follow are those of this layer on this micro-batch.
