@@ -255,17 +255,6 @@ TEST_CASE("the logits of a prediction stay in the stage's arena, which a predict
   }
 }
 
-TEST_CASE("the time of a predictor's slices is that of their predictions") {
-  training_options how;
-  how.layer_times = true;
-  predictor<in_three> served(one, how);
-  served.predict(first_samples(9));
-  for (int l = 0; l < layers - 1; ++l) {
-    CAPTURE(l);
-    CHECK(served.executor().stage(0).timer()->median(l, gpipe::detail::timed::forward) >= 0);
-  }
-}
-
 TEST_CASE("a head in slices predicts in a training of several lengths") {
   plan_options options = one;
   options.stages = 3;

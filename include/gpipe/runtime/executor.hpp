@@ -181,6 +181,7 @@ class executor {
   }
 
   /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
+  /// A loss that makes its input, or layers that make columns of it, run `predict` for that.
   /// Fields that only the loss reads may be missing. The rows have the size of `predictions` for this batch.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();

@@ -255,15 +255,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     const row_blocks& of = b.layer->lists->predicted;
     call c = call_of(b, step, m, false);
     std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + range.first;
-    hooks_.time(b, timed::forward, step, m, [&] {
-      refresh_before(b, detail::refresh_for::forward, c);
-      for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
-        b.kernels->predict(context_, c);
-        const int rows = (std::min)(c.samples * of.block, c.samples * of.rows - first);
-        download_rows(rows, range, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
-                      into + detail::index(first) * range.of_row);
-      }
-    });
+    refresh_before(b, detail::refresh_for::forward, c);
+    for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
+      b.kernels->predict(context_, c);
+      const int rows = (std::min)(c.samples * of.block, c.samples * of.rows - first);
+      download_rows(rows, range, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
+                    into + detail::index(first) * range.of_row);
+    }
   }
   void download_rows(int rows, const detail::column_range& range, const std::byte* from, std::byte* into) {
     const auto bytes = static_cast<std::ptrdiff_t>(range.bytes), stride = static_cast<std::ptrdiff_t>(range.of_row);
