@@ -148,8 +148,8 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
   const std::size_t variants = of.variants.size();
   std::printf("\n%s\n\n| class |", of.question.c_str());
   for (const variant& it : of.variants) std::printf(" %s: chrF | loss |", it.name.c_str());
-  std::printf(" gain of the last over the first |\n|---|");
-  for (std::size_t v = 0; v < 2 * variants + 1; ++v) std::printf("---|");
+  std::printf(" the last over the first: chrF | less loss |\n|---|");
+  for (std::size_t v = 0; v < 2 * variants + 2; ++v) std::printf("---|");
   std::printf("\n");
   std::vector<bar_group> groups;
   std::vector<std::pair<std::string, spread>> figures;
@@ -157,13 +157,15 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
   for (int c = 0; c < 4; ++c) {
     const auto in = static_cast<example::resource>(c);
     std::vector<std::vector<double>> chrfs(variants), losses(variants);
-    std::vector<double> gains;
+    std::vector<double> gains, in_loss;
     for (std::size_t s = 0; s < found[0].size(); ++s) {
       std::vector<class_score> its;
       for (std::size_t v = 0; v < variants; ++v) its.push_back(score_of(found[v][s], from, in));
       for (std::size_t v = 0; v < variants; ++v)
         if (its[v].any) chrfs[v].push_back(its[v].chrf), losses[v].push_back(its[v].loss);
-      if (its.front().any && its.back().any) gains.push_back(its.back().chrf - its.front().chrf);
+      if (!its.front().any || !its.back().any) continue;
+      gains.push_back(its.back().chrf - its.front().chrf);
+      in_loss.push_back(its.front().loss - its.back().loss);
     }
     bar_group group{example::resource_names[c], {}};
     std::printf("| %s |", example::resource_names[c]);
@@ -173,10 +175,12 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
       std::printf(" %s | %s |", with_deviation(group.bars.back(), 1).c_str(),
                   with_deviation(spread(losses[v]), 3).c_str());
     }
-    const spread gain(gains);
-    std::printf(" %+.2f, standard error %.2f |\n", gain.mean, gain.error());
+    const spread gain(gains), less(in_loss);
+    std::printf(" %+.2f, error %.2f | %+.3f, error %.3f |\n", gain.mean, gain.error(), less.mean, less.error());
     groups.push_back(std::move(group));
-    if (gain.count > 0) figures.emplace_back(example::resource_names[c], gain);
+    if (gain.count == 0) continue;
+    figures.emplace_back(std::string("gain.") + example::resource_names[c], gain);
+    figures.emplace_back(std::string("less_loss.") + example::resource_names[c], less);
   }
   std::vector<std::string> key;
   for (std::size_t v = 0; v < variants; ++v) {
@@ -191,8 +195,9 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
   }
   for (auto& [name, gain] : figures) {
     std::replace(name.begin(), name.end(), ' ', '_');
-    result("translate." + of.name + ".gain." + name, gain.mean, "chrF");
-    result("translate." + of.name + ".error." + name, gain.error(), "chrF");
+    const char* const unit = name.starts_with("gain") ? "chrF" : "nats";
+    result("translate." + of.name + "." + name, gain.mean, unit);
+    result("translate." + of.name + "." + name + ".error", gain.error(), unit);
   }
   if (folder.empty()) return;
   const double top = 5 * std::ceil(most / 5 + 0.01);
