@@ -85,10 +85,20 @@ constexpr encoder_decoder_options cut_head = [] {
   o.head_slices = 3;
   return o;
 }();
+constexpr encoder_decoder_options tied_slices = [] {
+  encoder_decoder_options o = tied_head;
+  o.head_slices = 3;
+  return o;
+}();
+constexpr encoder_decoder_options without_drops(encoder_decoder_options o) {
+  o.dropout = 0;
+  return o;
+}
 constexpr std::size_t norms = 4 * 16, table = words * 16;
 static_assert(network_of<with<recipe>>.parameters() == network_of<with<few>>.parameters() + norms);
 static_assert(network_of<with<tied_head>>.parameters() == network_of<with<recipe>>.parameters() - table);
 static_assert(network_of<with<cut_head>>.parameters() == network_of<with<recipe>>.parameters());
+static_assert(network_of<with<tied_slices>>.parameters() == network_of<with<tied_head>>.parameters());
 static_assert(layers_of<with<recipe>> == layers_of<with<few>> + 2 + 2 + 2 * 5);  // dropout, norms, dropout in layers
 
 template <class Net = tiny<float>>
@@ -166,13 +176,29 @@ TEST_CASE("a decoder learns to write digits backwards, and does not see padding"
 }
 
 TEST_CASE_TEMPLATE("the recipe's options train with the same bits in every plan", Net, with<recipe>, with<tied_head>,
-                   with<cut_head>) {
+                   with<cut_head>, with<tied_slices>) {
   const std::uint64_t expected = trained<Net>({.stages = 1, .micro_batches = 4, .micro_batch_size = 2});
   CHECK(expected != trained({.stages = 1, .micro_batches = 4, .micro_batch_size = 2}));
   for (const int stages : {2, 5})
     CHECK(trained<Net>(
               {.stages = stages, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute_mode::always}) ==
           expected);
+}
+
+TEST_CASE("a head in slices of the table of words trains as the whole one") {
+  trainer<encoder_decoder<1, 24, 2, without_drops(tied_slices), double>, adam> cut{
+      {.stages = 3, .micro_batches = 4, .micro_batch_size = 2}, adam{.learning_rate = 0.01}, {.seed = 3}};
+  trainer<encoder_decoder<1, 24, 2, without_drops(tied_head), double>, adam> uncut{
+      {.stages = 1, .micro_batches = 4, .micro_batch_size = 2}, adam{.learning_rate = 0.01}, {.seed = 3}};
+  const pairs some(8);
+  for (int i = 0; i < 4; ++i) CHECK(std::abs(cut.step(some.all()).loss - uncut.step(some.all()).loss) < 1e-11);
+  const auto expected = uncut.array("words.weight").values<double>(),
+             found = cut.array("words.weight").values<double>();
+  double most = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) most = std::fmax(most, std::abs(found[i] - expected[i]));
+  CHECK(most < 1e-11);
+  CHECK(cut.array("head.slice2.weight").extents == std::vector<int>{2, 16});
+  CHECK(cut.array("target_words.weight").values<double>() == found);
 }
 
 TEST_CASE("first values: words of length 1, feed-forward weights by the depth") {

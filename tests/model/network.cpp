@@ -143,6 +143,36 @@ static_assert(!w.owns(1) && w.owns(1, 0) && !w.owns(1, 1) && w.uses(3, 1) && w.u
 static_assert(w.own_bytes(1) == 192 && w.own_bytes(1, 1) == 192 && w.tied_bytes(1) == 64 && w.tied_bytes(1, 1) == 0);
 static_assert(w.own_elements(3) == 0 && w.own_elements(4) == 7 && w.tied_bytes(3) == 192 + 64);
 
+// A part shares rows of the layer that has all, at any place among them; without one parts share among themselves.
+template <int Rows, int... First>
+struct rows {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {Rows, 3, 2}}, {"scale", {Rows}}};
+  };
+  template <class In>
+  requires(sizeof...(First) == 1) struct on<In> {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {Rows, 3, 2}}, {"bias", {Rows}}};
+    static constexpr int first_row = (First + ...);
+  };
+};
+struct of_rows
+    : model<input<float, 4>, tied<"a", rows<9>>, tied<"a", rows<4, 5>>, tied<"a", rows<3, 0>>, tied<"a", rows<2, 7>>,
+            tied<"b", rows<4, 5>>, tied<"b", rows<5, 0>>, tied<"b", rows<1, 8>>, tied<"b", rows<5, 0>>, rows<4, 5>> {};
+constexpr const network& r = network_of<of_rows>;
+static_assert(r.owner(1, 0) == at{0, 0} && r.owner_offset(1, 0) == 5 * 24 && r.owner(1, 1) == at{1, 1});
+static_assert(r.owner(2, 0) == at{0, 0} && r.owner_offset(2, 0) == 0 && r.owner(2, 1) == at{2, 1});
+static_assert(r.owner(3, 0) == at{0, 0} && r.owner_offset(3, 0) == 7 * 24 && r.owner(3, 1) == at{1, 1});
+static_assert(r.owner_offset(3, 1) == 2 * 4, "of the bias of rows 5 to 8");
+static_assert(r.owner(4, 0) == at{4, 0} && r.owner(5, 0) == at{5, 0} && r.owner(6, 0) == at{4, 0});
+static_assert(r.owner_offset(6, 0) == 3 * 24 && r.owner_offset(6, 1) == 3 * 4 && r.owner_offset(7, 0) == 0);
+static_assert(r.owner(7, 0) == at{5, 0} && r.owns(8) && r.tied_bytes(3) == 64 + 64 && r.tied_bytes(1) == 128);
+static_assert(gpipe::detail::uses_part(r, {3, 1}) && !gpipe::detail::uses_part(r, {7, 0}));
+static_assert(!gpipe::detail::uses_part(r, {8, 0}));
+static_assert(r.parameters() == 9 * 7 + 4 + 3 + 4 * 7 + 5 * 7 + 4 * 7);
+
 }  // namespace
 
 TEST_CASE("fields keep their limits") {

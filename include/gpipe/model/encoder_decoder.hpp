@@ -36,7 +36,7 @@ struct encoder_decoder_options {
   /// factor of Fixup (Zhang et al., 2019), to which the paper refers.
   bool depth_scaled = false;
   bool final_norms = false;  ///< layer_norm behind the encoder, and behind the decoder
-  bool tied_head = false;    ///< the head's weight is the table of words
+  bool tied_head = false;    ///< the head's weight is the table of words, also that of its slices
   int head_slices = 1;       ///< slices of the head, which are layers of their own
 };
 
@@ -77,9 +77,12 @@ struct translating {
             only<from<"targets", tensor<std::int32_t, target_tokens>>>, named<"target_words", words>,
             sinusoidal_positions, dropped, named<"decoder", repeat<Layers, decoder_layer>>, norm, Head...>;
   using loss = softmax_cross_entropy_with<settings>;
+  using head = token_head<O.vocabulary, no_bias, gpipe::slices<O.head_slices>, loss>;
   using type = std::conditional_t<
-      O.tied_head, with_head<named<"head", tied<"words", linear<O.vocabulary, no_bias>>>, loss>,
-      with_head<named<"head", token_head<O.vocabulary, no_bias, gpipe::slices<O.head_slices>, loss>>>>;
+      !O.tied_head, with_head<named<"head", head>>,
+      std::conditional_t<O.head_slices == 1,
+                         with_head<named<"head", tied<"words", linear<O.vocabulary, no_bias>>>, loss>,
+                         with_head<named<"head", tied<"words", head>>>>>;
 };
 
 }  // namespace detail
@@ -100,9 +103,6 @@ struct translating {
 /// L (12 W a + 3 (3 a + W) + 2 (2 H W + H + W) + 10 W) + 2 V W parameters.
 template <int Layers, int Hidden, int Heads, encoder_decoder_options Options = encoder_decoder_options{},
           class T = float>
-struct encoder_decoder : detail::translating<Layers, Hidden, Heads, Options, T>::type {
-  static_assert(!Options.tied_head || Options.head_slices == 1,
-                "gpipe: encoder_decoder: a head is tied to the table of words, or cut into slices, not both");
-};
+struct encoder_decoder : detail::translating<Layers, Hidden, Heads, Options, T>::type {};
 
 }  // namespace gpipe

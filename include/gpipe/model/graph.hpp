@@ -54,7 +54,8 @@ struct layer_type {
   keep keeps{};
   work cost{};
   bool view = false;
-  int pixels = 1;  ///< of the feature map that a view makes one row of, or makes of one row
+  int first_row = -1;  ///< of a part: where the rows of its parameters begin in those of a larger layer; -1: no part
+  int pixels = 1;      ///< of the feature map that a view makes one row of, or makes of one row
 
   constexpr bool auxiliary_loss() const { return !loss_name.empty(); }
   GPIPE_COLD constexpr std::size_t parameter_elements() const {
@@ -115,6 +116,7 @@ struct named_array {
 struct tied_parameter {
   int index = 0;  ///< in the list of the layer that uses it
   named_array owner{};
+  std::size_t before = 0;  ///< elements of the owner's before the rows that the layer uses
 };
 
 /// One layer of the expanded model. Its index names it in all folders.
@@ -170,10 +172,14 @@ struct network {
   constexpr bool owns(int l) const { return layers[l].tied == 0; }
   /// The parameter that a layer uses as its number `p`: its own, or that of an earlier layer.
   constexpr detail::named_array owner(int l, int p) const {
-    const detail::expanded_layer& s = layers[l];
-    for (int i = 0; i < s.tied; ++i)
-      if (const detail::tied_parameter& t = tied[s.first_tied + i]; t.index == p) return t.owner;
-    return {l, p};
+    const detail::tied_parameter* const shared = tie_of(l, p);
+    return shared != nullptr ? shared->owner : detail::named_array{l, p};
+  }
+  /// The bytes of the owner's parameter before those that a layer uses as its number `p`, which may be some of its
+  /// rows.
+  constexpr std::size_t owner_offset(int l, int p) const {
+    const detail::tied_parameter* const shared = tie_of(l, p);
+    return shared != nullptr ? shared->before * detail::bytes_of(type_of(l).type) : 0;
   }
   /// The same of an array. A layer's state is its own.
   constexpr detail::named_array owner(const detail::named_array& which) const {
@@ -221,6 +227,13 @@ struct network {
   }
 
  private:
+  /// Null: the parameter is the layer's own.
+  constexpr const detail::tied_parameter* tie_of(int l, int p) const {
+    const detail::expanded_layer& s = layers[l];
+    for (int i = 0; i < s.tied; ++i)
+      if (tied[s.first_tied + i].index == p) return tied + s.first_tied + i;
+    return nullptr;
+  }
   GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool own) const {
     const detail::layer_type& r = type_of(l);
     std::size_t sum = 0;
@@ -235,6 +248,11 @@ namespace detail {
 constexpr const parameter& description_of(const network& net, const named_array& which) {
   const layer_type& r = net.type_of(which.layer_index);
   return which.kind == array_kind::parameter ? r.parameters[which.index] : r.state[which.index];
+}
+
+/// Whether a layer uses some rows alone of a parameter that an earlier layer owns.
+constexpr bool uses_part(const network& net, const named_array& which) {
+  return description_of(net, which).extents != description_of(net, net.owner(which)).extents;
 }
 
 /// Calls `visit(named_array)` for the parameters and then the state of each layer, in model order. A tied parameter is
@@ -318,6 +336,7 @@ constexpr layer_type describe_layer_type() {
   r.keeps = Bound::keeps;
   r.predicted = Bound::predicted;
   if constexpr (requires { Bound::on::predicts; }) r.predicts = Bound::on::predicts;
+  if constexpr (requires { Bound::on::first_row; }) r.first_row = Bound::on::first_row;
   r.cost = Bound::cost;
   r.view = Bound::view;
   if constexpr (requires { in::pixels, out::rank; }) {

@@ -76,7 +76,8 @@ constexpr bool other_layer(const network& a, const network& b, int l) {
   for (int f = 0; same && f < x.field_count; ++f)
     same = std::string_view(x.fields[f].name) == y.fields[f].name && x.fields[f].type == y.fields[f].type;
   for (int p = 0; same && p < x.parameter_count; ++p)
-    same = std::string_view(x.parameters[p].name) == y.parameters[p].name && a.owner(l, p) == b.owner(l, p);
+    same = std::string_view(x.parameters[p].name) == y.parameters[p].name && a.owner(l, p) == b.owner(l, p) &&
+           a.owner_offset(l, p) == b.owner_offset(l, p);
   return !same;
 }
 /// The first such layer; -1: there is none. If one model has more layers, the first that the other lacks.

@@ -72,11 +72,15 @@ class expansion {
     layer<Bound>();
     const layer_type& mine = types_[layers_[l].type];
     constexpr auto& names = Tied::named_parameters;
-    bool first = true;
-    for (int o = 0; o < before; ++o) first = first && owners_[o].tie != Tied::tied_as;
+    bool first = true, related = false;
+    for (int o = 0; o < before; ++o) {
+      if (owners_[o].tie != Tied::tied_as) continue;
+      first = false;
+      related = related || (mine.first_row >= 0 && has_parameter(mine, owners_[o].name));
+    }
     for (int p = 0; p < mine.parameter_count; ++p)
       if (names.empty() || has_name(names, mine.parameters[p].name)) share(Tied::tied_as, l, p, before);
-    if (!first && layers_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
+    if (!first && !related && layers_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
     for (const std::string_view name : names)
       if (!has_parameter(mine, name)) note(tied_wrongly::missing, {Tied::tied_as, name, l});
   }
@@ -183,23 +187,49 @@ class expansion {
     tie_mistake& first = mistakes_[static_cast<int>(what)];
     if (first.layer_index < 0) first = found;
   }
-  // Shares parameter `p` of layer `l` with the first layer of the tie that has it, or makes `l` that layer.
+  // Rows of a parameter. Those of a part are counted in the larger parameter.
+  struct row_range {
+    int first = 0, end = 1;
+  };
+  static constexpr row_range rows_of(const layer_type& of, const parameter& it) {
+    const int first = of.first_row < 0 ? 0 : of.first_row;
+    return {first, first + (it.extents.rank > 0 ? it.extents.extents[0] : 1)};
+  }
+  // Whether a parameter is the first one, or rows of it.
+  static constexpr bool is_in(const layer_type& of, const parameter& it, const layer_type& larger,
+                              const parameter& first) {
+    const row_range here = rows_of(of, it), all = rows_of(larger, first);
+    shape extents = it.extents;
+    if (of.first_row >= 0 && extents.rank > 0) extents.extents[0] = first.extents.extents[0];
+    return extents == first.extents && here.first >= all.first && here.end <= all.end && of.type == larger.type;
+  }
+  // Shares parameter `p` of layer `l` with the first layer of the tie that has it, or makes `l` that layer. Parts of a
+  // layer that has not come before share what they have in common.
   constexpr void share(std::string_view tie, int l, int p, int before) {
     const layer_type& mine = types_[layers_[l].type];
     const parameter& it = mine.parameters[p];
+    const row_range rows = rows_of(mine, it);
+    const auto has = [&](const owned_parameter& by) {
+      if (by.tie != tie || by.name != it.name) return false;
+      const layer_type& theirs = types_[layers_[by.location.layer_index].type];
+      const row_range other = rows_of(theirs, theirs.parameters[by.location.index]);
+      return mine.first_row < 0 || theirs.first_row < 0 || (rows.first < other.end && other.first < rows.end);
+    };
     int o = 0;
-    while (o < before && (owners_[o].tie != tie || owners_[o].name != it.name)) ++o;
+    while (o < before && !has(owners_[o])) ++o;
     if (o == before) {
       owners_[owner_count_++] = {tie, it.name, {l, p}};
       return;
     }
     const named_array first = owners_[o].location;
-    tied_[tied_count_++] = {p, first};
-    ++layers_[l].tied;
     const layer_type& theirs = types_[layers_[first.layer_index].type];
-    const shape& extents = theirs.parameters[first.index].extents;
-    if (it.extents != extents || mine.type != theirs.type)
-      note(tied_wrongly::differs, {tie, it.name, l, it.extents, extents, mine.type, theirs.type});
+    const parameter& whole = theirs.parameters[first.index];
+    const auto count = static_cast<std::size_t>(rows.end - rows.first),
+               row = static_cast<std::size_t>(rows.first - rows_of(theirs, whole).first);
+    tied_[tied_count_++] = {p, first, row * it.extents.size() / count};
+    ++layers_[l].tied;
+    if (!is_in(mine, it, theirs, whole))
+      note(tied_wrongly::differs, {tie, it.name, l, it.extents, whole.extents, mine.type, theirs.type});
   }
 
   constexpr void limit(int v, std::int64_t below) {

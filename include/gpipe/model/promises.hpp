@@ -210,15 +210,16 @@ template <class Position, class Items, bool Holds>
 struct tied_item_is_one_layer {
   static_assert(
       (holds<Holds, Position, Items>),
-      "gpipe: a tied<Name, Layer> needs one layer, and this is a list of several. The slices of a head cannot "
-      "share parts of an embedding's weight: leave the head uncut, or do not tie it");
+      "gpipe: a tied<Name, Layer> needs one layer, or a head in slices, and this is a list of several: tie each of the "
+      "layers in it");
 };
 template <class Position, class Tie, class Parameter, class Here, class First, bool Holds>
 struct tied_parameters_match {
   static_assert((holds<Holds, Position, Tie, Parameter, Here, First>),
                 "gpipe: layers tied under one name share the parameters of the same name, but this one has another "
                 "shape or type here than in the first of the layers: give both the same, or name only the parameters "
-                "that they share: tied<Name, Layer, Parameters...>");
+                "that they share: tied<Name, Layer, Parameters...>. A slice of a head needs a first layer that has all "
+                "of its rows");
 };
 template <class Position, class Tie, class Layer, bool Holds>
 struct tied_layers_share_a_parameter {

@@ -21,7 +21,7 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   for (int l = 0; l < net.layer_count; ++l)
     for (int i = 0; i < net.layers[l].tied; ++i) {
       const tied_parameter& t = net.tied[net.layers[l].first_tied + i];
-      p.ties.push_back({t.owner, {l, t.index}});
+      p.ties.push_back({t.owner, {l, t.index}, net.owner_offset(l, t.index)});
     }
   p.incoming.resize(static_cast<std::size_t>(p.stages()));
   p.outgoing.resize(static_cast<std::size_t>(p.stages()));

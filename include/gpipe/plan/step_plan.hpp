@@ -35,6 +35,7 @@ struct stage_slots {
 /// A parameter of a layer that uses the parameter of an earlier one.
 struct tie {
   named_array owner, user;
+  std::size_t before = 0;  ///< bytes of the owner's before the rows that the user has
 };
 
 }  // namespace detail

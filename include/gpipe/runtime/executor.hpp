@@ -446,8 +446,9 @@ class executor {
 
   std::byte* of_parameters(memory_kind kind, int layer, int i) const {
     const detail::named_array first = net_.owner(layer, 0);
-    return usable(),
-           parameters_.address({kind, first.layer_index, i, net_.own_bytes(first.layer_index, first.index)}, 0);
+    return usable(), parameters_.address({kind, first.layer_index, i,
+                                          net_.own_bytes(first.layer_index, first.index) + net_.owner_offset(layer, 0)},
+                                         0);
   }
 
   void time_layers(bool on) {

@@ -74,6 +74,8 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr int kept_extras = 1;             of `decode`: its first extras, which later tokens read
 ///       static constexpr int source_input = 1;            of `decode`: the input from an encoder, of one sample
 ///       static constexpr int counts_tokens = 0;           the field that says how many tokens of a source count
+///       static constexpr int first_row = 100;             in a tie its parameters may be rows of larger ones, from
+///                                                         this row on, as those of a part of the layer that owns them
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
 ///       void prepare(c, int samples)                      once: sets up the products of up to this number of samples

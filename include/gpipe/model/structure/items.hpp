@@ -42,6 +42,13 @@ text(Given) -> text<1>;
 template <class...>
 struct list {};
 
+/// A list of items as one item: a scope.
+template <class Items>
+struct list_item {
+  static constexpr bool is_scope = true;
+  using items = Items;
+};
+
 /// A new name, as a type: nvcc finds no specialization for a text.
 template <text From, text To>
 struct new_name {
@@ -215,6 +222,31 @@ struct with_field {
   };
 };
 
+namespace detail {
+
+template <class Layer, class Tie>
+struct tied_item;
+
+/// A tie by its name, and the parameters that it shares; none: all of the same name.
+template <text Name, text... Parameters>
+struct tie_named {
+  static constexpr const char* tied_as = Name.letters;
+  static constexpr std::array<const char*, sizeof...(Parameters)> named_parameters{Parameters.letters...};
+  template <class Layer>
+  using around = tied_item<Layer, tie_named>;
+};
+
+template <class Layer, class Tie>
+struct tied_item : Tie {
+  using layer = Layer;
+};
+/// A layer that is a list, such as a head in slices, says where its parts with parameters stand: each of them is tied.
+template <class Layer, class Tie>
+requires requires { typename Layer::template with_parts<Tie>; }
+struct tied_item<Layer, Tie> : list_item<typename Layer::template with_parts<Tie>> {};
+
+}  // namespace detail
+
 /// The layer, with parameters that it shares with all layers tied under the name, at any place in the model and of any
 /// kind: those of the same name, or of these only the ones that `Parameters` names. The first layer with a parameter
 /// owns it. A parameter of another name is the layer's own. Shapes of shared parameters must be the same.
@@ -223,11 +255,13 @@ struct with_field {
 ///     tied<"words", token_head<V>>                 weight, the embedding's | bias, its own
 ///     tied<"words", token_head<V>>                 weight, the embedding's | bias, the first head's
 ///     tied<"words", token_head<V>, "weight">       weight, the embedding's | bias, its own
+///
+/// A layer that stands for some rows of a larger one shares these: slice i of a head in N slices the rows
+/// [i V / N, (i + 1) V / N) of the embedding's weight. The layer with all rows stands first. Parts that no larger layer
+/// stands before own their rows, as the biases here:
+///
+///     tied<"words", token_head<V, slices<N>>>      weight of each slice, rows of the embedding's | bias, its own
 template <detail::text Name, class Layer, detail::text... Parameters>
-struct tied {
-  static constexpr const char* tied_as = Name.letters;
-  using layer = Layer;
-  static constexpr std::array<const char*, sizeof...(Parameters)> named_parameters{Parameters.letters...};
-};
+struct tied : detail::tied_item<Layer, detail::tie_named<Name, Parameters...>> {};
 
 }  // namespace gpipe

@@ -52,11 +52,18 @@ struct joined_lists<list<As...>, Rest...> {
   using type = typename behind<typename joined_lists<Rest...>::type>::type;
 };
 
+/// Each slice as it is, in place of something around it such as a tie.
+struct slice_alone {
+  template <class Slice>
+  using around = Slice;
+};
+
 /// The items of a cut head.
-template <int Vocabulary, class Options, class Indices = std::make_integer_sequence<int, Options::slices>>
+template <int Vocabulary, class Options, class Each = slice_alone,
+          class Indices = std::make_integer_sequence<int, Options::slices>>
 struct sliced_items;
-template <int Vocabulary, class Options, int... I>
-struct sliced_items<Vocabulary, Options, std::integer_sequence<int, I...>> {
+template <int Vocabulary, class Options, class Each, int... I>
+struct sliced_items<Vocabulary, Options, Each, std::integer_sequence<int, I...>> {
   static constexpr int count = sizeof...(I);
   template <int Which>
   using slice =
@@ -65,8 +72,9 @@ struct sliced_items<Vocabulary, Options, std::integer_sequence<int, I...>> {
                        Options::biased, Options::settings>;
   template <int Which>
   using read_by = std::conditional_t<Which == 0, head_stash, pop_head>;
-  using type = typename joined_lists<list<read_by<I>, named<slice_name<I>(), slice<I>>>...,
-                                     list<carried_cross_entropy<Vocabulary, Options::settings>>>::type;
+  using type =
+      typename joined_lists<list<read_by<I>, named<slice_name<I>(), typename Each::template around<slice<I>>>>...,
+                            list<carried_cross_entropy<Vocabulary, Options::settings>>>::type;
 };
 
 }  // namespace detail
@@ -90,6 +98,9 @@ requires(detail::head_options<Options...>::slices > 1) struct token_head<Vocabul
                 "gpipe: token_head<Vocabulary, slices<N>>: N must be at most 1000, and at most the number of words");
   static constexpr bool is_scope = true;
   using items = typename detail::sliced_items<Vocabulary, options>::type;
+  /// The items with `Each::around<slice>` in the place of each slice.
+  template <class Each>
+  using with_parts = typename detail::sliced_items<Vocabulary, options, Each>::type;
 };
 
 }  // namespace gpipe

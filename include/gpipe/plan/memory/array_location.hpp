@@ -28,14 +28,16 @@ struct array_location {
 
 namespace detail {
 
-/// The location of a parameter or of a part of the state.
+/// The location of a parameter or of a part of the state. A tied parameter is where its owner's is, or the rows of it
+/// that the layer uses.
 GPIPE_COLD constexpr array_location locate(const network& net, const named_array& which) {
   const named_array owner = net.owner(which);
   const layer_type& r = net.type_of(owner.layer_index);
-  const std::size_t bytes = description_of(net, owner).extents.size() * bytes_of(r.type);
+  const std::size_t bytes = description_of(net, which).extents.size() * bytes_of(r.type);
   if (owner.kind == array_kind::state)
     return {memory_kind::state, owner.layer_index, 0, r.state_bytes(owner.index), bytes};
-  return {memory_kind::parameters, owner.layer_index, 0, net.own_bytes(owner.layer_index, owner.index), bytes};
+  return {memory_kind::parameters, owner.layer_index, 0,
+          net.own_bytes(owner.layer_index, owner.index) + net.owner_offset(which.layer_index, which.index), bytes};
 }
 
 /// Calls with the location of every parameter, a tied one once, and of every part of a layer's state, in model order.

@@ -149,7 +149,8 @@ class layout {
       for (int i = 0; i < net_.layers[user].tied; ++i)
         if (const tied_parameter& t = net_.tied[net_.layers[user].first_tied + i]; t.owner.layer_index == l)
           put(kind::tied, user, -1, 2 + t.index,
-              static_cast<std::int64_t>(aligned(r.parameters[t.owner.index].extents.size() * bytes_of(r.type))));
+              static_cast<std::int64_t>(
+                  aligned(net_.type_of(user).parameters[t.index].extents.size() * bytes_of(r.type))));
   }
 
   /// If layers share the memory, each block begins where the kind does.

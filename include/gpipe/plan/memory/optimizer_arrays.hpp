@@ -35,12 +35,15 @@ constexpr std::size_t arrays_before(const network& net, int layer_index, const t
 }
 
 /// Calls `visit(optimizer_array)` for what the optimizer keeps for a parameter: moments, then arrays of a tensor rule.
+/// If a layer uses some rows alone of another's parameter, the moments are those of the rows; a tensor rule's arrays
+/// are of the whole.
 template <class Visit>
 void each_optimizer_array(const network& net, const plan_options& options, const named_array& which, Visit&& visit) {
   const named_array owner = net.owner(which);
   const shape& extents = description_of(net, owner).extents;
   for (int i = 0; i < options.optimizer_moments; ++i)
-    visit(optimizer_array{"moment." + std::to_string(i), extents, locate(net, owner).in(memory_kind::moments, i)});
+    visit(optimizer_array{"moment." + std::to_string(i), description_of(net, which).extents,
+                          locate(net, which).in(memory_kind::moments, i)});
   const tensor_rule_memory* const rule = options.tensor_rule;
   if (rule == nullptr) return;
   std::size_t at = arrays_before(net, owner.layer_index, *rule, owner.index);

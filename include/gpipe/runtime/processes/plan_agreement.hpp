@@ -35,7 +35,8 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   for (int l = 0; l < net.layer_count; ++l) {
     const layer_type& r = net.type_of(l);
     model(std::string_view(r.name), r.type, r.parameter_bytes(), r.state_bytes(), net.layers[l].tied);
-    for (int p = 0; p < r.parameter_count; ++p) model(net.owner(l, p).layer_index, net.owner(l, p).index);
+    for (int p = 0; p < r.parameter_count; ++p)
+      model(net.owner(l, p).layer_index, net.owner(l, p).index, net.owner_offset(l, p));
     for (int i = 0; i < r.inputs; ++i) model(net.reads_value(l, i));
   }
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);

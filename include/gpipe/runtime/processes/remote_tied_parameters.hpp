@@ -85,8 +85,8 @@ class remote_tied_parameters {
     const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
     const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
     const void* const queue = queues[index(owns ? owner : user)];
-    const array_location owned = locate(net, t.owner);
-    const std::size_t bytes = aligned(owned.bytes), before = net.tied_bytes(t.user.layer_index, t.user.index);
+    const array_location owned = locate(net, t.user);
+    const std::size_t bytes = owned.bytes, before = net.tied_bytes(t.user.layer_index, t.user.index);
     const auto layout_to = [&](int stage, std::byte* at) {
       return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1, {{at, 0, bytes}}, {0}, {0}, queue};
     };

@@ -180,10 +180,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   }
   /// Recomputes the buffers that are derived from a layer's parameters, some of which are tied.
   void refresh_tied(int layer) { refresh(at(layer)); }
-  /// Adds a tied use's gradients to the owner's, which this stage has.
-  GPIPE_OUT_OF_LINE void add_tied_gradients(const named_array& owner, const std::byte* gradients) {
-    const bound& b = at(owner.layer_index);
-    add(b.layer->type, static_cast<std::ptrdiff_t>(size_of(b, owner)), gradients, b.gradient_at[index(owner.index)]);
+  /// Adds a tied use's gradients to the owner's, which this stage has, at the rows that the use has.
+  GPIPE_OUT_OF_LINE void add_tied_gradients(const tie& t, const std::byte* gradients) {
+    const bound& b = at(t.owner.layer_index);
+    const shape& extents = description_of(*net_, t.user).extents;
+    add(b.layer->type, static_cast<std::ptrdiff_t>(extents.size()), gradients,
+        b.gradient_at[index(t.owner.index)] + t.before);
   }
   /// The stage has updated its parameters.
   void updated() { hooks_.after_update(binding_.layers, flat_bytes()); }

@@ -24,8 +24,9 @@ class tied_parameters {
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
       const tie& t = plan_.ties[i];
       if (plan_.worker_of(stage_of(t.user)) != worker) continue;
-      at(t.user).copy_tied_values(
-          t.user, is_here(t.owner) ? layer(t.owner).parameter_at[index(t.owner.index)] : remote_.receive_values(t));
+      at(t.user).copy_tied_values(t.user, is_here(t.owner)
+                                              ? layer(t.owner).parameter_at[index(t.owner.index)] + t.before
+                                              : remote_.receive_values(t));
       // All of the layer have arrived.
       if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.layer_index != t.user.layer_index)
         at(t.user).refresh_tied(t.user.layer_index);
@@ -37,7 +38,7 @@ class tied_parameters {
     for (const tie& t : plan_.ties)
       if (is_here(t.user) && !frozen(t.user)) remote_.send_gradients(t);
   }
-  /// The gradients of all uses are complete. Adds those of the parameters that the stage owns.
+  /// The gradients of all uses are complete. Adds those of the parameters that the stage owns, each at its rows.
   void add_gradients(int stage, const wait_context& what, action_timer<Device>& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
@@ -45,9 +46,9 @@ class tied_parameters {
       if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
-        s.add_tied_gradients(t.owner, layer(t.user).gradient_at[index(t.user.index)]);
+        s.add_tied_gradients(t, layer(t.user).gradient_at[index(t.user.index)]);
       } else {
-        times.waiting([&] { s.add_tied_gradients(t.owner, remote_.receive_gradients(t, what)); });
+        times.waiting([&] { s.add_tied_gradients(t, remote_.receive_gradients(t, what)); });
       }
     }
   }

@@ -65,15 +65,18 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
       const of_layer& layer = layers_[index(value.layer_index)];
       into = (value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get()) + value.at;
     }
-    bool lent = false;
-    for (const borrowed_value& it : borrowed)
-      if (it.from == value) {
-        lent = true;
-        if (it.at != nullptr) into = it.at;
-      }
-    if (lent && into == nullptr) passing.resize(value.bytes), into = passing.data();
-    if (into != nullptr) read(value, into, lent);
+    if (into != nullptr) read(value, into, false);
   });
+  for (std::size_t i = 0; i < borrowed.size(); ++i) {
+    const array_location& from = borrowed[i].from;
+    const auto is_it = [&](const borrowed_value& it) { return it.from == from; };
+    const auto first = std::find_if(borrowed.begin(), borrowed.end(), is_it);
+    if (first != borrowed.begin() + static_cast<std::ptrdiff_t>(i)) continue;  // all who borrow it have it
+    const auto mine =
+        std::find_if(first, borrowed.end(), [&](const borrowed_value& it) { return is_it(it) && it.at != nullptr; });
+    if (mine == borrowed.end()) passing.resize(from.bytes);
+    read(from, mine == borrowed.end() ? passing.data() : mine->at, true);
+  }
   share_.work([&] {
     for (int l = 0; l < sequence.layer_count; ++l) {
       const auto refresh = decode[sequence.layers[l].type].refresh;

@@ -70,6 +70,7 @@ GPIPE_COLD inline void find_torch_order(const network& net, const named_array& w
 GPIPE_COLD GPIPE_INLINE std::vector<stored_array> model_arrays(const network& net) {
   std::vector<stored_array> all;
   for_each_array(net, [&](const named_array& which) {
+    if (uses_part(net, which)) return;
     all.push_back({.name = path_of(net, which),
                    .location = locate(net, which),
                    .extents = description_of(net, which).extents,

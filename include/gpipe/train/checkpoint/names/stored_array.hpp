@@ -29,7 +29,8 @@ struct stored_array {
 };
 
 /// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each
-/// tied layer lists its shared parameters under names of its own.
+/// tied layer lists its shared parameters under names of its own, but not rows of another's, such as those of a head's
+/// slice: the owner has them.
 std::vector<stored_array> model_arrays(const network& net);
 
 /// The names of parameters in a text of `checkpoint_facts::frozen`. Throws if the model has no such parameter.
