@@ -58,8 +58,9 @@ constexpr encoder_decoder_options tied{.source_tokens = 6,
                                        .width = 16,
                                        .head_width = 8,
                                        .final_norms = true,
-                                       .tied_head = true};
-/// The last stages read the table of words of the first one, and what the encoder writes.
+                                       .tied_head = true,
+                                       .head_slices = 3};
+/// The last stages read rows of the first one's table of words, and what the encoder writes.
 struct translating : encoder_decoder<2, 24, 2, tied> {};
 
 std::vector<std::int64_t> translations_of(const generator<translating>& from) {

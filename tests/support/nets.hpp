@@ -75,10 +75,11 @@ struct headed_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, 
                           repeat<2, residual<rms_norm, feed_forward<20>>>, layer_norm,
                           tied<"square", linear<8>, "bias">, tied<"words", token_head<7>>> {};
 
-/// 8 layers: a head in three slices, which read one value and carry numbers in full precision.
+/// 8 layers: a head in three slices, which have rows of the embedding's weight and biases of their own, read one value
+/// and carry numbers in full precision.
 template <class T>
-struct sliced_net : model<input<std::int32_t, 3>, embedding<7, 8, T>, residual<rms_norm, feed_forward<20>>,
-                          token_head<7, slices<3>>> {};
+struct sliced_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>,
+                          residual<rms_norm, feed_forward<20>>, tied<"words", token_head<7, slices<3>>>> {};
 
 /// 8 layers: three losses, of which two read a value that goes on.
 template <class T>

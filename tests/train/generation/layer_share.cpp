@@ -41,6 +41,10 @@ struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocab
 /// The logits come from layers of several stages.
 struct sliced : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<tokens>, block,
                       layer_norm, token_head<vocabulary, slices<5>>> {};
+/// Slices in the last stages read rows of the first one's weight.
+struct tied_slices
+    : model<input<std::int32_t, tokens>, tied<"words", embedding<vocabulary, width>>, learned_positions<tokens>, block,
+            layer_norm, tied<"words", token_head<vocabulary, slices<5>>>> {};
 /// Stages of the encoder, of the decoder, and one with the end of the first and the begin of the second.
 template <class... Head>
 constexpr encoder_decoder_options sizes{.source_tokens = 7,
@@ -51,7 +55,13 @@ constexpr encoder_decoder_options sizes{.source_tokens = 7,
                                         .final_norms = true,
                                         .tied_head = sizeof...(Head) == 0,
                                         .head_slices = 1 + 2 * sizeof...(Head)};
+constexpr encoder_decoder_options sizes_of_tied = [] {
+  encoder_decoder_options of = sizes<>;
+  of.head_slices = 4;
+  return of;
+}();
 struct translating : encoder_decoder<2, 24, 2, sizes<>> {};
+struct tied_translating : encoder_decoder<1, 24, 2, sizes_of_tied> {};
 struct sliced_translating : encoder_decoder<1, 24, 2, sizes<int>> {};
 /// Throws for one token in the process that has it, when a test says so.
 struct throwing {
@@ -181,7 +191,7 @@ std::vector<std::string> errors_of(threaded::job& job, const std::function<void(
 }  // namespace
 
 TEST_CASE_TEMPLATE("processes that share a model write the bits of one, and each has its share of the parameters", Net,
-                   skipping, headed, sliced, translating, sliced_translating) {
+                   skipping, headed, sliced, tied_slices, translating, sliced_translating, tied_translating) {
   const temporary_folder folder;
   const std::string weights = folder.beside("weights.safetensors");
   const written alone = write<Net>(plan_of(1), nullptr, weights);
@@ -194,7 +204,7 @@ TEST_CASE_TEMPLATE("processes that share a model write the bits of one, and each
     });
     std::size_t bytes = 0, borrowed = 0;
     constexpr std::size_t table = std::size_t{vocabulary} * width * sizeof(float);
-    if (std::is_same_v<Net, headed>) borrowed = table;
+    if (std::is_same_v<Net, headed> || std::is_same_v<Net, tied_slices>) borrowed = table;  // slices: each its rows
     for (const written& of_rank : found) {
       CHECK(of_rank == alone);
       CHECK(of_rank.bytes < alone.bytes * (std::is_same_v<Net, translating> ? 3 : 2) / static_cast<std::size_t>(ranks));
