@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -69,6 +70,20 @@ static_assert(convolution::parameters[0].extents == gpipe::detail::shape{3, 3, 6
 static_assert(convolution::parameters[0].first.of({3, 3, 6, 10}).fan_in == 54);
 static_assert(by_outputs::parameters[0].first.of({3, 3, 6, 10}).fan_in == 90);
 static_assert(initializer::xavier().with_outputs_last().of({3, 3, 6, 10}).fan_in == 16 * 9);
+
+// The slices of a head are drawn as rows of the whole weight, also if they are tied.
+template <class Head>
+struct ending_in : model<input<float, 4, 8>, named<"head", Head>> {};
+using sliced = initialized<token_head<10, gpipe::slices<3>>, initializer::xavier()>;
+constexpr const network& cut = network_of<ending_in<sliced>>;
+static_assert(cut.layer_count == 4 && cut.type_of(1).parameters[0].extents == shape{3, 8});
+static_assert(cut.type_of(1).parameters[0].first.drawn == initializer::kind::uniform);
+static_assert(cut.type_of(1).parameters[0].first.of({3, 8}).fan_in == 18);
+static_assert(cut.type_of(1).parameters[1].first.drawn == zeros);
+static_assert(std::string_view(cut.type_of(1).name) ==
+              network_of<ending_in<token_head<10, gpipe::slices<3>>>>.type_of(1).name);
+static_assert(network_of<ending_in<tied<"a", sliced>>>.type_of(2).parameters[0].first.of({3, 8}).fan_in == 18);
+static_assert(network_of<ending_in<tied<"a", sliced>>>.parameters() == 10 * 8 + 10);
 
 struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialized<embedding<16, 8>, narrow>>>,
                    repeat<2, residual<named<"norm", rms_norm>,

@@ -280,7 +280,7 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
 
   static constexpr int predicted = 0;
   static constexpr row_blocks predicted_rows{rows, block};
-  static constexpr int first_row = First;
+  static constexpr int first_row = First, all_rows = Vocabulary;
 
   static constexpr std::int64_t elements = std::int64_t{rows} * Words, operations = 2 * elements * width;
   // Backward makes the logits again, once for both parts if they run together.

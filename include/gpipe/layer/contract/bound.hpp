@@ -76,6 +76,7 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr int counts_tokens = 0;           the field that says how many tokens of a source count
 ///       static constexpr int first_row = 100;             in a tie its parameters may be rows of larger ones, from
 ///                                                         this row on, as those of a part of the layer that owns them
+///       static constexpr int all_rows = 400;              the rows of these larger ones, for rules of first values
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
 ///       void prepare(c, int samples)                      once: sets up the products of up to this number of samples
