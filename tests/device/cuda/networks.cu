@@ -62,10 +62,11 @@ struct tied_words
   using rounded = tied_words<bf16>;
 };
 
-/// A head in slices of 3, 2 and 2 words over more rows than a block of its logits has.
+/// A head in slices of 3, 2 and 2 words, over more rows than a block of its logits has. They share rows of the
+/// embedding's weight, at places that are not aligned.
 template <class T>
-struct words_in_slices : model<input<std::int32_t, 37>, embedding<7, 9, T>, residual<rms_norm, feed_forward<17>>,
-                               token_head<7, slices<3>>> {
+struct words_in_slices : model<input<std::int32_t, 37>, tied<"words", embedding<7, 9, T>>,
+                               residual<rms_norm, feed_forward<17>>, tied<"words", token_head<7, slices<3>>>> {
   using rounded = words_in_slices<bf16>;
 };
 
