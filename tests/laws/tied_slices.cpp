@@ -41,7 +41,7 @@ template <class T>
 struct apart : ending_in<T, token_head<7, slices<3>>> {};
 
 constexpr const network& n = network_of<sliced<float>>;
-constexpr int embedded = 0, first_slice = 4, loss = 7, rows[] = {0, 3, 5, 7}, width = 6;
+constexpr int embedded = 0, first_slice = 4, rows[] = {0, 3, 5, 7}, width = 6;
 constexpr detail::named_array table{embedded, 0};
 static_assert(n.layer_count == 8 && n.parameters() == network_of<whole<float>>.parameters());
 static_assert(n.owner(first_slice, 0) == table && n.owner_offset(first_slice, 0) == 0);
@@ -62,8 +62,8 @@ constexpr int some_stages[] = {1, 2, 3, layers_of<sliced<float>>};
 
 /// The rows that slice i has.
 template <class T>
-std::vector<T> rows_of(const std::vector<T>& table, int i) {
-  return {table.begin() + rows[i] * width, table.begin() + rows[i + 1] * width};
+std::vector<T> rows_of(const std::vector<T>& all, int i) {
+  return {all.begin() + rows[i] * width, all.begin() + rows[i + 1] * width};
 }
 
 double distance(const std::vector<double>& x, const std::vector<double>& y) {

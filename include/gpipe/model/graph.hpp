@@ -172,14 +172,14 @@ struct network {
   constexpr bool owns(int l) const { return layers[l].tied == 0; }
   /// The parameter that a layer uses as its number `p`: its own, or that of an earlier layer.
   constexpr detail::named_array owner(int l, int p) const {
-    const detail::tied_parameter* const shared = tie_of(l, p);
-    return shared != nullptr ? shared->owner : detail::named_array{l, p};
+    const int tie = tie_of(l, p);
+    return tie >= 0 ? tied[tie].owner : detail::named_array{l, p};
   }
   /// The bytes of the owner's parameter before those that a layer uses as its number `p`, which may be some of its
   /// rows.
   constexpr std::size_t owner_offset(int l, int p) const {
-    const detail::tied_parameter* const shared = tie_of(l, p);
-    return shared != nullptr ? shared->before * detail::bytes_of(type_of(l).type) : 0;
+    const int tie = tie_of(l, p);
+    return tie >= 0 ? tied[tie].before * detail::bytes_of(type_of(l).type) : 0;
   }
   /// The same of an array. A layer's state is its own.
   constexpr detail::named_array owner(const detail::named_array& which) const {
@@ -227,12 +227,12 @@ struct network {
   }
 
  private:
-  /// Null: the parameter is the layer's own.
-  constexpr const detail::tied_parameter* tie_of(int l, int p) const {
+  /// The index of a layer's parameter in the list of those that are tied; -1: it is the layer's own.
+  constexpr int tie_of(int l, int p) const {
     const detail::expanded_layer& s = layers[l];
     for (int i = 0; i < s.tied; ++i)
-      if (tied[s.first_tied + i].index == p) return tied + s.first_tied + i;
-    return nullptr;
+      if (tied[s.first_tied + i].index == p) return s.first_tied + i;
+    return -1;
   }
   GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool own) const {
     const detail::layer_type& r = type_of(l);
