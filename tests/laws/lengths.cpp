@@ -72,6 +72,17 @@ template <int Tokens>
 struct scaled : model<input<std::int32_t, Tokens>, embedding<words, 8, double>, shares_of_length, linear<words>,
                       softmax_cross_entropy> {};
 
+/// The slices of its head have rows of the table of words.
+template <int Tokens>
+using sliced_translation = encoder_decoder<1, 32, 2,
+                                           encoder_decoder_options{.source_tokens = Tokens,
+                                                                   .vocabulary = words,
+                                                                   .width = 16,
+                                                                   .head_width = 8,
+                                                                   .tied_head = true,
+                                                                   .head_slices = 3},
+                                           double>;
+
 template <template <int> class Net, class Optimizer = adamw>
 std::vector<std::uint64_t> bits_of(const plan_options& plan, const training_options& how = {}) {
   trainer<of_lengths<Net>, Optimizer> training(plan, Optimizer{.learning_rate = 1e-2}, how);
@@ -162,6 +173,7 @@ difference from_padding(int micro_batches) {
 TEST_CASE("a step has the bits of a training of its batch's length alone") {
   steps_as_its_length_alone<text>();
   steps_as_its_length_alone<translation>();
+  steps_as_its_length_alone<sliced_translation>();
   steps_as_its_length_alone<scaled>();
 }
 

@@ -14,6 +14,7 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/job.hpp>
 #include <gpipe/layer.hpp>
+#include <gpipe/plan.hpp>
 #include <gpipe/train.hpp>
 
 #include "support/larger_error.hpp"
@@ -160,6 +161,14 @@ TEST_CASE("every cut, schedule and recompute mode has the same bits, in one prec
   };
   same_bits.operator()<sliced<float>>(texts<float>(26));
   same_bits.operator()<sliced<bf16>>(texts<float>(26));
+}
+
+TEST_CASE("a plan that the compiler has made has the same bits") {
+  using made = plan<sliced<float>, stages<3>, micro_batches<4>, micro_batch_size<4>, optimizer<adam>>;
+  const auto data = texts<float>(13);
+  trainer<sliced<float>, adam> compiled(made{}), at_run_time(plan_of(2));
+  for (int i = 0; i < 2; ++i) CHECK(compiled.step(data.all()).loss == at_run_time.step(data.all()).loss);
+  CHECK(state_of(compiled) == state_of(at_run_time));
 }
 
 TEST_CASE("replicas have the bits of one, and agree") {
