@@ -48,6 +48,7 @@ struct redrawn_parameters {
   using type = list<std::make_index_sequence<count>>;
 };
 
+/// The layer with these rules.
 template <class Layer, class Rules>
 struct initialized_item {
   using shown_as = Layer;
@@ -66,6 +67,7 @@ struct initialized_item {
   };
 };
 
+/// Rules as a type, because nvcc finds no specialization for values of a class.
 template <initializer... Rules>
 struct drawn_by {
   static constexpr initializer rule(std::size_t matrix) {
@@ -76,6 +78,7 @@ struct drawn_by {
   using around = initialized_item<Layer, drawn_by>;
 };
 
+/// Something around a part that has rules, such as a tie.
 template <class Outer, class Inner>
 struct around_both {
   template <class Layer>
