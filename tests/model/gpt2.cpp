@@ -27,6 +27,10 @@ static_assert(network_of<gpt2_with<2, 8, sixteen>>.parameters() == network_of<gp
 constexpr gpt2_options dropping{.heads = 2, .tokens = 5, .vocabulary = 11, .dropout = 10};
 static_assert(layers_of<gpt2_with<2, 8, dropping>> == layers_of<gpt2<2, 8, 2, 5, 11>> + 5);
 static_assert(network_of<gpt2_with<2, 8, dropping>>.parameters() == network_of<gpt2<2, 8, 2, 5, 11>>.parameters());
+// Slices of the head share the embedding's rows.
+constexpr gpt2_options in_slices{.heads = 2, .tokens = 5, .vocabulary = 11, .head_slices = 3};
+static_assert(layers_of<gpt2_with<2, 8, in_slices>> == layers_of<gpt2<2, 8, 2, 5, 11>> + 2);
+static_assert(network_of<gpt2_with<2, 8, in_slices>>.parameters() == network_of<gpt2<2, 8, 2, 5, 11>>.parameters());
 
 namespace {
 
@@ -71,6 +75,19 @@ TEST_CASE("the shared weight of embedding and head trains with the same bits in 
                        .recompute = mode,
                        .schedule = schedule}) == expected);
       }
+}
+
+TEST_CASE("with a head in slices it trains, predicts and writes as with a whole one") {
+  const plan_options plan{.stages = 3, .micro_batches = 4, .micro_batch_size = 2};
+  trainer<tiny, adam> whole{plan, adam{.learning_rate = 0.01}, {.seed = 3}};
+  trainer<gpt2_with<2, 8, in_slices>, adam> cut{plan, adam{.learning_rate = 0.01}, {.seed = 3}};
+  const texts data;
+  CHECK(cut.predict(data.all()).all<float>() == whole.predict(data.all()).all<float>());
+  for (int i = 0; i < 3; ++i)
+    CHECK(cut.step(data.all()).loss == doctest::Approx(whole.step(data.all()).loss).epsilon(1e-5));
+  const std::vector<std::int32_t> prompt{0, 7};
+  CHECK(generator<gpt2_with<2, 8, in_slices>>(cut).generate(prompt, {.tokens = 3}) ==
+        generator<tiny>(whole).generate(prompt, {.tokens = 3}));
 }
 
 TEST_CASE("in bf16 it learns nearly as much, and a generator writes from its parameters") {

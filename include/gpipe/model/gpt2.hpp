@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/layer/attention/causal_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
+#include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/contract/share.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
@@ -13,6 +15,7 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/model/structure/sliced_head.hpp>
 
 namespace gpipe {
 
@@ -36,6 +39,7 @@ struct gpt2_options {
   int positions = 0;  ///< rows of the table of positions, those behind the tokens are not used; 0: one for each token
   /// The share of what is dropped, in percent: of embeddings, and of what attention and feed-forward layers add.
   detail::share<100> dropout = 0;
+  int head_slices = 1;  ///< slices of the head, which are layers of their own
 };
 
 namespace detail {
@@ -45,12 +49,16 @@ template <int Blocks, int Width, gpt2_options O, class T, class... Dropped>
 struct gpt2_of {
   static constexpr int heads = O.heads > 0 ? O.heads : Width / 64, rows = O.positions > 0 ? O.positions : O.tokens;
   static constexpr initializer first = initializer::deviation(0.02);
-  using type =
-      model<input<std::int32_t, O.tokens>,
-            named<"wte", tied<"wte", initialized<embedding<O.vocabulary, Width, T>, first>>>,
-            named<"wpe", initialized<learned_positions<rows>, first>>, Dropped...,
-            named<"h", repeat<Blocks, gpt2_block<Width, heads, Blocks, first, Dropped...>>>, named<"ln_f", layer_norm>,
-            named<"lm_head", tied<"wte", linear<O.vocabulary, no_bias>>>, softmax_cross_entropy>;
+  template <class... Head>
+  using with_head = model<input<std::int32_t, O.tokens>,
+                          named<"wte", tied<"wte", initialized<embedding<O.vocabulary, Width, T>, first>>>,
+                          named<"wpe", initialized<learned_positions<rows>, first>>, Dropped...,
+                          named<"h", repeat<Blocks, gpt2_block<Width, heads, Blocks, first, Dropped...>>>,
+                          named<"ln_f", layer_norm>, Head...>;
+  using type = std::conditional_t<
+      O.head_slices == 1,
+      with_head<named<"lm_head", tied<"wte", linear<O.vocabulary, no_bias>>>, softmax_cross_entropy>,
+      with_head<named<"lm_head", tied<"wte", token_head<O.vocabulary, no_bias, slices<O.head_slices>>>>>>;
 };
 template <int Blocks, int Width, gpt2_options O, class T>
 requires(O.dropout > 0) struct gpt2_of<Blocks, Width, O, T>
