@@ -58,7 +58,7 @@ struct gpt2_of {
   using type = std::conditional_t<
       O.head_slices == 1,
       with_head<named<"lm_head", tied<"wte", linear<O.vocabulary, no_bias>>>, softmax_cross_entropy>,
-      with_head<named<"lm_head", tied<"wte", token_head<O.vocabulary, no_bias, slices<O.head_slices>>>>>>;
+      with_head<named<"lm_head", tied<"wte", token_head<O.vocabulary, no_bias, gpipe::slices<O.head_slices>>>>>>;
 };
 template <int Blocks, int Width, gpt2_options O, class T>
 requires(O.dropout > 0) struct gpt2_of<Blocks, Width, O, T>
