@@ -30,6 +30,11 @@ class interrupt {
     for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &noted, nullptr);
   }
 
+  /// From now on the first one has its usual effect, too.
+  static void end() {
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  }
+
   /// The signal that any process of the job has got so far; 0: none. All processes call this together.
   int received(gpipe::process_group* job) const {
     if (job == nullptr) return received_;
@@ -110,12 +115,13 @@ class saver {
     return gpipe::loop_control::go;
   }
 
-  /// At the end: saves, and returns the exit code, which is not 0 after a signal.
+  /// At the end: saves, and returns the exit code, which is not 0 after a signal. A later signal ends the program.
   int finish() {
     if (!how_.folder.empty()) {
       warn([&] { training_.wait_for_save(); });
       training_.save(how_.folder, {.position = position_});
     }
+    interrupt::end();
     if (signal_ == 0) return 0;
     if (prints_) {
       std::cerr << how_.program << ": stopped by " << (signal_ == SIGINT ? "SIGINT" : "SIGTERM") << " after step "

@@ -139,7 +139,8 @@ class_score score_of(const std::map<std::string, outcome>& of, const corpus& fro
 
 std::string with_deviation(const spread& of, int digits) {
   char text[64];
-  std::snprintf(text, sizeof text, "%.*f +- %.*f", digits, of.mean, digits, of.deviation);
+  if (of.count > 1) std::snprintf(text, sizeof text, "%.*f +- %.*f", digits, of.mean, digits, of.deviation);
+  else std::snprintf(text, sizeof text, "%.*f", digits, of.mean);
   return of.count == 0 ? "-" : text;
 }
 
@@ -176,7 +177,9 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
                   with_deviation(spread(losses[v]), 3).c_str());
     }
     const spread gain(gains), less(in_loss);
-    std::printf(" %+.2f, error %.2f | %+.3f, error %.3f |\n", gain.mean, gain.error(), less.mean, less.error());
+    if (gain.count > 1)
+      std::printf(" %+.2f, error %.2f | %+.3f, error %.3f |\n", gain.mean, gain.error(), less.mean, less.error());
+    else std::printf(" %+.2f | %+.3f |\n", gain.mean, less.mean);
     groups.push_back(std::move(group));
     if (gain.count == 0) continue;
     figures.emplace_back(std::string("gain.") + example::resource_names[c], gain);
@@ -197,7 +200,7 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
     std::replace(name.begin(), name.end(), ' ', '_');
     const char* const unit = name.starts_with("gain") ? "chrF" : "nats";
     result("translate." + of.name + "." + name, gain.mean, unit);
-    result("translate." + of.name + "." + name + ".error", gain.error(), unit);
+    if (gain.count > 1) result("translate." + of.name + "." + name + ".error", gain.error(), unit);
   }
   if (folder.empty()) return;
   const double top = 5 * std::ceil(most / 5 + 0.01);

@@ -76,7 +76,8 @@ class expansion {
     for (int o = 0; o < before; ++o) {
       if (owners_[o].tie != Tied::tied_as) continue;
       first = false;
-      related = related || (mine.first_row >= 0 && has_parameter(mine, owners_[o].name));
+      const bool shared = names.empty() || has_name(names, owners_[o].name);
+      related = related || (mine.first_row >= 0 && shared && has_parameter(mine, owners_[o].name));
     }
     for (int p = 0; p < mine.parameter_count; ++p)
       if (names.empty() || has_name(names, mine.parameters[p].name)) share(Tied::tied_as, l, p, before);
