@@ -308,6 +308,23 @@ TEST_CASE("a checkpoint has the weight once, and loads in another plan") {
     }
 }
 
+TEST_CASE("weights go from a whole tied head to one in slices, and back, as a part of a file") {
+  const temporary_folder folder;
+  using without_bias = ending_in<float, tied<"words", token_head<7, no_bias, slices<3>>>>;
+  using whole_without_bias = ending_in<float, tied<"words", token_head<7, no_bias>>>;
+  trainer<whole_without_bias, adamw> one(plan_of(2), {}, {.seed = 5});
+  one.step(texts<float>(13).all());
+  one.save(folder.beside("whole.safetensors"));
+  trainer<without_bias, adamw> cut(plan_of(3), {}, {.seed = 6});
+  CHECK_THROWS_AS(cut.load(folder.beside("whole.safetensors")), error);
+  cut.load(folder.beside("whole.safetensors"), load_mode::partial);
+  CHECK(cut.parameter_hash() == one.parameter_hash());
+  cut.save(folder.beside("cut.safetensors"));
+  trainer<whole_without_bias, adamw> back(plan_of(1), {}, {.seed = 7});
+  back.load(folder.beside("cut.safetensors"), load_mode::partial);
+  CHECK(back.parameter_hash() == one.parameter_hash());
+}
+
 TEST_CASE("a job of processes has the bits of threads, also with replicas and a frozen slice") {
   const auto data = texts<float>(40);
   for (const int R : {1, 2})

@@ -5,6 +5,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 
@@ -30,6 +31,13 @@ TEST_CASE("a plan prints itself, made at compile time or at run time") {
   CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute as-needed: bubble 20.0 %") !=
         std::string::npos);
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
+}
+
+TEST_CASE("long options of a layer are left out of the table") {
+  struct smoothed
+      : model<input<float, 64>, linear<64>, softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .clip = 30}>> {};
+  const std::string text = describe<plan<smoothed, stages<1>, micro_batches<1>, micro_batch_size<1>>>();
+  CHECK(text.find(" linear<64>  softmax_cross_entropy_with<...> ") != std::string::npos);
 }
 
 TEST_CASE("a plan with a profile names it, and predicts the step time") {
