@@ -53,7 +53,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
 }
 
 /// A layer's name for a column: without its options if they are long.
-GPIPE_COLD inline std::string short_name(std::string_view name) {
+GPIPE_COLD inline std::string column_name(std::string_view name) {
   const std::size_t options = name.find('<');
   return std::string(name.substr(0, name.size() > 40 ? options : name.npos)) +
          (name.size() > 40 && options != name.npos ? "<...>" : "");
@@ -80,7 +80,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     naive += memory.naive;
     rows.push_back({std::to_string(s),
                     last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
-                    short_name(plan.net.type_of(first).name), short_name(plan.net.type_of(last - 1).name),
+                    column_name(plan.net.type_of(first).name), column_name(plan.net.type_of(last - 1).name),
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
