@@ -43,12 +43,12 @@ struct apart : ending_in<T, token_head<7, slices<3>>> {};
 
 constexpr const network& n = network_of<sliced<float>>;
 constexpr int embedded = 0, first_slice = 4, rows[] = {0, 3, 5, 7}, width = 6;
-constexpr detail::named_array table{embedded, 0};
+constexpr gpipe::detail::named_array table{embedded, 0};
 static_assert(n.layer_count == 8 && n.parameters() == network_of<whole<float>>.parameters());
 static_assert(n.owner(first_slice, 0) == table && n.owner_offset(first_slice, 0) == 0);
 static_assert(n.owner(first_slice + 2, 0) == table);
 static_assert(n.owner_offset(first_slice + 2, 0) == 5 * width * sizeof(float));
-static_assert(n.owner(first_slice + 1, 1) == detail::named_array{first_slice + 1, 1});
+static_assert(n.owner(first_slice + 1, 1) == gpipe::detail::named_array{first_slice + 1, 1});
 
 const std::vector<std::string> names = {"head.slice0.weight", "head.slice1.weight", "head.slice2.weight"};
 
