@@ -9,6 +9,7 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/testing.hpp>
 
 #include "support/layers.hpp"
 
