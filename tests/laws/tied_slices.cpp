@@ -20,7 +20,7 @@
 #include "support/larger_error.hpp"
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
-#include "support/threaded_job.hpp"
+#include "support/tied_job.hpp"
 
 // The slices of a head share rows of an embedding's weight. They train as the whole head does, whose sums have another
 // order, and with the same bits in every cut: a slice and the embedding in one stage or in several, of threads or of
@@ -334,34 +334,10 @@ TEST_CASE("a job of processes has the bits of threads, also with replicas and a 
       CAPTURE(S);
       plan_options options = plan_of(S, schedule_kind::one_f_one_b);
       options.replicas = R;
-      const auto bits_of = [&](process_group* here) {
-        training_options how{.seed = 3, .max_grad_norm = 0.1};
-        how.arena_fill = std::byte{0xff};
-        how.canary = true;
-        how.job = here;
-        trainer<sliced<float>, adam> t(options, adam{.learning_rate = 0.05}, how);
-        std::vector<std::uint64_t> found;
-        const auto step = [&] {
-          found.push_back(std::bit_cast<std::uint64_t>(t.step(data.take(0, 13 * R)).loss));
-          found.push_back(gradients_of(t));
-          found.push_back(state_of(t));
-        };
-        step();
-        t.freeze(first_slice + 1);
-        step();
-        t.unfreeze(first_slice + 1);
-        t.accumulate(data.take(13, 9));
-        step();
+      a_job_has_the_bits_of_one<sliced<float>>(data, options, first_slice + 1, [](auto& t, auto& found) {
         for (const std::string& name : names)
           for (const float x : t.parameter(name)) found.push_back(std::bit_cast<std::uint32_t>(x));
         t.array(names[2]).set(std::vector<float>(2 * width, 0.25F));
-        found.push_back(std::bit_cast<std::uint64_t>(t.evaluate(data.take(0, 9)).loss));
-        return found;
-      };
-      const auto expected = bits_of(nullptr);
-      threaded::job job(R * S);
-      std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(R * S));
-      job.run([&](process_group& here) { found[static_cast<std::size_t>(here.rank())] = bits_of(&here); });
-      for (const auto& of_rank : found) CHECK(of_rank == expected);
+      });
     }
 }

@@ -18,7 +18,7 @@
 #include "support/larger_error.hpp"
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
-#include "support/threaded_job.hpp"
+#include "support/tied_job.hpp"
 
 // Parameters are tied one by one, by their names: an embedding and a head share a weight, and the head has a bias of
 // its own. Each use has its own gradients, the first user owns values and moments, the sum counts once in a norm.
@@ -250,31 +250,6 @@ TEST_CASE("a job of processes has the bits of threads, also with replicas and wi
       CAPTURE(S);
       plan_options options = plan_of(S, schedule_kind::one_f_one_b);
       options.replicas = R;
-      const auto bits_of = [&](process_group* here) {
-        training_options how{.seed = 3, .max_grad_norm = 0.1};
-        how.arena_fill = std::byte{0xff};
-        how.canary = true;
-        how.job = here;
-        trainer<net<float>, adam> t(options, adam{.learning_rate = 0.05}, how);
-        std::vector<std::uint64_t> found;
-        const auto step = [&] {
-          found.push_back(std::bit_cast<std::uint64_t>(t.step(data.take(0, 13 * R)).loss));
-          found.push_back(gradients_of(t));
-          found.push_back(state_of(t));
-        };
-        step();
-        t.freeze(embedded);
-        step();
-        t.unfreeze(embedded);
-        t.accumulate(data.take(13, 9));
-        step();
-        found.push_back(std::bit_cast<std::uint64_t>(t.evaluate(data.take(0, 9)).loss));
-        return found;
-      };
-      const auto expected = bits_of(nullptr);
-      threaded::job job(R * S);
-      std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(R * S));
-      job.run([&](process_group& here) { found[static_cast<std::size_t>(here.rank())] = bits_of(&here); });
-      for (const auto& of_rank : found) CHECK(of_rank == expected);
+      a_job_has_the_bits_of_one<net<float>>(data, options, embedded, [](auto&, auto&) {});
     }
 }

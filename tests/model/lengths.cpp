@@ -53,6 +53,29 @@ TEST_CASE("a buffer that depends on the length has the bytes of the longest, and
   for (const bool it : texts::derives_anew()) CHECK(!it);
 }
 
+namespace {
+
+/// Two of four rows of a table.
+template <int Rows, int First>
+struct rows_of_table {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {Rows, 2}}};
+    static constexpr int first_row = First;
+  };
+};
+template <int First>
+struct reads_rows : model<input<float, 8>, tied<"w", rows_of_table<4, 0>>, tied<"w", rows_of_table<2, First>>> {};
+
+}  // namespace
+
+TEST_CASE("models that tie other rows are other models") {
+  using gpipe::detail::first_other_layer;
+  CHECK(first_other_layer(network_of<reads_rows<0>>, network_of<reads_rows<0>>) == -1);
+  CHECK(first_other_layer(network_of<reads_rows<0>>, network_of<reads_rows<2>>) == 1);
+}
+
 TEST_CASE("models whose arrays depend on the length are found") {
   using gpipe::detail::first_mismatch;
   using gpipe::detail::first_other_layer;
