@@ -55,8 +55,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
 /// A layer's name for a column: without its options if they are long.
 GPIPE_COLD inline std::string column_name(std::string_view name) {
   const std::size_t options = name.find('<');
-  return std::string(name.substr(0, name.size() > 40 ? options : name.npos)) +
-         (name.size() > 40 && options != name.npos ? "<...>" : "");
+  return name.size() <= 40 || options == name.npos ? std::string(name) : std::string(name.substr(0, options)) + "<...>";
 }
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
