@@ -3,7 +3,6 @@
 
 #include <gpipe.hpp>
 #include <gpipe/lengths.hpp>
-#include <gpipe/model/encoder_decoder.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -23,26 +22,17 @@
 #include "outputs.hpp"
 #include "saving.hpp"
 #include "translate/corpus.hpp"
+#include "translate/model.hpp"
 #include "translate/sentences.hpp"
 #include "translate/sentences_by_length.hpp"
 
 using namespace gpipe;
-using example::corpus, example::sentence_pair;
+using example::all_pieces, example::by_pieces, example::corpus, example::sentence_pair;
 
 // The model -----------------------------------------------------------------------------------------------------------
 
-// The paper's T(L, H, A), with a vocabulary and lengths that two cores can train. A mini-batch has 128 sentences of 16
-// pieces, 64 of 32 or 32 of 64: its sentences are padded to its own length only.
-constexpr int longest_text = 64, in_batch = 32, pieces = 6000;
-template <int Pieces>
-using by_pieces = encoder_decoder<2, 768, 3,
-                                  encoder_decoder_options{.source_tokens = Pieces,
-                                                          .vocabulary = pieces,
-                                                          .width = 192,
-                                                          .dropout = 10,
-                                                          .smoothing = 0.1,
-                                                          .depth_scaled = true,
-                                                          .final_norms = true}>;
+// A mini-batch has 128 sentences of 16 pieces, 64 of 32 or 32 of 64: its sentences are padded to its own length only.
+constexpr int longest_text = 64, in_batch = 32;
 using by_length = lengths<by_pieces, 16, 32, longest_text>;
 using net = by_pieces<longest_text>;
 
@@ -201,10 +191,11 @@ int train(settings chosen, const Optimizer& optimizer) {
   std::ostream none(nullptr);
   std::ostream& out = chosen.quiet ? none : std::cout;
   const example::vocabulary words(chosen.data);
-  if (words.size() > pieces)
-    throw error("there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(pieces),
-                "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
-  const corpus from(chosen.data, chosen.tests, pieces, longest_text);
+  if (words.size() > all_pieces)
+    throw error(
+        "there are " + std::to_string(words.size()) + " pieces, and the model has " + std::to_string(all_pieces),
+        "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
+  const corpus from(chosen.data, chosen.tests, all_pieces, longest_text);
   const example::sentences_by_length sentences(from.languages,
                                                {.lengths = {by_length::all.begin(), by_length::all.end()},
                                                 .tokens = in_batch * longest_text,

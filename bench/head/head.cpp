@@ -3,8 +3,8 @@
 //
 //     head [rounds]
 
+#include "../emulation.hpp"
 #include "../measure.hpp"
-#include "../paper/emulation.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/text/quantity.hpp>
@@ -63,9 +63,9 @@ struct step_seconds {
 };
 /// A step on eight emulated devices: each sleeps for this part of the time that the plan predicts for its stage.
 step_seconds emulated_step(const network& net, double part, int steps) {
-  const step_plan plan = plan_of(net, paper::max_devices);
-  paper::timed_pipeline devices{.micro_batches = plan.options.micro_batches, .recompute = recompute_mode::never};
-  devices.links.resize(paper::max_devices - 1);
+  const step_plan plan = plan_of(net, bench::max_devices);
+  bench::timed_pipeline devices{.micro_batches = plan.options.micro_batches, .recompute = recompute_mode::never};
+  devices.links.resize(bench::max_devices - 1);
   for (int s = 0; s < plan.stages(); ++s) {
     const auto its = detail::times_of(plan.costs().of(s), plan.cut().first[s], plan.cut().first[s + 1], false);
     const auto nanoseconds = [part](std::int64_t ps) {
@@ -73,8 +73,8 @@ step_seconds emulated_step(const network& net, double part, int steps) {
     };
     devices.stages.push_back({nanoseconds(its.forward), nanoseconds(its.backward_input + its.backward_parameters), 0});
   }
-  return {1e-9 * static_cast<double>(paper::simulated(devices)),
-          1e-9 * paper::measured<paper::max_devices>(devices, steps)};
+  return {1e-9 * static_cast<double>(bench::simulated(devices)),
+          1e-9 * bench::measured<bench::max_devices>(devices, steps)};
 }
 
 /// The bytes that the head's layers keep for backward or use in it, of 4 samples: extras, workspaces, and the values

@@ -2,11 +2,11 @@
 //
 //     lengths [rounds [stages]]
 
+#include "../../examples/translate/model.hpp"
 #include "../measure.hpp"
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/lengths.hpp>
-#include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
@@ -25,18 +25,11 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int longest = 64, pieces = 6000, sentences = 1024, in_batch = 32;
+constexpr int longest = 64, sentences = 1024, in_batch = 32;
 
-// The translator of examples/translate.cpp.
+using example::all_pieces;
 template <int Tokens>
-using net = encoder_decoder<2, 768, 3,
-                            encoder_decoder_options{.source_tokens = Tokens,
-                                                    .vocabulary = pieces,
-                                                    .width = 192,
-                                                    .dropout = 10,
-                                                    .smoothing = 0.1,
-                                                    .depth_scaled = true,
-                                                    .final_norms = true}>;
+using net = example::by_pieces<Tokens>;
 
 double uniform_number(std::uint32_t i, std::uint32_t j) { return (draw({}, i, j).word[0] + 0.5) * 0x1p-32; }
 
@@ -65,8 +58,8 @@ struct corpus {
       tokens += own + right;
       for (int t = 0; t < longest; ++t) {
         const auto piece = [&](std::uint32_t j) {
-          return static_cast<std::int32_t>(3 +
-                                           draw({}, 8 * s + j, static_cast<std::uint32_t>(t)).word[0] % (pieces - 3));
+          return static_cast<std::int32_t>(3 + draw({}, 8 * s + j, static_cast<std::uint32_t>(t)).word[0] %
+                                                   (all_pieces - 3));
         };
         inputs.push_back(t < own ? piece(0) : 0);
         targets.push_back(t < right ? piece(1) : 0);

@@ -2,7 +2,7 @@
 
 // Table 2, the table for slow links, what a step consists of, and the drawing of both ways to run.
 
-#include "emulation.hpp"
+#include "../emulation.hpp"
 #include "page.hpp"
 
 #include <gpipe/model/transformer.hpp>
@@ -22,6 +22,8 @@
 #include <vector>
 
 namespace paper {
+
+using bench::max_devices, bench::measured_on, bench::simulated, bench::timed_pipeline;
 
 /// A network whose throughput the paper prints, over that of K = 2 and M = 1; 0: not printed.
 struct printed_network {

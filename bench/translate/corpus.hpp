@@ -11,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "../../examples/translate/model.hpp"
 #include "../../examples/translate/sentences.hpp"
 #include "../../examples/translate/sentences_by_length.hpp"
 
 namespace bench {
 
-inline constexpr int longest_text = 32, pieces = 6000;
+inline constexpr int longest_text = 32;
+using example::all_pieces;
 
 /// A language whose held-out sentences are translated.
 struct tested_language {
@@ -30,13 +32,13 @@ struct tested_language {
 class corpus {
  public:
   corpus(const std::string& folder, int languages, int tests) : words_(folder) {
-    if (words_.size() > pieces)
+    if (words_.size() > all_pieces)
       throw gpipe::error(
-          "there are " + std::to_string(words_.size()) + " pieces, and the model has " + std::to_string(pieces),
+          "there are " + std::to_string(words_.size()) + " pieces, and the model has " + std::to_string(all_pieces),
           "fetch the sentences again", {.file = folder + "/pieces.txt"});
-    train_ = example::read_sentences(folder + "/train.tsv", pieces);
+    train_ = example::read_sentences(folder + "/train.tsv", all_pieces);
     for (const char* part : {"/dev.tsv", "/test.tsv"})
-      for (auto& it : example::read_sentences(folder + part, pieces)) held_out_.push_back(std::move(it));
+      for (auto& it : example::read_sentences(folder + part, all_pieces)) held_out_.push_back(std::move(it));
     std::map<std::string, std::size_t> sizes;  // a class counts sentences of all lengths
     for (const auto& it : train_) {
       ++sizes[it.language];

@@ -7,6 +7,7 @@
 
 #include "trial.hpp"
 
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -214,19 +214,11 @@ void report(const claim& of, const std::vector<outcomes>& found, const corpus& f
 void compare_with_torch(int rounds) {
   using namespace gpipe;
   constexpr int length = 64, in_batch = 32;
-  using net = encoder_decoder<2, 768, 3,
-                              encoder_decoder_options{.source_tokens = length,
-                                                      .vocabulary = pieces,
-                                                      .width = 192,
-                                                      .dropout = 10,
-                                                      .smoothing = 0.1,
-                                                      .depth_scaled = true,
-                                                      .final_norms = true}>;
-  trainer<net, adamw> training(plan_options{.stages = 2, .micro_batches = 4, .micro_batch_size = in_batch / 4}, adamw{},
-                               {.max_grad_norm = 1});
+  trainer<example::by_pieces<length>, adamw> training(
+      plan_options{.stages = 2, .micro_batches = 4, .micro_batch_size = in_batch / 4}, adamw{}, {.max_grad_norm = 1});
   std::vector<std::int32_t> tokens(in_batch * length), counts(in_batch, length);
   for (std::uint32_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::int32_t>(4 + draw({}, i, 0).word[0] % (pieces - 4));
+    tokens[i] = static_cast<std::int32_t>(4 + draw({}, i, 0).word[0] % (all_pieces - 4));
   const gpipe::batch all = gpipe::batch(in_batch)
                                .with("inputs", tokens)
                                .with("lengths", counts)

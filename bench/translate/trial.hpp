@@ -32,7 +32,7 @@ struct translator {
   template <int Pieces>
   using net = gpipe::encoder_decoder<Layers, Hidden, Heads,
                                      gpipe::encoder_decoder_options{.source_tokens = Pieces,
-                                                                    .vocabulary = pieces,
+                                                                    .vocabulary = all_pieces,
                                                                     .width = 128,
                                                                     .dropout = 10,
                                                                     .smoothing = 0.1,
@@ -92,7 +92,7 @@ outcome run(const trial& how, const corpus& from) {
   } catch (const error&) {
     found.loss = NAN;
   }
-  found.diverged = !(found.loss < std::log(pieces));
+  found.diverged = !(found.loss < std::log(all_pieces));
   if (std::isnan(found.loss)) return found;
   const generator<typename Translator::template net<longest_text>> writer(training);
   for (const tested_language& it : from.tested()) {

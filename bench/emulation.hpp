@@ -2,7 +2,7 @@
 
 // A pipeline of emulated devices: the times of its stages and links are numbers, and everything else is the library.
 
-#include "../device_work.hpp"
+#include "device_work.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace paper {
+namespace bench {
 
 /// A pipeline as numbers: of each stage the times of a micro-batch, and of each link from a stage to the next.
 struct timed_pipeline {
@@ -152,4 +152,4 @@ inline double measured_on(const timed_pipeline& p, int steps) {
   return p.devices() == 2 ? measured<2>(p, steps) : p.devices() == 4 ? measured<4>(p, steps) : measured<8>(p, steps);
 }
 
-}  // namespace paper
+}  // namespace bench
