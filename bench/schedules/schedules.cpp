@@ -87,6 +87,8 @@ int main() {
   std::printf("\n");
   for (const auto& [of, f] : found)
     bench::result("schedules." + of.first + "." + std::to_string(of.second), f.step_ms / f.predicted_ms, "ratio");
+  for (const char* key : {"v_half", "v_min"})  // a device works 6 ms for each micro-batch
+    bench::result(std::string("schedules.") + key + ".idle", 1 - 6 * 32 / found[{key, 32}].step_ms, "share");
   for (const char* key : {"zb_h1", "zb_v"}) {
     const figure one = found[{"1f1b", 32}], zb = found[{key, 32}];
     bench::result(std::string("schedules.gain.") + key,

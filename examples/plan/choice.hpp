@@ -27,6 +27,8 @@ inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-dra
                                                                       {"interleaved-zb", schedule_kind::interleaved_zb},
                                                                       {"zb-v", schedule_kind::zb_v},
                                                                       {"dualpipev", schedule_kind::dual_pipe_v},
+                                                                      {"v-half", schedule_kind::v_half},
+                                                                      {"v-min", schedule_kind::v_min},
                                                                       {"forward-only", schedule_kind::forward_only}};
 inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},
                                                                         {"except-last", recompute_mode::except_last},

@@ -1,4 +1,4 @@
-// expect: zb_v and dual_pipe_v admit an even number of stages
+// expect: zb_v, dual_pipe_v, v_half and v_min admit an even number of stages
 // expect: schedule_admits<3, 4, gpipe::broken::admitted_stages<2, 4>, gpipe::broken::admitted_micro_batches<>, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

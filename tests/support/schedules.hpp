@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -20,6 +21,14 @@ namespace schedules {
 
 using namespace gpipe;
 using namespace gpipe::detail;
+
+/// The most inputs for which a worker's stages have memory together.
+template <class Schedule>
+int most_in_flight(const Schedule& schedule, int S, int M) {
+  std::vector<int> of(static_cast<std::size_t>(schedule.workers(S)));
+  for (int s = 0; s < S; ++s) of[static_cast<std::size_t>(schedule.worker_of(S, s))] += schedule.in_flight(S, M, s);
+  return *std::max_element(of.begin(), of.end());
+}
 
 /// Links between neighbours, a skip over the whole pipeline, two skips that cross, and a link without a gradient.
 struct linked_stages {
@@ -53,6 +62,8 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               {schedule_kind::interleaved_zb, 3},
                                               schedule_kind::zb_v,
                                               schedule_kind::dual_pipe_v,
+                                              schedule_kind::v_half,
+                                              schedule_kind::v_min,
                                               schedule_kind::forward_only};
 
 inline constexpr int choice_count = static_cast<int>(std::size(choices));

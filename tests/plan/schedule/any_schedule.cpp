@@ -23,8 +23,8 @@ static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
 TEST_CASE("kinds convert to the schedule's name and back") {
-  const char* names[] = {"fill-drain",     "1F1B", "interleaved", "looped-BFS",  "ZB-H1",
-                         "interleaved-ZB", "ZB-V", "DualPipeV",   "forward-only"};
+  const char* names[] = {"fill-drain", "1F1B",      "interleaved", "looped-BFS", "ZB-H1",       "interleaved-ZB",
+                         "ZB-V",       "DualPipeV", "V-Half",      "V-Min",      "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
     CHECK(name_of(kind) == text);
@@ -41,7 +41,8 @@ TEST_CASE("the list has every schedule, and each says whether backward comes in 
   CHECK(schedule_kinds.back() == schedule_kind::forward_only);
   for (const schedule_kind kind : schedule_kinds) {
     const bool parts = kind == schedule_kind::zb_h1 || kind == schedule_kind::interleaved_zb ||
-                       kind == schedule_kind::zb_v || kind == schedule_kind::dual_pipe_v;
+                       kind == schedule_kind::zb_v || kind == schedule_kind::dual_pipe_v ||
+                       kind == schedule_kind::v_half || kind == schedule_kind::v_min;
     CHECK(schedule_choice(kind).splits == parts);
   }
 }
@@ -124,7 +125,8 @@ TEST_CASE("a kind knows the stages of its workers") {
     for (const schedule_kind kind :
          {schedule_kind::interleaved, schedule_kind::looped_bfs, schedule_kind::interleaved_zb})
       CHECK(stages_per_worker(kind, chunks) == chunks);
-    for (const schedule_kind kind : {schedule_kind::zb_v, schedule_kind::dual_pipe_v})
+    for (const schedule_kind kind :
+         {schedule_kind::zb_v, schedule_kind::dual_pipe_v, schedule_kind::v_half, schedule_kind::v_min})
       CHECK(stages_per_worker(kind, chunks) == 2);
     for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1,
                                      schedule_kind::forward_only, schedule_kind::custom})

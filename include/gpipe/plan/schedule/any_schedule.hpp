@@ -11,6 +11,8 @@
 #include <gpipe/plan/schedule/interleaved_zb.hpp>
 #include <gpipe/plan/schedule/looped_bfs.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
+#include <gpipe/plan/schedule/v_half.hpp>
+#include <gpipe/plan/schedule/v_min.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
 
@@ -50,6 +52,10 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind w
       return std::forward<Use>(use)(zb_v{});
     case schedule_kind::dual_pipe_v:
       return std::forward<Use>(use)(dual_pipe_v{});
+    case schedule_kind::v_half:
+      return std::forward<Use>(use)(v_half{});
+    case schedule_kind::v_min:
+      return std::forward<Use>(use)(v_min{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
     case schedule_kind::custom:

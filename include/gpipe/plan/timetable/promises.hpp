@@ -19,11 +19,10 @@ template <int... MicroBatches>
 struct admitted_micro_batches {};
 template <int Stages, int MicroBatches, class OtherStages, class OtherMicroBatches, bool Holds>
 struct schedule_admits {
-  static_assert(
-      Holds,
-      "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches), but the "
-      "nearest others that are named: zb_v and dual_pipe_v admit an even number of stages; chunks must divide "
-      "the stages, and the rounds of an interleaved schedule the micro-batches");
+  static_assert(Holds,
+                "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches), but the "
+                "nearest others that are named: zb_v, dual_pipe_v, v_half and v_min admit an even number of stages; "
+                "chunks must divide the stages, and the rounds of an interleaved schedule the micro-batches");
 };
 template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch, detail::fault What, bool Holds>
 struct schedule_is_sound {

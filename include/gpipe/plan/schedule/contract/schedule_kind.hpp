@@ -15,6 +15,8 @@ enum class schedule_kind {
   interleaved_zb,
   zb_v,
   dual_pipe_v,
+  v_half,
+  v_min,
   forward_only,
   custom
 };
