@@ -15,6 +15,7 @@ using namespace gpipe;
 struct planned_stage {
   int first = 0, last = 0;  // the layers [first, last)
   std::int64_t forward = 0, backward = 0, bytes = 0;
+  int device = 0;  // some schedules have two stages on each
 };
 
 struct planned {
@@ -24,10 +25,11 @@ struct planned {
   int workers = 1;
   std::vector<trace_event> events;
 
+  /// The bytes of the largest device, with all its stages.
   std::int64_t max_bytes() const {
-    std::int64_t max = 0;
-    for (const planned_stage& s : stages) max = std::max(max, s.bytes);
-    return max;
+    std::vector<std::int64_t> of(static_cast<std::size_t>(workers));
+    for (const planned_stage& s : stages) of[static_cast<std::size_t>(s.device)] += s.bytes;
+    return *std::max_element(of.begin(), of.end());
   }
 };
 

@@ -77,7 +77,8 @@ class planner {
       const int begin = first[at(s)], end = first[at(s) + 1];
       const stage_times t = times(begin, end);
       found.stages.push_back(
-          {begin, end, t.forward, t.backward_input + t.backward_parameters, bytes(first, s, working_sets(first, s))});
+          {begin, end, t.forward, t.backward_input + t.backward_parameters, bytes(first, s, working_sets(first, s)),
+           with_schedule(c_.schedule, [&](auto schedule) { return schedule.worker_of(c_.stages, s); })});
     }
     found.workers = workers_;
     double waits = 0;

@@ -60,7 +60,7 @@ inline void add_line(table& rows, std::string what, const subject& it, const cho
 
 inline void print_choices(const subject& it, const choice& chosen) {
   const auto head = [](const char* what) {
-    return table{{what, "stages", "devices", "a step", "at least", "above", "idle", "largest stage"}};
+    return table{{what, "stages", "devices", "a step", "at least", "above", "idle", "largest device"}};
   };
   table by_stages = head(""), by_schedule = head("schedule"), by_recompute = head("recompute");
   for (int s = 1; s <= std::min(it.layers(), 2 * chosen.stages); s *= 2) {
