@@ -1,5 +1,5 @@
-// expect: no cut into these stages fits the memory limit .Stages, BytesAllowed, SmallestLimit.
-// expect: some_cut_fits_memory<2, 256, 24640, false>
+// expect: no cut into these stages fits the memory limit .Stages, Stage, BytesAllowed, SmallestLimit.
+// expect: some_cut_fits_memory<2, 1, 256, 24640, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>

@@ -138,17 +138,21 @@ TEST_CASE("stages that count as the same need the same memory for the same layer
   std::vector<memory_requirements> needs;
   for (int s = 0; s < o.stages; ++s) needs.push_back(requirements_of(fill_drain{}, o, s));
   int same_whole = 0, same_apart = 0;
+  const detail::stage_limits limits(o, 0);
+  limits[3] = 100'000;
   for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
-    const memory_fits fits{n, o, needs.data(), rest};
+    const memory_fits fits{n, limits.data(), needs.data(), rest};
     for (int s = 0; s < o.stages; ++s)
       for (int t = s + 1; t < o.stages; ++t) {
         if (!fits.same(s, t)) continue;
         ++(rest == memory_fits::outside::whole ? same_whole : same_apart);
         for (int begin = 0; begin < n.layer_count; ++begin)
-          for (int end = begin + 1; end <= n.layer_count; ++end)
+          for (int end = begin + 1; end <= n.layer_count; ++end) {
             CHECK(fits.bytes(s, begin, end) == fits.bytes(t, begin, end));
+            CHECK(fits(s, begin, end) == fits(t, begin, end));
+          }
       }
   }
-  CHECK(same_whole == 3);  // of the stages between the first and the last
+  CHECK(same_whole == 1);  // two of the stages between the first and the last; the third has a limit
   CHECK(same_apart < same_whole);
 }

@@ -69,6 +69,12 @@ TEST_CASE("the longest warm-up is chosen if its step is shorter and fits the mem
   CHECK(chosen(o) == warmup_kind::longest);
   o.memory_limit = more - 1;
   CHECK(chosen(o) == warmup_kind::shortest);
+
+  o.memory_limit = no_memory_limit;
+  o.device.memory_limit = 2 * more;  // a device has two stages
+  CHECK(chosen(o) == warmup_kind::longest);
+  --o.device.memory_limit;
+  CHECK(chosen(o) == warmup_kind::shortest);
 }
 
 TEST_CASE("the shortest warm-up is chosen if transfers have no cost, and what the user chose stays") {
@@ -91,6 +97,9 @@ TEST_CASE("a cut by hand counts, and the summary names the warm-up") {
   o.memory_limit = largest_stage(o, warmup_kind::longest, {2, 3, 4, 5, 6, 7, 8});
   CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::longest);
   --o.memory_limit;
+  CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::shortest);
+  o.device.memory_limit = 2 * o.memory_limit;
+  o.memory_limit = no_memory_limit;
   CHECK(choose_warmup(network_of<even>, o, unequal) == warmup_kind::shortest);
   CHECK(describe(network_of<even>, make_plan(network_of<even>, options(slow))).find("warmup longest") !=
         std::string::npos);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <tuple>
 
@@ -88,6 +89,31 @@ TEST_CASE("a constant plan is the plan that is made at run time") {
   for_optimizers<planned<zb_h1, recompute<recompute_mode::as_needed>, replicas<2>>>();
   for_optimizers<planned<zb_v>>();
   for_optimizers<planned<forward_only, with_transfers>>();
+}
+
+namespace {
+
+template <std::int64_t Bytes>
+inline constexpr device_spec tight = this_cpu.with_limit(Bytes);
+template <std::int64_t Bytes, recompute_mode Mode>
+using on_tight = planned<one_f_one_b, recompute<Mode>, on_devices<this_cpu, tight<Bytes>, this_cpu, this_cpu>>;
+
+}  // namespace
+
+TEST_CASE("limits of devices bind a plan of the compiler as one that is made at run time") {
+  using free = on_tight<1_MiB, recompute_mode::never>;
+  using bound = on_tight<free::memory(1).total() - 1, recompute_mode::never>;
+  static_assert(bound::memory(1).total() < free::memory(1).total());
+  for_optimizers<bound>();
+  const network& of = network_of<net>;
+  const step_plan made = make_plan(of, bound::options);
+  CHECK(made.memory(1).total() <= bound::options.limit_of(1));
+  using recomputed = on_tight<free::memory(1).total() - 1, recompute_mode::as_needed>;
+  const step_plan again = make_plan(of, recomputed::options);
+  for (int s = 0; s < 4; ++s)
+    CHECK(again.requirements(s).kept_copies ==
+          plan_with_cut(of, recomputed::options, {recomputed::cut().first + 1, 3}).requirements(s).kept_copies);
+  CHECK_FALSE(recomputed::is_constant);
 }
 
 TEST_CASE("what depends on the training's optimizer is no constant") {

@@ -126,6 +126,19 @@ TEST_CASE("a group is at most the micro-batches, also for the limit") {
   CHECK(make_plan(network_of<wide<256>>, o).group_gradients == 3);
 }
 
+TEST_CASE("a device's limit counts for groups, too") {
+  plan_options o = with(4);
+  device_spec each[] = {this_cpu, this_cpu};
+  o.devices = each;
+  o.device_count = 2;
+  const step_plan free = make_plan(network_of<wide<256>>, o);
+  CHECK(free.group_gradients == 8);
+  each[1].memory_limit = free.memory(1).total();
+  CHECK(make_plan(network_of<wide<256>>, o).group_gradients == 8);
+  --each[1].memory_limit;
+  CHECK(make_plan(network_of<wide<256>>, o).group_gradients < 8);
+}
+
 TEST_CASE("recompute as needed groups gradients only if nothing is recomputed for it") {
   constexpr auto needs = recompute_mode::as_needed;
   CHECK(planned<4, recompute<needs>>::group_gradients == 8);

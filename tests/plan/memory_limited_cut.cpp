@@ -34,12 +34,14 @@ struct instance {
   plan_options o;
   const Schedule schedule;
   stage_costs costs;
+  nets::stage_limits limits;
 
+  /// The smallest limit that the cut obeys.
   std::int64_t bytes(const std::vector<int>& first) const {
     std::int64_t max = 0;
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, {first.data(), o.stages}, s);
-      max = (std::max)(max, memory_of(stage, requirements_of(schedule, o, s)).total());
+      max = (std::max)(max, limits.least(s, memory_of(stage, requirements_of(schedule, o, s)).total()));
     }
     return max;
   }
@@ -58,7 +60,7 @@ struct instance {
 };
 
 struct tally {
-  int limits = 0, refused = 0, bound = 0;
+  int limits = 0, refused = 0, bound = 0, bound_by_device = 0;
 };
 
 /// The cut under every limit at which the best may change, and just below.
@@ -70,26 +72,30 @@ void agrees(instance<Schedule> it, std::mt19937& random, tally& seen) {
   for (int i = 0; i < 3; ++i) limits.push_back(all.bytes[random() % all.bytes.size()]);
   for (const std::int64_t limit : limits) {
     CAPTURE(limit);
-    it.o.memory_limit = limit;
+    it.limits.set(it.o, limit);
     std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
     const bool fits = choose_cut(it.net, it.o, it.schedule, it.costs, first.data());
     REQUIRE(fits == (limit >= min));
     ++seen.limits;
     if (!fits) {
       REQUIRE(it.objective(first) == all.best(no_memory_limit));
-      REQUIRE(min_memory_limit(it.net, it.o, it.schedule, it.costs) == min);
+      const memory_shortage found = find_shortage(it.net, it.o, it.schedule, it.costs);
+      REQUIRE(found.bytes == min - limit);
+      REQUIRE(it.o.limit_of(found.stage) != no_memory_limit);
+      if (!it.limits.each()) REQUIRE(min_memory_limit(it.net, it.o, it.schedule, it.costs) == min);
       ++seen.refused;
       continue;
     }
     REQUIRE(it.bytes(first) <= limit);
     REQUIRE(it.objective(first) == all.best(limit));
-    seen.bound += all.best(limit) > all.best(no_memory_limit);
+    const bool bound = all.best(limit) > all.best(no_memory_limit);
+    (it.limits.each() ? seen.bound_by_device : seen.bound) += bound;
   }
 }
 
 }  // namespace
 
-TEST_CASE("under every memory limit the cut is the best of all that obey it") {
+TEST_CASE("under every memory limit, of all stages or of each, the cut is the best of all that obey it") {
   std::mt19937 random(20190716);
   tally seen;
   for (int i = 0; i < 4000; ++i) {
@@ -106,12 +112,14 @@ TEST_CASE("under every memory limit the cut is the best of all that obey it") {
     std::vector<layer_cost> costs;
     for (int l = 0; l < (each ? o.stages : 1) * layers; ++l) costs.push_back({below(9), below(9), below(9)});
     const stage_costs of{costs.data(), layers, each};
-    if (below(2) == 0) agrees(instance<fill_drain>{drawn.net, o, {}, of}, random, seen);
-    else agrees(instance<one_f_one_b>{drawn.net, o, {}, of}, random, seen);
+    const nets::stage_limits limits(random, o.stages, below(2) == 0);
+    if (below(2) == 0) agrees(instance<fill_drain>{drawn.net, o, {}, of, limits}, random, seen);
+    else agrees(instance<one_f_one_b>{drawn.net, o, {}, of, limits}, random, seen);
   }
   CHECK(seen.limits == 20'000);
   CHECK(seen.refused == 4000);
-  CHECK(seen.bound > 3000);
+  CHECK(seen.bound > 1500);
+  CHECK(seen.bound_by_device > 1500);
 }
 
 // The largest forward and the largest backward of a cut lie in different stages: a partial cut with the smaller
@@ -133,7 +141,7 @@ TEST_CASE("a partial cut with a longer backward does not replace one with a shor
       const int backward = often_nothing();
       costs.push_back({often_nothing(), backward, 0});
     }
-    instance<fill_drain> it{drawn.net, o, {}, {costs.data(), layers, false}};
+    instance<fill_drain> it{drawn.net, o, {}, {costs.data(), layers, false}, {random, o.stages, false}};
     const tried all = it.all();
     it.o.memory_limit = all.bytes[random() % all.bytes.size()];
     std::vector<int> first(static_cast<std::size_t>(o.stages) + 1);

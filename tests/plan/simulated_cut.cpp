@@ -31,12 +31,15 @@ struct instance {
   bool each;
   std::vector<layer_cost> all;
   stage_costs costs;
+  nets::stage_limits each_limit;
 
   static int below(std::mt19937& random, int limit) {
     return static_cast<int>(random() % static_cast<unsigned>(limit));
   }
   instance(std::mt19937& random, schedule_kind kind, int layers, int fixed = 0, int beside = -1)
-      : drawn(random, layers, below(random, 2) == 0, fixed, beside), each(below(random, 2) == 0) {
+      : drawn(random, layers, below(random, 2) == 0, fixed, beside),
+        each(below(random, 2) == 0),
+        each_limit(random, layers, below(random, 2) == 0) {
     o = {.stages = 1 + below(random, layers < 5 ? layers : 5),
          .micro_batches = 1 + below(random, 6),
          .micro_batch_size = 1,
@@ -53,7 +56,8 @@ struct instance {
       std::int64_t max = 0;
       for (int s = 0; s < o.stages; ++s) {
         const stage_view stage(drawn.net, {first.data(), o.stages}, s);
-        max = (std::max)(max, memory_of(stage, requirements_of(o.chosen_schedule(), o, s)).total());
+        max =
+            (std::max)(max, each_limit.least(s, memory_of(stage, requirements_of(o.chosen_schedule(), o, s)).total()));
       }
       bytes.push_back(max);
     });
@@ -90,7 +94,7 @@ TEST_CASE("the cut of fill-drain has the shortest simulated step of all cuts, in
     for (const std::int64_t limit : it.limits(random)) {
       CAPTURE(limit);
       CAPTURE(name_of(it.o.recompute));
-      it.o.memory_limit = limit;
+      it.each_limit.set(it.o, limit);
       const std::int64_t shortest = nets::shortest_step(it.drawn.net, it.o, it.costs);
       // The search alone, as at compile time.
       std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
@@ -124,7 +128,7 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
     it.o.cost_transfers = i % 5 == 0;
     for (const std::int64_t limit : it.limits(random)) {
       CAPTURE(name_of(kind));
-      it.o.memory_limit = limit;
+      it.each_limit.set(it.o, limit);
       const std::int64_t shortest = nets::shortest_step(it.drawn.net, it.o, it.costs);
       const planned plan(it);
       REQUIRE(plan.step == shortest);
@@ -163,7 +167,7 @@ TEST_CASE("as needed: what a stage recomputes decides between cuts") {
     instance it(random, schedule_kind::fill_drain, 8);
     it.o.recompute = recompute_mode::as_needed;
     it.o.micro_batches += 4;
-    it.o.memory_limit = it.limits(random).back();
+    it.each_limit.set(it.o, it.limits(random).back());
     REQUIRE(planned(it).step == nets::shortest_step(it.drawn.net, it.o, it.costs));
   }
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -93,6 +95,9 @@ TEST_CASE("the text says the optimum only where that is proven") {
   CHECK(text({3}).find(" % above the optimum") != std::string::npos);
   o.memory_limit = 1'000'000;
   CHECK(text() == "the cut is the optimum within the memory limit");
+  o.device.memory_limit = std::exchange(o.memory_limit, no_memory_limit);
+  CHECK(text() == "the cut is the optimum within the memory limit");
+  std::swap(o.device.memory_limit, o.memory_limit);
   o.schedule = schedule_kind::one_f_one_b;
   CHECK(text({3}).find(" % above the shortest of all 3 cuts within the memory limit") != std::string::npos);
 

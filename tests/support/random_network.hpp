@@ -66,6 +66,41 @@ struct random_network {
   }
 };
 
+/// Memory limits of a plan's stages: one for all, or one for each on its own device. Some devices have none.
+class stage_limits {
+ public:
+  stage_limits(std::mt19937& random, int stages, bool each) {
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    for (int s = 0; each && s < stages; ++s) more_.push_back(s > 0 && below(5) == 0 ? no_memory_limit : below(6000));
+    if (each) more_[static_cast<std::size_t>(below(stages))] = 0;
+    devices_.resize(more_.size(), this_cpu);
+  }
+  bool each() const { return !more_.empty(); }
+  /// The least limit with which a stage of these bytes fits.
+  std::int64_t least(int stage, std::int64_t bytes) const {
+    return each() ? bytes - more_[static_cast<std::size_t>(stage)] : bytes;
+  }
+  void set(plan_options& o, std::int64_t limit) {
+    if (!each() || limit == no_memory_limit) {
+      o.memory_limit = limit;
+      o.device_count = 0;
+      return;
+    }
+    o.devices = devices_.data();
+    o.device_count = o.stages;
+    for (int s = 0; s < o.stages; ++s) {
+      const std::int64_t more = more_[static_cast<std::size_t>(s)];
+      devices_[static_cast<std::size_t>(s)].memory_limit =
+          more == no_memory_limit ? more : (limit + more) * o.stages_beside(s);
+    }
+    o.memory_limit = no_memory_limit;
+  }
+
+ private:
+  std::vector<std::int64_t> more_;
+  std::vector<device_spec> devices_;
+};
+
 /// Calls `use(first)` for every cut of L layers into S stages.
 template <class Use>
 void each_cut(int L, int S, const Use& use) {
@@ -93,7 +128,7 @@ inline std::int64_t step_of(const network& net, const plan_options& o, const sta
     stage_plan& made = stages[static_cast<std::size_t>(s)];
     set_requirements(o, schedule, view, made);
     count_memory(view, made);
-    if (made.memory.total() > o.memory_limit) return no_step;
+    if (made.memory.total() > o.limit_of(s)) return no_step;
   }
   std::vector<stage_link> links;
   find_links(net, all, [&links](const stage_link& it) { links.push_back(it); });

@@ -102,32 +102,42 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
   return use(problem);
 }
 
-/// Whether a stage's memory obeys the limit, for any cut before and behind it.
+/// The memory limit of each stage, with `more` bytes added.
+struct stage_limits : zeroed_array<std::int64_t> {
+  constexpr stage_limits(const plan_options& o, std::int64_t more) : zeroed_array(o.stages) {
+    for (int s = 0; s < o.stages; ++s) {
+      const std::int64_t limit = o.limit_of(s);
+      (*this)[s] = limit < no_memory_limit - more ? limit + more : no_memory_limit;
+    }
+  }
+};
+
+/// Whether a stage's memory obeys its limit, for any cut before and behind it.
 struct memory_fits {
   enum class outside : std::uint8_t {
-    ignored,  ///< there is no limit
+    ignored,  ///< as if there were no limits
     whole,    ///< all layers behind are one stage, so each value gets one gradient back: the least memory
     apart,    ///< every layer outside is a stage and sends its gradient: the most memory
   };
   const network& net;
-  const plan_options& options;
-  const memory_requirements* needs;  ///< of each stage
+  const std::int64_t* limits;        ///< of each stage
+  const memory_requirements* needs;  ///< the same
   outside rest = outside::ignored;
 
   constexpr bool operator()(int s, int begin, int end) const {
-    return rest == outside::ignored || bytes(s, begin, end) <= options.memory_limit;
+    return rest == outside::ignored || bytes(s, begin, end) <= limits[s];
   }
   constexpr std::int64_t bytes(int s, int begin, int end) const {
     return rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
                                   : memory_of(stage_view(net, begin, end), needs[s]).total();
   }
-  /// Whether both stages need the same memory for the same layers. Nothing skips a stage if all layers behind are one
-  /// stage, and all before are one.
+  /// Whether both stages need the same memory for the same layers, under the same limit. Nothing skips a stage if all
+  /// layers behind are one stage, and all before are one.
   constexpr bool same(int s, int t) const {
     memory_requirements a = needs[s];
     const memory_requirements& b = needs[t];
     if (rest == outside::whole) a.stash.skip = b.stash.skip, a.returned.skip = b.returned.skip;
-    return a == b;
+    return a == b && limits[s] == limits[t];
   }
 };
 
@@ -150,7 +160,8 @@ struct cut_search {
 };
 
 /// Cuts a model by the objective of its partition problem: the step of fill-drain and forward only with free transfers,
-/// else the bottleneck. Every stage obeys the memory limit. If no cut does, `first` is the best one without a limit.
+/// else the bottleneck. Every stage obeys its memory limit, with `more` bytes added. If no cut does, `first` is the
+/// best one without limits.
 ///
 /// If that one breaks the limit, or recomputes more because of it, the result is still exactly the best that obeys it,
 /// as long as 32,768 partial cuts suffice to find it: with 60 layers and 8 stages they mostly do. Beyond, a range of
@@ -158,16 +169,17 @@ struct cut_search {
 /// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found.
 template <scheduler Schedule>
 GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_options& o, const Schedule& schedule,
-                                           const stage_costs& costs, int* first) {
+                                           const stage_costs& costs, int* first, std::int64_t more = 0) {
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
-    const bool limited = o.memory_limit != no_memory_limit;
+    const bool limited = o.limits_memory() && more != no_memory_limit;
     const bool as_needed =
         limited && schedule.trains && o.recompute == recompute_mode::as_needed && problem.goal == objective::fill_drain;
     const detail::zeroed_array<memory_requirements> needs(o.stages);
     for (int s = 0; limited && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
+    const detail::stage_limits limits(o, more);
     using detail::memory_fits;
-    memory_fits fits{net, o, needs.data()};
+    memory_fits fits{net, limits.data(), needs.data()};
     detail::cut_within(problem, first, fits);
     cut_search found;
     if (limited || !std::is_constant_evaluated()) found.min = detail::objective_of(problem, first);
@@ -175,11 +187,13 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
 
     const auto obeys = [&](const int* cut) {
       for (int s = 0; s < o.stages; ++s)
-        if (memory_of(stage_view(net, {cut, o.stages}, s), needs[s]).total() > o.memory_limit) return false;
+        if (memory_of(stage_view(net, {cut, o.stages}, s), needs[s]).total() > limits[s]) return false;
       return true;
     };
     if (!as_needed && obeys(first)) return found;
-    detail::limited_search search(problem, net, needs.data(), o.memory_limit, as_needed);
+    using detail::limited_search;
+    limited_search search(problem, net, needs.data(), limits.data(),
+                          as_needed ? limited_search::goal::as_needed : limited_search::goal::objective);
     std::int64_t reached = as_needed ? search.objective_within(first) : detail::unlimited;
     if (reached == found.min) return found;
     const detail::zeroed_array<int> other(o.stages);
@@ -210,32 +224,51 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
   return search_cut(net, o, schedule, costs, first).fits;
 }
 
-/// The smallest memory limit for which `choose_cut` finds a cut, in bytes. Call it if the options' limit has none.
+/// Why no cut fits: in the one that exceeds the memory limits by the fewest bytes, the stage that exceeds its by most.
+struct memory_shortage {
+  int stage = 0;
+  std::int64_t bytes = 0;  ///< if every stage may have these bytes more, and not if one fewer, `choose_cut` finds a cut
+};
+
+/// Call it if no cut obeys the options' limits.
 template <scheduler Schedule>
-GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_options o, const Schedule& schedule,
+GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const plan_options& o, const Schedule& schedule,
                                                    const stage_costs& costs) {
+  using detail::limited_search;
   const detail::zeroed_array<int> first(o.stages);
   const detail::zeroed_array<memory_requirements> needs(o.stages);
   for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
-  std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
-                                       detail::limited_search search(problem, net, needs.data(), no_memory_limit);
-                                       return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
-                                     });
-  const auto fits = [&](std::int64_t limit) {
-    o.memory_limit = limit;
-    return choose_cut(net, o, schedule, costs, first.data());
+  const detail::stage_limits limits(o, 0);
+  const auto above = [&](int s) {
+    return memory_of(stage_view(net, {first.data(), o.stages}, s), needs[s]).total() - limits[s];
   };
-  if (high > low && fits(high)) return high;
-  fits(no_memory_limit);
-  for (int s = 0; s < o.stages; ++s) {
-    const std::int64_t bytes = memory_of(stage_view(net, {first.data(), o.stages}, s), needs[s]).total();
-    if (bytes > high) high = bytes;
+  const auto fits = [&](std::int64_t more) { return search_cut(net, o, schedule, costs, first.data(), more).fits; };
+  std::int64_t low = 0, high = detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
+                          limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::bytes);
+                          return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
+                        });
+  if (high == 0 || !fits(high)) {
+    fits(no_memory_limit);
+    for (int s = 0; s < o.stages; ++s)
+      if (above(s) > high) high = above(s);
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (fits(middle) ? high : low) = middle;
+    }
+    fits(high);
   }
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return high;
+  memory_shortage found{0, high};
+  for (int s = 1; s < o.stages; ++s)
+    if (above(s) > above(found.stage)) found.stage = s;
+  return found;
+}
+
+/// The smallest memory limit for which `choose_cut` finds a cut, in bytes, if devices have none. Call it if the
+/// options' limit has none.
+template <scheduler Schedule>
+constexpr std::int64_t min_memory_limit(const network& net, const plan_options& o, const Schedule& schedule,
+                                        const stage_costs& costs) {
+  return o.memory_limit + find_shortage(net, o, schedule, costs).bytes;
 }
 
 namespace detail {

@@ -34,7 +34,7 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
     stage_plan its;
     set_requirements(o, schedule, stage, its);
     count_memory(stage, its);
-    if (its.memory.total() > o.memory_limit) return -1;
+    if (its.memory.total() > o.limit_of(s)) return -1;
     working_sets[s] = its.requirements.kept_copies;
   }
   int count = 0;

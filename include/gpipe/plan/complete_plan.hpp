@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/model/network.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -33,9 +36,21 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
 }
 
+/// The limit that a stage obeys: "memory_limit is 1000 bytes", or "devices[1].memory_limit is 1000 bytes (L4)".
+GPIPE_COLD inline std::string limit_in_words(const plan_options& o, int stage) {
+  const auto size = [](std::int64_t bytes) { return chosen_size(static_cast<std::uint64_t>(bytes)); };
+  const std::int64_t limit = o.limit_of(stage);
+  if (limit == o.memory_limit) return "memory_limit is " + size(limit);
+  const device_spec& of = o.device_of(stage);
+  const std::string name = o.device_count > 0 ? "devices[" + std::to_string(stage) + "]" : "device";
+  const int sharing = o.stages_beside(stage);
+  return name + ".memory_limit is " + size(of.memory_limit) + " (" + of.name + ")" +
+         (sharing > 1 ? ", for " + several(sharing, "stage") : "");
+}
+
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
-  if (memory.total() > o.memory_limit)
-    throw_error({"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
+  if (memory.total() > o.limit_of(stage))
+    throw_error({limit_in_words(o, stage), ", and the stage needs ", memory.total(), " bytes"},
                 {"give it fewer layers, or leave the cut to the partition",
                  o.group_gradients > 1 ? ", or choose group_gradients 0" : ""},
                 location{.stage = stage});

@@ -47,12 +47,12 @@ GPIPE_COLD constexpr int group_size(const network& net, const plan_options& o) {
 template <scheduler Schedule>
 GPIPE_COLD constexpr int choose_gradient_group(const network& net, plan_options o, const Schedule& schedule,
                                                const cut& stages, stage_plan* plan) {
-  const bool open = o.group_gradients == 0 && o.memory_limit != no_memory_limit;
+  const bool open = o.group_gradients == 0 && o.limits_memory();
   if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, stages, s);
-      if (plan[s].count(stage, requirements_of(schedule, o, stage)) > o.memory_limit) return false;
+      if (plan[s].count(stage, requirements_of(schedule, o, stage)) > o.limit_of(s)) return false;
     }
     return true;
   };

@@ -16,7 +16,7 @@ namespace gpipe::detail {
 /// The result of a search that looks at a limited number of partial cuts.
 enum class answer : std::uint8_t { found, none, unknown };
 
-/// Finds the best cut that obeys a memory limit, or the cut whose largest stage needs the fewest bytes.
+/// Finds the best cut whose stages obey their memory limits, or the cut that exceeds them by the fewest bytes a stage.
 ///
 /// The number of gradients that return to a stage depends on the cuts behind it. So partial cuts grow from the last
 /// stage on, best first (A*; Hart, Nilsson and Raphael, 1968): by a lower bound of the whole cut, in which the layers
@@ -35,16 +35,22 @@ class limited_search {
  public:
   static constexpr int max_partials = 1 << 15, max_path_elements = 1 << 22;
 
-  /// With a limit the objective counts, without one the bytes. The problem has been solved without a limit before.
-  /// `as_needed` is for fill-drain with costs of backward that run nothing again.
+  enum class goal : std::uint8_t {
+    objective,  ///< every stage obeys its limit
+    as_needed,  ///< the same, for fill-drain with costs of backward that run nothing again
+    bytes,      ///< no cut obeys the limits
+  };
+
+  /// `limits` has one for each stage. The problem has been solved without limits before.
   constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* needs,
-                           std::int64_t limit, bool as_needed = false)
+                           const std::int64_t* limits, goal what)
       : p_(p),
         net_(net),
         needs_(needs),
-        limit_(limit),
-        as_needed_(as_needed),
-        path_(as_needed ? p.micro_batches : 1),
+        limits_(limits),
+        by_bytes_(what == goal::bytes),
+        as_needed_(what == goal::as_needed),
+        path_(as_needed_ ? p.micro_batches : 1),
         whole_path_(path_.size()),
         moved_(p),
         min_(p.layers + 1),
@@ -89,7 +95,7 @@ class limited_search {
     }
     return answer::none;
   }
-  /// Bytes of the largest stage of the cut that was found.
+  /// The most bytes by which a stage of the cut that was found exceeds its limit.
   constexpr std::int64_t bytes() const { return bytes_; }
   /// The objective of the cut that was found; if the answer is unknown, no cut that obeys the limit has a smaller one.
   constexpr std::int64_t bound() const { return bound_; }
@@ -98,7 +104,7 @@ class limited_search {
   GPIPE_COLD constexpr std::int64_t objective_within(const int* first) {
     for (int s = 0; s <= p_.stages; ++s) first_[s] = first[s];
     for (int s = 0; s < p_.stages; ++s)
-      if (bytes_of(s) > limit_) return unlimited;
+      if (bytes_of(s) > limits_[s]) return unlimited;
     if (!as_needed_) return objective_of(p_, first);
     load max{};
     std::int64_t once = 0;
@@ -119,17 +125,16 @@ class limited_search {
  private:
   struct partial {
     int stage = 0, begin = 0, behind = -1;
-    bool checked = false;                         ///< its first stage obeys the limit, or its bytes count
+    bool checked = false;                         ///< its first stage obeys its limit, or its bytes count
     bool certain = false;                         ///< so do all its stages, for any cut before
     load max{};                                   ///< of a stage
-    std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the largest stage
+    std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the excess
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
     int before = -1;                   ///< the one settled before at the same (stage, begin)
     std::int64_t forward = 0, backward = 0;  ///< of its first stage
     int path = 0;                            ///< of its first stage that is checked
   };
 
-  constexpr bool by_bytes() const { return limit_ == unlimited; }
   static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
   constexpr void sum_min() {
@@ -179,18 +184,18 @@ class limited_search {
   GPIPE_COLD constexpr bool check_memory(int i) {
     partial& it = all_[i];
     const memory_requirements& needs = needs_[it.stage];
-    const std::int64_t bytes = bytes_of(it.stage);
+    const std::int64_t above = bytes_of(it.stage) - limits_[it.stage];
     it.checked = true;
     it.certain = all_[it.behind].certain;
     if (it.certain && it.stage > 1 && needs.stash.skip > needs.stash.next) {  // if the stage before is one layer
       first_[it.stage - 1] = it.begin - 1;
-      const std::int64_t max = bytes_of(it.stage);
+      const std::int64_t max = bytes_of(it.stage) - limits_[it.stage];
       first_[it.stage - 1] = 0;
-      it.certain = by_bytes() ? max <= larger(bytes, it.bytes) : max <= limit_;
+      it.certain = max <= (by_bytes_ ? larger(above, it.bytes) : 0);
     }
-    it.bytes = larger(it.bytes, bytes);
-    if (as_needed_) return bytes <= limit_ && find_path(i);
-    if (!by_bytes()) return bytes <= limit_;
+    it.bytes = larger(it.bytes, above);
+    if (as_needed_) return above <= 0 && find_path(i);
+    if (!by_bytes_) return above <= 0;
     if (it.bytes > it.bound) {
       it.bound = it.bytes;
       queue(i);
@@ -206,7 +211,7 @@ class limited_search {
   /// The working sets of a stage in `first_` that fits.
   constexpr int working_sets(int stage) const {
     return max_working_sets(needs_[stage],
-                            [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limit_; });
+                            [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limits_[stage]; });
   }
 
   // The longest paths of stages that are checked, one array after the other; the first is that of no stage.
@@ -253,9 +258,9 @@ class limited_search {
       return false;
     }
     std::int64_t max = 0;
-    for (int s = 0; s < p_.stages; ++s) max = larger(max, bytes_of(s));
+    for (int s = 0; s < p_.stages; ++s) max = larger(max, bytes_of(s) - limits_[s]);
     it.certain = true;
-    if (!by_bytes()) return max <= limit_;
+    if (!by_bytes_) return max <= 0;
     if (max <= it.bytes) return true;
     it.bytes = it.bound = max;
     queue(i);
@@ -269,7 +274,7 @@ class limited_search {
     int& head = settled_[it.stage * (p_.layers + 1) + it.begin];
     for (int j = head - 1; j >= 0; j = all_[j].before) {
       const partial& other = all_[j];
-      const bool as_good = by_bytes() ? other.bytes <= it.bytes
+      const bool as_good = by_bytes_ ? other.bytes <= it.bytes
                            : p_.goal == objective::bottleneck
                                ? other.total <= it.total && other.max.both <= it.max.both
                                : other.turn <= it.turn && other.max.forward <= it.max.forward &&
@@ -335,7 +340,7 @@ class limited_search {
                  larger(held.both + charges.charge(), from.total),
                  from.bytes};
       it.forward = held.forward, it.backward = held.backward, it.path = from.path;
-      if (by_bytes()) it.bound = from.bytes;
+      if (by_bytes_) it.bound = from.bytes;
       else bound(it);
       push(it);
     }
@@ -384,8 +389,9 @@ class limited_search {
   const partition_problem& p_;
   const network& net_;
   const memory_requirements* needs_;
-  std::int64_t limit_, bytes_ = 0, bound_ = 0;
-  bool as_needed_;
+  const std::int64_t* limits_;
+  std::int64_t bytes_ = 0, bound_ = 0;
+  bool by_bytes_, as_needed_;
   backward_path path_;
   zeroed_array<std::int64_t> whole_path_;
   transfer_charges moved_;

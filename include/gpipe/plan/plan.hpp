@@ -59,12 +59,12 @@ struct gradients_grouped_without_recompute {
                 "gpipe: parameter gradients of several micro-batches are computed together only without "
                 "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
 };
-template <int Stages, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
+template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds,
-                "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed, SmallestLimit): "
-                "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out group_gradients<G>; "
-                "if SmallestLimit is 0 the model is large, and make_plan reports it");
+                "gpipe: no cut into these stages fits the memory limit (Stages, Stage, BytesAllowed, SmallestLimit): "
+                "raise that of the stage to SmallestLimit, and others by as much, choose recompute_mode::as_needed, or "
+                "leave out group_gradients<G>; if SmallestLimit is 0 the model is large, and make_plan reports it");
 };
 
 }  // namespace broken
@@ -178,14 +178,15 @@ class plan {
     return found;
   }();
   // The search repeats the cut's, so a large model would exceed the compilers' limits of constant evaluation.
-  static constexpr std::int64_t smallest_limit_ = [] {
+  static constexpr memory_shortage shortage_ = [] {
     if constexpr (!cut_.fits && L * valid_stages <= detail::max_limit_search)
-      return with_costs([](const stage_costs& costs) {
-        return min_memory_limit(network_of<planned>, valid_options, schedule, costs);
-      });
-    else return std::int64_t{0};
+      return with_costs(
+          [](const stage_costs& costs) { return find_shortage(network_of<planned>, valid_options, schedule, costs); });
+    else return memory_shortage{};
   }();
-  static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, smallest_limit_, cut_.fits>) > 0);
+  static constexpr std::int64_t short_limit_ = cut_.fits ? 0 : valid_options.limit_of(shortage_.stage);
+  static constexpr std::int64_t smallest_limit_ = shortage_.bytes == 0 ? 0 : short_limit_ + shortage_.bytes;
+  static_assert(sizeof(broken::some_cut_fits_memory<S, shortage_.stage, short_limit_, smallest_limit_, cut_.fits>) > 0);
 
   static constexpr auto grouped_ = [] {
     detail::stage_array<valid_stages> found{valid_options};
@@ -299,11 +300,12 @@ class plan {
     static constexpr int stages = valid_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
     static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
+    static constexpr std::int64_t limit(int s) { return valid_options.limit_of(s); }
   };
   // The best cut obeys the limit; a custom cut must.
   static constexpr bool custom_cut_fits_ = [] {
-    if constexpr (types::has_cut && options.memory_limit != no_memory_limit)
-      return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, valid_stages>{});
+    if constexpr (types::has_cut && options.limits_memory())
+      return detail::each_stage_fits<laid_out, laid_out::limit>(std::make_integer_sequence<int, valid_stages>{});
     return true;
   }();
   static_assert(custom_cut_fits_);
@@ -316,8 +318,8 @@ class plan {
   /// decides nothing but the sizes of arenas.
   static constexpr bool is_constant =
       detail::runs_early<programs>() &&
-      (options.memory_limit == no_memory_limit || (options.recompute != recompute_mode::as_needed &&
-                                                   !(options.group_gradients == 0 && options.may_group_gradients())));
+      (!options.limits_memory() || (options.recompute != recompute_mode::as_needed &&
+                                    !(options.group_gradients == 0 && options.may_group_gradients())));
   /// The plan of a training with these options, if it is constant.
   static step_plan made_for(const network& net, const plan_options& with) {
     return detail::plan_from(constants::all, net, with);
@@ -327,7 +329,8 @@ class plan {
   /// True; an error if a stage needs more bytes. See `require_fits`.
   template <std::int64_t Bytes>
   static constexpr bool fits() {
-    return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, valid_stages>{});
+    return detail::each_stage_fits<laid_out, detail::equal_limit<Bytes>>(
+        std::make_integer_sequence<int, valid_stages>{});
   }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }

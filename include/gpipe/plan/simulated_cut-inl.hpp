@@ -43,11 +43,9 @@ GPIPE_COLD GPIPE_INLINE cut_quality quality_of_cut(const network& net, const pla
   };
   if (detail::objective_is_step(net, o)) {
     const detail::zeroed_array<int> other(o.stages);
-    plan_options without = o;
-    without.memory_limit = no_memory_limit;
-    const std::int64_t free = search_cut(net, without, schedule, costs, other.data()).min;
+    const std::int64_t free = search_cut(net, o, schedule, costs, other.data(), no_memory_limit).min;
     found.min = free;
-    if (o.memory_limit != no_memory_limit) {
+    if (o.limits_memory()) {
       const cut_search limited = search_cut(net, o, schedule, costs, other.data());
       found.min = limited.min;
       found.whole = limited.whole;

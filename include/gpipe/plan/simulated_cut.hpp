@@ -46,8 +46,17 @@ std::int64_t min_step(const network& net, const plan_options& o, const stage_cos
 class cut_simulator {
  public:
   GPIPE_COLD cut_simulator(const network& net, const plan_options& o, const stage_costs& costs)
-      : net_(net), o_(o), schedule_(o.chosen_schedule()), costs_(costs), needs_(o.stages), kept_(o.stages) {
-    for (int s = 0; s < o.stages; ++s) needs_[s] = requirements_of(schedule_, o, s);
+      : net_(net),
+        o_(o),
+        schedule_(o.chosen_schedule()),
+        costs_(costs),
+        needs_(o.stages),
+        limits_(o.stages),
+        kept_(o.stages) {
+    for (int s = 0; s < o.stages; ++s) {
+      needs_[s] = requirements_of(schedule_, o, s);
+      limits_[s] = o.limit_of(s);
+    }
   }
 
   std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }
@@ -57,8 +66,8 @@ class cut_simulator {
     const cut all{first, o_.stages};
     for (int s = 0; s < o_.stages; ++s) {
       const stage_view stage(net_, all, s);
-      const auto fits = [&](const memory_requirements& needs) {
-        return o_.memory_limit == no_memory_limit || memory_of(stage, needs).total() <= o_.memory_limit;
+      const auto fits = [&, limit = limits_[s]](const memory_requirements& needs) {
+        return limit == no_memory_limit || memory_of(stage, needs).total() <= limit;
       };
       if (!fits(needs_[s])) return unlimited;
       kept_[s] = o_.recompute == recompute_mode::as_needed ? max_working_sets(needs_[s], fits) : 0;
@@ -128,6 +137,7 @@ class cut_simulator {
   const schedule_choice schedule_;
   const stage_costs& costs_;
   const zeroed_array<memory_requirements> needs_;
+  const zeroed_array<std::int64_t> limits_;
   const zeroed_array<int> kept_;
 };
 

@@ -45,7 +45,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
     text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
            "the optimum; its step is " + step + "the shortest of " +
            (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
-  if (o.memory_limit != no_memory_limit) text += " within the memory limit";
+  if (o.limits_memory()) text += " within the memory limit";
   if (v.free > 0 && v.min > v.free) text += ", which is " + above(v.min, v.free) + "that without";
   if (!v.whole)
     text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");

@@ -61,7 +61,7 @@ constexpr std::int64_t max = [] {
 }();
 
 // A stage that does not fit does not compile: tests/compile_fail/plan_memory.cpp.
-static_assert(detail::each_stage_fits<halves, max>(std::make_integer_sequence<int, 2>{}));
+static_assert(detail::each_stage_fits<halves, detail::equal_limit<max>>(std::make_integer_sequence<int, 2>{}));
 
 }  // namespace
 
@@ -76,5 +76,5 @@ TEST_CASE("stages are equal only with equal requirements") {
 }
 
 TEST_CASE("a stage fits a limit of its bytes or more") {
-  CHECK(detail::each_stage_fits<halves, max + 1>(std::make_integer_sequence<int, 2>{}));
+  CHECK(detail::each_stage_fits<halves, detail::equal_limit<max + 1>>(std::make_integer_sequence<int, 2>{}));
 }

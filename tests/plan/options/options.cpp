@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 using namespace gpipe;
 
@@ -60,4 +62,39 @@ TEST_CASE("invalid options are rejected, with the remedy") {
         "group_gradients is 4, schedule is ZB-H1, recompute is always; choose fill-drain and recompute never, or "
         "group_gradients 0");
   CHECK(refusal({.workers = -1}) == "workers is -1; choose at least 1, or 0 for as many as the schedule has");
+}
+
+namespace {
+
+constexpr device_spec narrow = l4.with_limit(1000);
+static_assert(narrow.memory_limit == 1000 && narrow.memory_bytes == l4.memory_bytes);
+static_assert(l4.memory_limit == no_memory_limit && plan_options{}.limit_of(0) == no_memory_limit);
+
+}  // namespace
+
+TEST_CASE("a stage obeys the plan's limit and its part of its device's") {
+  static constexpr device_spec each[] = {narrow, l4, l4.with_limit(1501), narrow};
+  plan_options o{.stages = 4, .devices = each, .device_count = 4, .memory_limit = 1200};
+  const auto limits = [&o] { return std::vector{o.limit_of(0), o.limit_of(1), o.limit_of(2), o.limit_of(3)}; };
+  CHECK(limits() == std::vector<std::int64_t>{1000, 1200, 1200, 1000});
+  o.schedule = schedule_kind::zb_v;  // workers with stages 0 and 3, 1 and 2
+  CHECK(limits() == std::vector<std::int64_t>{500, 1200, 750, 500});
+  o.schedule = schedule_kind::one_f_one_b;
+  o.workers = 1;
+  CHECK(limits() == std::vector<std::int64_t>{250, 1200, 375, 250});
+  o.device_count = 0;
+  CHECK(limits() == std::vector<std::int64_t>(4, 1200));
+  o.device = narrow;
+  CHECK(limits() == std::vector<std::int64_t>(4, 250));
+}
+
+TEST_CASE("a limit of any device is a limit of the plan") {
+  static constexpr device_spec free[] = {l4, l4}, bound[] = {l4, narrow};
+  CHECK_FALSE(plan_options{.stages = 2, .devices = free, .device_count = 2}.limits_memory());
+  const plan_options o{.stages = 2, .devices = bound, .device_count = 2};
+  CHECK(o.limits_memory());
+  CHECK_FALSE(o.keeps_all());
+  CHECK(plan_options{.device = narrow}.limits_memory());
+  CHECK_FALSE(plan_options{.stages = 2, .device = narrow, .devices = free, .device_count = 2}.limits_memory());
+  CHECK(refusal({.device = l4.with_limit(0)}) == "stage 0: the memory_limit of device 'L4' is 0; choose at least 1");
 }

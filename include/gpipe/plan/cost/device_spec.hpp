@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/units.hpp>
@@ -27,12 +28,20 @@ struct device_spec {
   std::int64_t launch_ns = 0;              ///< of one kernel launch
   std::int64_t memory_bytes = 0;
   counted_shares half_shares{}, float32_shares{};  ///< of `half` and `float32`
+  /// Bytes of the memory that a plan may use; by default there is no limit. See `plan_options::limit_of`.
+  std::int64_t memory_limit = (std::numeric_limits<std::int64_t>::max)();
 
   constexpr counted_shares shares(dtype type) const {
     return type == dtype::bf16 ? half_shares : type == dtype::float32 ? float32_shares : counted_shares{};
   }
   constexpr std::int64_t flops_per_second(dtype type) const {
     return type == dtype::float64 ? float64 : type == dtype::bf16 ? half : float32;
+  }
+  /// The same device with a limit of its memory: `l4.with_limit(20_GiB)`.
+  constexpr device_spec with_limit(std::int64_t bytes) const {
+    device_spec d = *this;
+    d.memory_limit = bytes;
+    return d;
   }
   /// The same device when float32 layers compute in 16 bits.
   constexpr device_spec in_half() const {

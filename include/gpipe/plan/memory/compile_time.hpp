@@ -98,12 +98,18 @@ template <class Cut>
 inline constexpr memory_list<Cut::stages> memory_table =
     list_memory<Cut>(std::make_integer_sequence<int, Cut::stages>{});
 
-/// Reports each stage of a cut (see `memory_table`) that needs more bytes than are allowed.
-template <class Cut, std::int64_t Allowed, int... I>
+/// The same limit for each stage.
+template <std::int64_t Bytes>
+constexpr std::int64_t equal_limit(int) {
+  return Bytes;
+}
+
+/// Reports each stage of a cut (see `memory_table`) that needs more bytes than `Allowed(stage)`.
+template <class Cut, std::int64_t (*Allowed)(int), int... I>
 constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
   // True in any case: the mistake has its own error.
-  return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed,
-                                             (memory_table<Cut>.of[I].total() <= Allowed)>>::value &&
+  return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed(I),
+                                             (memory_table<Cut>.of[I].total() <= Allowed(I))>>::value &&
           ...);
 }
 

@@ -28,9 +28,10 @@ GPIPE_COLD constexpr void set_requirements(const plan_options& o, const Schedule
                                            stage_plan& plan) {
   memory_requirements needs = requirements_of(schedule, o, stage);
   if (o.recompute == recompute_mode::as_needed)
-    needs.kept_copies = max_working_sets(needs, [&](const memory_requirements& with) {
-      return o.memory_limit == no_memory_limit || plan.count(stage, with) <= o.memory_limit;
-    });
+    needs.kept_copies =
+        max_working_sets(needs, [&, limit = o.limit_of(stage.stage())](const memory_requirements& with) {
+          return limit == no_memory_limit || plan.count(stage, with) <= limit;
+        });
   plan.first = stage.first();
   plan.last = stage.last();
   plan.counted = plan.counted && plan.requirements == needs;

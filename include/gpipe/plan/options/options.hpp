@@ -27,6 +27,19 @@ constexpr int plan_options::max_workers() const {
   return whole.admits(stages, micro_batches) ? whole.workers(stages) : 0;
 }
 
+constexpr std::int64_t plan_options::limit_of(int stage) const {
+  const std::int64_t of_device = device_of(stage).memory_limit;
+  if (of_device == no_memory_limit) return memory_limit;
+  const std::int64_t part = of_device / stages_beside(stage);
+  return part < memory_limit ? part : memory_limit;
+}
+constexpr int plan_options::stages_beside(int stage) const {
+  const schedule_choice chosen = chosen_schedule();
+  int count = 0;
+  for (int s = 0; s < stages; ++s) count += chosen.worker_of(stages, s) == chosen.worker_of(stages, stage);
+  return count;
+}
+
 /// All options that are a number, a choice or a flag, in the order in which errors name them.
 inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::stages>("stages", {1}, detail::agreed::yes, "stages of the pipeline"),
@@ -140,6 +153,10 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   if (o.stages > layers) throw_error({"stages is ", o.stages}, {"choose 1 to ", layers, ", the number of layers"});
   if (o.device_count != 0 && o.device_count != o.stages)
     throw_error({"device_count is ", o.device_count, " and stages is ", o.stages}, {"name the device of every stage"});
+  for (int s = 0; s < o.stages; ++s)
+    if (const device_spec& of = o.device_of(s); of.memory_limit < 1)
+      throw_error({"the memory_limit of device '", of.name, "' is ", of.memory_limit}, {"choose at least 1"},
+                  detail::location{.stage = s});
   if ((o.schedule == schedule_kind::custom) != (o.custom_schedule != nullptr))
     throw_error({o.custom_schedule != nullptr ? "custom_schedule is set and schedule is not custom"
                                               : "schedule is custom and custom_schedule is null"},

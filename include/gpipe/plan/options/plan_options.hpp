@@ -74,21 +74,32 @@ struct plan_options {
   int device_count = 0;
   gpipe::profile profile{};                     ///< of the model, in place of the analytic costs; of one kind of device
   bool cost_transfers = false;                  ///< the cut pays for the values that cross it, over the device's link
-  std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
+  std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage; see `limit_of`
   [[no_unique_address]] detail::named_elsewhere<broken::plan_has_stages> num_stages{};
   [[no_unique_address]] detail::named_elsewhere<broken::plan_has_micro_batches> num_micro_batches{};
   [[no_unique_address]] detail::named_elsewhere<broken::plan_has_no_batch_size> batch_size{};
 
-  /// The schedule with its parameters. Include <gpipe/plan/options/options.hpp> to call this and the next.
+  /// The schedule with its parameters. Include <gpipe/plan/options/options.hpp> to call this and the next three.
   constexpr schedule_choice chosen_schedule() const;
   /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
   constexpr int max_workers() const;
+  /// The bytes that a stage may need: `memory_limit`, or fewer if its device has a limit. The stages of a worker get
+  /// equal parts of that one, so that together they obey it.
+  constexpr std::int64_t limit_of(int stage) const;
+  /// The stages of the stage's worker.
+  constexpr int stages_beside(int stage) const;
+  constexpr const device_spec& device_of(int stage) const { return device_count > 0 ? devices[stage] : device; }
+  /// Whether any stage has a limit.
+  constexpr bool limits_memory() const {
+    bool limits = memory_limit != no_memory_limit || (device_count == 0 && device.memory_limit != no_memory_limit);
+    for (int s = 0; s < device_count; ++s) limits = limits || devices[s].memory_limit != no_memory_limit;
+    return limits;
+  }
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
   /// Whether no micro-batch runs forward again, whatever the cut.
   constexpr bool keeps_all() const {
-    return recompute == recompute_mode::never ||
-           (recompute == recompute_mode::as_needed && memory_limit == no_memory_limit);
+    return recompute == recompute_mode::never || (recompute == recompute_mode::as_needed && !limits_memory());
   }
   /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
   constexpr bool may_group_gradients() const { return schedule == schedule_kind::fill_drain && keeps_all(); }
