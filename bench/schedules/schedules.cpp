@@ -14,12 +14,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
 namespace {
 
 constexpr int devices = 8;
+constexpr double work_ms = 6;  // of a device, for each micro-batch
 
 // A device has two of these layers: 2 ms forward, 2 + 2 ms backward. If it has two stages, each has one.
 using half = bench::device_work<1000, 1000, 1000>;
@@ -30,6 +32,7 @@ struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repea
 
 struct figure {
   double predicted_ms, step_ms;
+  double predicted_idle, idle;  // shares of a device's step; the measured one by the times that its layers took
 };
 
 /// As in results: fill_drain, 1f1b, zb_h1.
@@ -55,8 +58,11 @@ figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
                                                                .schedule = kind},
                                            {}, how);
   training.step(batch);
+  training.reset_report();
   std::vector<double> ms;
   for (int i = 0; i < steps; ++i) ms.push_back(1e3 * bench::timed([&] { training.step(batch); }));
+  double busy_ms = 0;  // of all devices, in all steps
+  for (const auto& s : training.report()) busy_ms += 1e-6 * static_cast<double>(s.busy());
 
   const std::vector<gpipe::stage_times> times(static_cast<std::size_t>(stages), {layers, layers, layers});
   const auto& links = training.plan().links;
@@ -66,7 +72,9 @@ figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
                                                                         .times = times.data(),
                                                                         .links = links.data(),
                                                                         .link_count = static_cast<int>(links.size())});
-  return {static_cast<double>(predicted), bench::median(ms)};
+  const double all = std::accumulate(ms.begin(), ms.end(), 0.0);
+  return {static_cast<double>(predicted), bench::median(ms),
+          1 - micro_batches * work_ms / static_cast<double>(predicted), 1 - busy_ms / devices / all};
 }
 
 }  // namespace
@@ -75,20 +83,20 @@ int main() {
   bench::print_environment();
   std::map<std::pair<std::string, int>, figure> found;
   std::printf("%d devices, 2 ms forward, 2 + 2 ms backward; median of 9 steps\n", devices);
-  std::printf("schedule       M  predicted ms  step ms  ratio\n");
+  std::printf("schedule         M  predicted ms  step ms  ratio  predicted idle   idle\n");
   for (const gpipe::schedule_kind kind : gpipe::schedule_kinds) {
     if (kind == gpipe::schedule_kind::forward_only) continue;
     for (const int micro_batches : {8, 16, 32}) {
       const figure f = found[{key_of(kind), micro_batches}] = measure(kind, micro_batches, 9);
-      std::printf("%-12s  %2d  %12.1f  %7.1f  %5.3f\n", gpipe::name_of(kind), micro_batches, f.predicted_ms, f.step_ms,
-                  f.step_ms / f.predicted_ms);
+      std::printf("%-14s  %2d  %12.1f  %7.1f  %5.3f  %14.3f  %5.3f\n", gpipe::name_of(kind), micro_batches,
+                  f.predicted_ms, f.step_ms, f.step_ms / f.predicted_ms, f.predicted_idle, f.idle);
     }
   }
   std::printf("\n");
   for (const auto& [of, f] : found)
     bench::result("schedules." + of.first + "." + std::to_string(of.second), f.step_ms / f.predicted_ms, "ratio");
-  for (const char* key : {"v_half", "v_min"})  // a device works 6 ms for each micro-batch
-    bench::result(std::string("schedules.") + key + ".idle", 1 - 6 * 32 / found[{key, 32}].step_ms, "share");
+  for (const char* key : {"v_half", "v_min", "zb_2p"})
+    bench::result(std::string("schedules.") + key + ".idle", found[{key, 32}].idle, "share");
   for (const char* key : {"zb_h1", "zb_v"}) {
     const figure one = found[{"1f1b", 32}], zb = found[{key, 32}];
     bench::result(std::string("schedules.gain.") + key,

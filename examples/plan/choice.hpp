@@ -29,6 +29,7 @@ inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-dra
                                                                       {"dualpipev", schedule_kind::dual_pipe_v},
                                                                       {"v-half", schedule_kind::v_half},
                                                                       {"v-min", schedule_kind::v_min},
+                                                                      {"zb-2p", schedule_kind::zb_2p},
                                                                       {"forward-only", schedule_kind::forward_only}};
 inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},
                                                                         {"except-last", recompute_mode::except_last},

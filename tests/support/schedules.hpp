@@ -64,6 +64,7 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               schedule_kind::dual_pipe_v,
                                               schedule_kind::v_half,
                                               schedule_kind::v_min,
+                                              schedule_kind::zb_2p,
                                               schedule_kind::forward_only};
 
 inline constexpr int choice_count = static_cast<int>(std::size(choices));

@@ -40,6 +40,8 @@ template <schedule_kind Kind, int Stages, int MicroBatches>
 constexpr bool runs = detail::runs_early<largest<Kind, Stages, MicroBatches>>() &&
                       require_programs<largest<Kind, Stages, MicroBatches>>();
 static_assert(runs<schedule_kind::zb_v, 8, 16>);
+static_assert(runs<schedule_kind::v_half, 8, 16>);
+static_assert(runs<schedule_kind::zb_2p, 8, 16>);
 static_assert(runs<schedule_kind::zb_h1, 8, 16>);
 static_assert(runs<schedule_kind::interleaved, 16, 16>);
 static_assert(runs<schedule_kind::fill_drain, 16, 4>);

@@ -23,8 +23,8 @@ static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
 TEST_CASE("kinds convert to the schedule's name and back") {
-  const char* names[] = {"fill-drain", "1F1B",      "interleaved", "looped-BFS", "ZB-H1",       "interleaved-ZB",
-                         "ZB-V",       "DualPipeV", "V-Half",      "V-Min",      "forward-only"};
+  const char* names[] = {"fill-drain", "1F1B",      "interleaved", "looped-BFS", "ZB-H1", "interleaved-ZB",
+                         "ZB-V",       "DualPipeV", "V-Half",      "V-Min",      "ZB-2p", "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
     CHECK(name_of(kind) == text);
@@ -42,7 +42,7 @@ TEST_CASE("the list has every schedule, and each says whether backward comes in 
   for (const schedule_kind kind : schedule_kinds) {
     const bool parts = kind == schedule_kind::zb_h1 || kind == schedule_kind::interleaved_zb ||
                        kind == schedule_kind::zb_v || kind == schedule_kind::dual_pipe_v ||
-                       kind == schedule_kind::v_half || kind == schedule_kind::v_min;
+                       kind == schedule_kind::v_half || kind == schedule_kind::v_min || kind == schedule_kind::zb_2p;
     CHECK(schedule_choice(kind).splits == parts);
   }
 }
@@ -129,7 +129,7 @@ TEST_CASE("a kind knows the stages of its workers") {
          {schedule_kind::zb_v, schedule_kind::dual_pipe_v, schedule_kind::v_half, schedule_kind::v_min})
       CHECK(stages_per_worker(kind, chunks) == 2);
     for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1,
-                                     schedule_kind::forward_only, schedule_kind::custom})
+                                     schedule_kind::zb_2p, schedule_kind::forward_only, schedule_kind::custom})
       CHECK(stages_per_worker(kind, chunks) == 1);
   }
   CHECK(stages_per_worker(schedule_kind::interleaved, 0) == 1);

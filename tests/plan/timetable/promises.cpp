@@ -27,6 +27,9 @@ static_assert(require_sound<table<zb_h1{}, 8, 64>>());
 static_assert(require_sound<table<interleaved_zb{2}, 16, 64>>());
 static_assert(require_sound<table<zb_v{}, 16, 64>>());
 static_assert(require_sound<table<dual_pipe_v{}, 16, 64>>());
+static_assert(require_sound<table<v_half{}, 16, 64>>());
+static_assert(require_sound<table<v_min{}, 16, 64>>());
+static_assert(require_sound<table<zb_2p{}, 8, 64>>());
 static_assert(require_sound<table<forward_only{}, 8, 64>>());
 static_assert(require_sound<table<schedule_choice{schedule_kind::interleaved, 4}, 8, 64>>());
 

@@ -13,6 +13,7 @@
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
 #include <gpipe/plan/schedule/v_half.hpp>
 #include <gpipe/plan/schedule/v_min.hpp>
+#include <gpipe/plan/schedule/zb_2p.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
 
@@ -56,6 +57,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind w
       return std::forward<Use>(use)(v_half{});
     case schedule_kind::v_min:
       return std::forward<Use>(use)(v_min{});
+    case schedule_kind::zb_2p:
+      return std::forward<Use>(use)(zb_2p{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
     case schedule_kind::custom:

@@ -17,6 +17,7 @@ enum class schedule_kind {
   dual_pipe_v,
   v_half,
   v_min,
+  zb_2p,
   forward_only,
   custom
 };
