@@ -10,6 +10,7 @@
 #include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/step_time.hpp>
 
 namespace nets {
@@ -121,13 +122,13 @@ inline constexpr std::int64_t no_step = (std::numeric_limits<std::int64_t>::max)
 inline std::int64_t step_of(const network& net, const plan_options& o, const stage_costs& costs,
                             const std::vector<int>& first) {
   const schedule_choice schedule = o.chosen_schedule();
-  const cut all{first.data(), o.stages};
   std::vector<stage_plan> stages(static_cast<std::size_t>(o.stages));
+  std::vector<int> before(static_cast<std::size_t>(net.layer_count));
+  decide_stages(net, o, schedule, costs, first.data(), stages.data(), before.data());
+  const cut all{first.data(), o.stages, before.data()};
   for (int s = 0; s < o.stages; ++s) {
-    const stage_view view(net, all, s);
     stage_plan& made = stages[static_cast<std::size_t>(s)];
-    set_requirements(o, schedule, view, made);
-    count_memory(view, made);
+    count_memory(stage_view(net, all, s), made);
     if (made.memory.total() > o.limit_of(s)) return no_step;
   }
   std::vector<stage_link> links;

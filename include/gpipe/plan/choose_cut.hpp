@@ -10,6 +10,7 @@
 #include <gpipe/plan/memory_limited_cut.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/recompute/probed_cut.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
@@ -41,17 +42,6 @@ class value_transfers {
   int count_ = 0;
 };
 
-/// Whether all forwards come before all backwards and each stage has its own worker. Then the makespan of every cut is
-/// a formula.
-template <scheduler Schedule>
-constexpr bool drains(const Schedule& schedule, int stages) {
-  if (schedule.workers(stages) < stages) return false;
-  if constexpr (requires { schedule.of; }) return drains(schedule.of, stages);
-  else if constexpr (requires { schedule.kind; })
-    return schedule.kind == schedule_kind::fill_drain || schedule.kind == schedule_kind::forward_only;
-  else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
-}
-
 /// Whether the objective is the step of every cut: fill-drain or forward only, free transfers, and links between all
 /// neighbours.
 constexpr bool objective_is_step(const network& net, const plan_options& o) {
@@ -63,7 +53,8 @@ constexpr bool objective_is_step(const network& net, const plan_options& o) {
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr pass_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
-  const bool again = o.recompute == recompute_mode::always || o.recompute == recompute_mode::except_last;
+  const bool again =
+      o.recompute_whole() == recompute_mode::always || o.recompute_whole() == recompute_mode::except_last;
   return schedule.trains ? pass_cost_of(c, again) : pass_cost{c.forward, 0};
 }
 
@@ -90,7 +81,7 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
     for (int l = 0; l < net.layer_count; ++l) of_layers[k * net.layer_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.layer_count, o.stages, o.micro_batches, of_layers.data(), kinds, kind_of.data()};
-  problem.first_again = o.recompute == recompute_mode::always;
+  problem.first_again = o.recompute_whole() == recompute_mode::always;
   if (!o.cost_transfers) {
     if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
     return use(problem);
@@ -149,6 +140,15 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
   return partition_unequal(p, first, fits);
 }
 
+/// Beyond so many layers a cut with recomputes is probed, and not searched.
+inline constexpr int max_layers_searched = 64;
+
+/// Whether the time of a stage depends on what it recomputes under its limit.
+template <scheduler Schedule>
+constexpr bool decides_recompute(const plan_options& o, const Schedule& schedule) {
+  return schedule.trains && (!o.recompute_layers.empty() || o.recompute_whole() == recompute_mode::as_needed);
+}
+
 }  // namespace detail
 
 /// The result of a search for the best cut.
@@ -173,28 +173,29 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.limits_memory() && more != no_memory_limit;
-    const bool as_needed =
-        limited && schedule.trains && o.recompute == recompute_mode::as_needed && problem.goal == objective::fill_drain;
+    const bool decides =
+        schedule.trains && (!o.recompute_layers.empty() || (limited && detail::decides_recompute(o, schedule)));
     const detail::zeroed_array<memory_requirements> needs(o.stages);
-    for (int s = 0; limited && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
+    for (int s = 0; (limited || decides) && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     const detail::stage_limits limits(o, more);
     using detail::memory_fits;
     memory_fits fits{net, limits.data(), needs.data()};
     detail::cut_within(problem, first, fits);
     cut_search found;
-    if (limited || !std::is_constant_evaluated()) found.min = detail::objective_of(problem, first);
-    if (!limited) return found;
+    if (limited || decides || !std::is_constant_evaluated()) found.min = detail::objective_of(problem, first);
+    if (!limited && !decides) return found;
 
     const auto obeys = [&](const int* cut) {
       for (int s = 0; s < o.stages; ++s)
         if (memory_of(stage_view(net, {cut, o.stages}, s), needs[s]).total() > limits[s]) return false;
       return true;
     };
-    if (!as_needed && obeys(first)) return found;
+    if (!decides && obeys(first)) return found;
     using detail::limited_search;
-    limited_search search(problem, net, needs.data(), limits.data(),
-                          as_needed ? limited_search::goal::as_needed : limited_search::goal::objective);
-    std::int64_t reached = as_needed ? search.objective_within(first) : detail::unlimited;
+    detail::recompute_search recompute(net, o, costs, needs.data());
+    limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::objective,
+                          decides ? &recompute : nullptr);
+    std::int64_t reached = decides ? search.objective_within(first) : detail::unlimited;
     if (reached == found.min) return found;
     const detail::zeroed_array<int> other(o.stages);
     const auto take_if_better = [&](std::int64_t value) {
@@ -202,16 +203,22 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
       reached = value;
       for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
     };
-    const detail::answer exact = search.find(other.data());
-    if (exact == detail::answer::found) take_if_better(search.bound());
-    found.whole = exact != detail::answer::unknown;
-    if (exact != detail::answer::none) found.min = search.bound();
-    if (!found.whole)
-      for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
-        fits.rest = rest;
-        if ((as_needed || reached == detail::unlimited) && detail::cut_within(problem, other.data(), fits))
-          take_if_better(search.objective_within(other.data()));
-      }
+    if (decides && net.layer_count > detail::max_layers_searched) {
+      found.whole = false;
+      if (detail::probed_cut(problem, limits.data(), recompute).find(other.data()))
+        take_if_better(search.objective_within(other.data()));
+    } else {
+      const detail::answer exact = search.find(other.data());
+      if (exact == detail::answer::found) take_if_better(search.bound());
+      found.whole = exact != detail::answer::unknown;
+      if (exact != detail::answer::none) found.min = search.bound();
+      if (!found.whole)
+        for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
+          fits.rest = rest;
+          if ((decides || reached == detail::unlimited) && detail::cut_within(problem, other.data(), fits))
+            take_if_better(search.objective_within(other.data()));
+        }
+    }
     found.fits = reached != detail::unlimited;
     return found;
   });
@@ -239,19 +246,26 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
   const detail::zeroed_array<memory_requirements> needs(o.stages);
   for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
   const detail::stage_limits limits(o, 0);
-  const auto above = [&](int s) {
-    return memory_of(stage_view(net, {first.data(), o.stages}, s), needs[s]).total() - limits[s];
+  detail::recompute_search recompute(net, o, costs, needs.data());
+  const auto above = [&](int s) { return recompute.least_bytes(first.data(), s) - limits[s]; };
+  const bool large = detail::decides_recompute(o, schedule) && net.layer_count > detail::max_layers_searched;
+  const auto fits = [&](std::int64_t more) {
+    if (!large || more == no_memory_limit) return search_cut(net, o, schedule, costs, first.data(), more).fits;
+    return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
+      const detail::stage_limits with_more(o, more);
+      return detail::probed_cut(problem, with_more.data(), recompute).fit(first.data());
+    });
   };
-  const auto fits = [&](std::int64_t more) { return search_cut(net, o, schedule, costs, first.data(), more).fits; };
-  std::int64_t low = 0, high = detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
-                          limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::bytes);
+  std::int64_t low = 0, high = large ? 0 : detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
+                          limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::bytes,
+                                                &recompute);
                           return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
                         });
   if (high == 0 || !fits(high)) {
     fits(no_memory_limit);
     for (int s = 0; s < o.stages; ++s)
       if (above(s) > high) high = above(s);
-    while (high - low > 1) {
+    while (high - low > (large ? 1 + high / 64 : 1)) {
       const std::int64_t middle = low + (high - low) / 2;
       (fits(middle) ? high : low) = middle;
     }

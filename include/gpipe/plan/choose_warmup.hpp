@@ -4,6 +4,7 @@
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
@@ -27,21 +28,20 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
                                               const int* first) {
   const int S = o.stages;
   const schedule_choice schedule = o.chosen_schedule();
-  const zeroed_array<int> working_sets(S);
-  const cut made{first, S};
+  const zeroed_array<stage_plan> stages(S);
+  const zeroed_array<int> before(net.layer_count);
+  decide_stages(net, o, schedule, costs, first, stages.data(), before.data());
+  const cut made{first, S, before.data()};
   for (int s = 0; s < S; ++s) {
-    const stage_view stage(net, made, s);
-    stage_plan its;
-    set_requirements(o, schedule, stage, its);
-    count_memory(stage, its);
-    if (its.memory.total() > o.limit_of(s)) return -1;
-    working_sets[s] = its.requirements.kept_copies;
+    count_memory(stage_view(net, made, s), stages[s]);
+    if (stages[s].memory.total() > o.limit_of(s)) return -1;
   }
   int count = 0;
   find_links(net, made, [&count](const stage_link&) { ++count; });
   const zeroed_array<stage_link> links(count);
   find_links(net, made, [&links, at = 0](const stage_link& it) mutable { links[at++] = it; });
-  return makespan_of(net, o, schedule, costs, made, links.data(), count, [&](int s) { return working_sets[s]; });
+  return makespan_of(net, o, schedule, costs, made, links.data(), count,
+                     [&](int s) { return stages[s].requirements.kept_copies; });
 }
 
 /// `cut_for(options, costs)`: the cut with these options; null: none obeys the memory limit.

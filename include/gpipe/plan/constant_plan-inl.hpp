@@ -28,6 +28,8 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const netw
   p.group_gradients = of.group_gradients;
   p.workers_of_stages.assign(of.workers_of_stages, of.workers_of_stages + S);
   p.first.assign(of.cut.first, of.cut.first + S + 1);
+  if (of.cut.recomputed_before != nullptr)
+    p.recomputed_before.assign(of.cut.recomputed_before, of.cut.recomputed_before + net.layer_count);
   p.links.assign(of.links, of.links + of.link_count);
   const auto next = [M](const int*& from) {
     from += M;

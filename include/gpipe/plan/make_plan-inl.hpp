@@ -8,8 +8,11 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
+#include <gpipe/model/layer_pattern.hpp>
+#include <gpipe/model/path.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
@@ -19,6 +22,7 @@
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
@@ -58,10 +62,25 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
                 {"choose fewer micro-batches"});
 }
 
+GPIPE_COLD inline void require_layers(const network& net, const layer_patterns& patterns) {
+  const zeroed_array<bool> marked(net.layer_count);
+  int refused = -1;
+  if (const char* const unused = mark_layers(net, patterns, marked.data(), refused))
+    throw_error({"recompute_layers has the pattern ", detail::quoted(unused), ", and no layer is there"},
+                {"write the path of a layer or a group, with * for any part, such as \"h.*.mlp\", or a type, such as "
+                 "\"layer_norm\"; the first layer's path is ",
+                 detail::quoted(path_of(net, 0))});
+  if (refused >= 0)
+    throw_error({"recompute_layers names ", detail::quoted(path_of(net, refused)), ", which is ",
+                 net.type_of(refused).loss >= 0 ? "a loss" : "the last layer"},
+                {"leave it out: its backward follows directly, so nothing is saved"});
+}
+
 /// A plan with its options and costs; the cut follows.
 GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
   require_valid(options, net.layer_count);
   require_precision(net, options);
+  require_layers(net, options.recompute_layers);
   require_countable(options);
   const auto S = static_cast<std::size_t>(options.stages);
   step_plan p;
@@ -186,7 +205,7 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
   for (int s = 0; s < S; ++s) {
     worker_of.push_back(p.worker_of(s));
     in_flight.push_back(chosen.in_flight(S, M, s));
-    flag_recomputed(table, choice, s, recomputed.data() + s * M);
+    flag_recomputing(table, choice, s, recomputed.data() + s * M);
   }
   expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
   terms.memory_slots = {stash.data(), returned.data(), copies.data()};
@@ -228,15 +247,19 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   find_links(net, p.cut(), [&p](const stage_link& l) { p.links.push_back(l); });
   connect_stages(net, p);
   require_sound(p, chosen);
+  p.recomputed_before.resize(static_cast<std::size_t>(net.layer_count));
+  decide_stages(net, grouped, chosen, p.costs(), p.first.data(), p.stage_plans.data(), p.recomputed_before.data());
+  if (!recomputes_layers(p.recomputed_before.data(), net.layer_count)) p.recomputed_before.clear();
   std::vector<int> working_sets;
+  const zeroed_array<bool> by_layer(p.stages());
   for (int s = 0; s < p.stages(); ++s) {
-    stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
-    set_requirements(grouped, chosen, stage_view(net, p.cut(), s), made);
-    working_sets.push_back(made.requirements.kept_copies);
+    working_sets.push_back(p.requirements(s).kept_copies);
+    by_layer[s] = stage_view(net, p.cut(), s).first_recomputed() >= 0;
     p.workers_of_stages.push_back(chosen.worker_of(p.stages(), s));
   }
-  const recompute_choice choice{p.options.recompute,
-                                p.options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
+  const recompute_choice choice{
+      p.options.recompute_whole(),
+      p.options.recompute_whole() == recompute_mode::as_needed ? working_sets.data() : nullptr, by_layer.data()};
   lay_out_arenas(net, p);
   assign_slots(p, chosen, choice);
   lower_programs(p, chosen, choice);

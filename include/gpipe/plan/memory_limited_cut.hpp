@@ -9,6 +9,7 @@
 #include <gpipe/plan/partition/backward_path.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/range_sums.hpp>
+#include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
@@ -29,28 +30,28 @@ enum class answer : std::uint8_t { found, none, unknown };
 /// no input did; it is *certain* if it obeys the limit even if every possible input does. A whole cut that is not
 /// certain is measured again.
 ///
-/// With recompute as needed a stage keeps as many working sets as the limit allows, so the time of its backward depends
-/// on its memory. Until that is counted, the bound assumes that all are kept.
+/// With recompute as needed, or of listed layers, the time of a stage depends on what it recomputes, and that on its
+/// memory. Until this is decided, the bound assumes that all is kept.
 class limited_search {
  public:
   static constexpr int max_partials = 1 << 15, max_path_elements = 1 << 22;
 
   enum class goal : std::uint8_t {
     objective,  ///< every stage obeys its limit
-    as_needed,  ///< the same, for fill-drain with costs of backward that run nothing again
     bytes,      ///< no cut obeys the limits
   };
 
-  /// `limits` has one for each stage. The problem has been solved without limits before.
+  /// `limits` has one for each stage. The problem has been solved without limits before. `recompute`, unless null,
+  /// decides what the stages recompute; then the problem's costs run nothing again.
   constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* needs,
-                           const std::int64_t* limits, goal what)
+                           const std::int64_t* limits, goal what, recompute_search* recompute = nullptr)
       : p_(p),
         net_(net),
         needs_(needs),
         limits_(limits),
         by_bytes_(what == goal::bytes),
-        as_needed_(what == goal::as_needed),
-        path_(as_needed_ ? p.micro_batches : 1),
+        recompute_(recompute),
+        path_(recompute != nullptr && p.goal == gpipe::objective::fill_drain ? p.micro_batches : 1),
         whole_path_(path_.size()),
         moved_(p),
         min_(p.layers + 1),
@@ -73,7 +74,7 @@ class limited_search {
   limited_search& operator=(const limited_search&) = delete;
 
   GPIPE_COLD constexpr answer find(int* first) {
-    if (as_needed_) add_path();
+    if (recompute_ != nullptr) add_path();
     push({.stage = p_.stages, .begin = p_.layers, .checked = true, .certain = true});
     while (queued_ > 0) {
       const int i = pop();
@@ -103,23 +104,24 @@ class limited_search {
   /// The objective of any cut as this search counts it; `unlimited` if it does not obey the limit.
   GPIPE_COLD constexpr std::int64_t objective_within(const int* first) {
     for (int s = 0; s <= p_.stages; ++s) first_[s] = first[s];
-    for (int s = 0; s < p_.stages; ++s)
-      if (bytes_of(s) > limits_[s]) return unlimited;
-    if (!as_needed_) return objective_of(p_, first);
-    load max{};
-    std::int64_t once = 0;
+    if (recompute_ == nullptr) {
+      for (int s = 0; s < p_.stages; ++s)
+        if (bytes_of(s) > limits_[s]) return unlimited;
+      return objective_of(p_, first);
+    }
+    partial whole{.stage = p_.stages, .begin = p_.layers};
     for (int j = 0; j < path_.size(); ++j) whole_path_[j] = 0;
     for (int s = p_.stages - 1; s >= 0; --s) {
+      const partial behind = whole;
       load held{};
-      for (int l = first_[s]; l < first_[s + 1]; ++l) {
-        held.forward += p_.costs_on(s)[l].forward;
-        held.backward += p_.costs_on(s)[l].backward;
-      }
-      once += held.forward + held.backward;
-      max.forward = larger(max.forward, held.forward);
-      path_.extend(whole_path_.data(), held.forward, held.backward, working_sets(s), whole_path_.data());
+      for (int l = first_[s]; l < first_[s + 1]; ++l) add_layer(held, s, l);
+      whole = with_stage(behind, s, first_[s], held);
+      const stage_recompute decided = recompute_->decide(first_.data(), s, limits_[s]);
+      if (!decided.fits) return unlimited;
+      add_recompute(whole, behind, decided, whole_path_.data(), whole_path_.data());
     }
-    return once + (p_.micro_batches - 1) * max.forward + whole_path_[path_.size() - 1];
+    if (p_.goal == objective::bottleneck) return whole.total;
+    return whole.turn + (p_.micro_batches - 1) * whole.max.forward + whole_path_[path_.size() - 1];
   }
 
  private:
@@ -131,8 +133,9 @@ class limited_search {
     std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the excess
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
     int before = -1;                   ///< the one settled before at the same (stage, begin)
-    std::int64_t forward = 0, backward = 0;  ///< of its first stage
-    int path = 0;                            ///< of its first stage that is checked
+    load first{};                      ///< of its first stage
+    std::int64_t moved = 0;            ///< likewise: its transfers
+    int path = 0;                      ///< of its first stage that is checked
   };
 
   static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
@@ -165,13 +168,13 @@ class limited_search {
     }
     const std::int64_t periods = p_.micro_batches - 1, backward = with_mean(it.max.backward, left.backward);
     it.bound = it.turn + left.once() + periods * with_mean(it.max.forward, left.forward) +
-               (as_needed_ ? path_.shortest(path_of(it.path), backward_before(it)) : periods * backward);
+               (recompute_ != nullptr ? path_.shortest(path_of(it.path), backward_before(it)) : periods * backward);
   }
   /// A lower bound of the largest backward among the stages that have no path yet.
   constexpr std::int64_t backward_before(const partial& it) const {
     const std::int64_t rest = min_[it.begin].backward;
     const std::int64_t mean = it.stage == 0 ? 0 : rest / it.stage + (rest % it.stage != 0);
-    return it.checked ? mean : larger(mean, it.backward);
+    return it.checked ? mean : larger(mean, it.first.backward);
   }
 
   /// Writes a partial cut; all layers before it are one stage.
@@ -184,17 +187,26 @@ class limited_search {
   GPIPE_COLD constexpr bool check_memory(int i) {
     partial& it = all_[i];
     const memory_requirements& needs = needs_[it.stage];
-    const std::int64_t above = bytes_of(it.stage) - limits_[it.stage];
+    const bool decides = recompute_ != nullptr && !by_bytes_;
+    const std::int64_t limit = limits_[it.stage];
+    const stage_recompute decided = decides ? recompute_->decide(first_.data(), it.stage, limit) : stage_recompute{};
+    const std::int64_t above = (decides ? decided.bytes : bytes_of(it.stage)) - limit;
     it.checked = true;
     it.certain = all_[it.behind].certain;
     if (it.certain && it.stage > 1 && needs.stash.skip > needs.stash.next) {  // if the stage before is one layer
       first_[it.stage - 1] = it.begin - 1;
-      const std::int64_t max = bytes_of(it.stage) - limits_[it.stage];
+      if (decides) {
+        const stage_recompute at_most = recompute_->decide(first_.data(), it.stage, limit);
+        it.certain = at_most.fits && at_most.time == decided.time && at_most.before == decided.before &&
+                     at_most.working_sets == decided.working_sets;
+      } else {
+        const std::int64_t max = bytes_of(it.stage) - limit;
+        it.certain = max <= (by_bytes_ ? larger(above, it.bytes) : 0);
+      }
       first_[it.stage - 1] = 0;
-      it.certain = max <= (by_bytes_ ? larger(above, it.bytes) : 0);
     }
     it.bytes = larger(it.bytes, above);
-    if (as_needed_) return above <= 0 && find_path(i);
+    if (decides) return decided.fits && takes_as_long(i, decided);
     if (!by_bytes_) return above <= 0;
     if (it.bytes > it.bound) {
       it.bound = it.bytes;
@@ -204,14 +216,9 @@ class limited_search {
     return true;
   }
 
-  constexpr std::int64_t bytes_of(int stage) const { return bytes_of(stage, needs_[stage]); }
-  constexpr std::int64_t bytes_of(int stage, const memory_requirements& needs) const {
-    return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs).total();
-  }
-  /// The working sets of a stage in `first_` that fits.
-  constexpr int working_sets(int stage) const {
-    return max_working_sets(needs_[stage],
-                            [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limits_[stage]; });
+  constexpr std::int64_t bytes_of(int stage) const {
+    if (recompute_ != nullptr) return recompute_->least_bytes(first_.data(), stage);
+    return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs_[stage]).total();
   }
 
   // The longest paths of stages that are checked, one array after the other; the first is that of no stage.
@@ -227,17 +234,24 @@ class limited_search {
     }
     ++path_count_;
   }
-  /// The path of a stage in `first_` that is checked now; false: the bound is larger, and the partial is queued again.
-  GPIPE_COLD constexpr bool find_path(int i) {
-    partial& it = all_[i];
-    const int kept = working_sets(it.stage);
-    if (it.certain && it.stage > 1 && needs_[it.stage].stash.skip > needs_[it.stage].stash.next) {
-      first_[it.stage - 1] = it.begin - 1;
-      it.certain = working_sets(it.stage) == kept;
-      first_[it.stage - 1] = 0;
-    }
+  /// Adds to a partial cut what its first stage recomputes.
+  ///
+  /// By layer every backward takes longer by the recomputes of a micro-batch, of which r run before its gradient
+  /// arrives; see `objective_of`.
+  constexpr void add_recompute(partial& it, const partial& behind, const stage_recompute& decided,
+                               const std::int64_t* path_behind, std::int64_t* path) const {
+    const std::int64_t each = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
+    const std::int64_t again = decided.by_layer ? each : 0, r = decided.before;
+    it.total = larger(it.first.both + each + it.moved, behind.total);
+    it.turn = it.first.both + again - r + larger(r, behind.turn);
+    path_.extend(path_behind, it.first.forward, it.first.backward + again,
+                 decided.by_layer ? p_.micro_batches : decided.working_sets, path);
+  }
+  /// Whether a partial cut in `first_` that is checked now has the bound that it had; else it is queued again.
+  GPIPE_COLD constexpr bool takes_as_long(int i, const stage_recompute& decided) {
     add_path();
-    path_.extend(path_of(it.path), it.forward, it.backward, kept, path_of(path_count_ - 1));
+    partial& it = all_[i];
+    add_recompute(it, all_[it.behind], decided, path_of(it.path), path_of(path_count_ - 1));
     it.path = path_count_ - 1;
     const std::int64_t before = it.bound;
     bound(it);
@@ -249,7 +263,7 @@ class limited_search {
   /// The same for a whole cut in `first_`.
   GPIPE_COLD constexpr bool measured(int i) {
     partial& it = all_[i];
-    if (as_needed_) {
+    if (recompute_ != nullptr && !by_bytes_) {
       it.certain = true;
       const std::int64_t exact = objective_within(first_.data()), before = it.bound;
       if (exact == unlimited || exact == before) return exact == before;
@@ -286,7 +300,7 @@ class limited_search {
     return false;
   }
   constexpr bool no_longer_backward(const partial& other, const partial& it) const {
-    if (!as_needed_) return other.max.backward <= it.max.backward;
+    if (recompute_ == nullptr) return other.max.backward <= it.max.backward;
     for (int j = 0; j < path_.size(); ++j)
       if (path_of(other.path)[j] > path_of(it.path)[j]) return false;
     return true;
@@ -317,34 +331,37 @@ class limited_search {
   /// Adds every possible stage before; false: too many.
   GPIPE_COLD constexpr bool grow(int behind) {
     const int end = all_[behind].begin, stage = all_[behind].stage - 1;
-    const pass_cost* costs = p_.costs_on(stage);
     load held{};
     for (int begin = end - 1; begin >= stage; --begin) {
-      held.forward += costs[begin].forward;
-      held.backward += costs[begin].backward;
-      held.both += costs[begin].forward + costs[begin].backward;
-      held.again += costs[begin].again;
+      add_layer(held, stage, begin);
       if (begin > 0 ? stage == 0 : stage > 0) continue;
       if (count_ == max_partials || std::int64_t{path_count_} * path_.size() > max_path_elements) return false;
-      transfer_charges::running_charge charges(moved_, begin);
-      for (int l = begin; moved_.any() && l < end; ++l) charges.add(l);
-      const partial& from = all_[behind];
-      partial it{stage,
-                 begin,
-                 behind,
-                 false,
-                 false,
-                 {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
-                  larger(held.both, from.max.both)},
-                 held.once() + larger(p_.first_again ? held.again : 0, from.turn),
-                 larger(held.both + charges.charge(), from.total),
-                 from.bytes};
-      it.forward = held.forward, it.backward = held.backward, it.path = from.path;
-      if (by_bytes_) it.bound = from.bytes;
+      partial it = with_stage(all_[behind], stage, begin, held);
+      it.behind = behind;
+      if (by_bytes_) it.bound = it.bytes;
       else bound(it);
       push(it);
     }
     return true;
+  }
+  constexpr void add_layer(load& to, int stage, int layer) const {
+    const pass_cost& cost = p_.costs_on(stage)[layer];
+    to.forward += cost.forward;
+    to.backward += cost.backward;
+    to.both += cost.forward + cost.backward;
+    to.again += cost.again;
+  }
+  /// A partial cut with the stage before, which recomputes nothing beyond the problem's costs.
+  constexpr partial with_stage(const partial& from, int stage, int begin, const load& held) const {
+    transfer_charges::running_charge charges(moved_, begin);
+    for (int l = begin; moved_.any() && l < from.begin; ++l) charges.add(l);
+    partial it{.stage = stage, .begin = begin, .bytes = from.bytes, .first = held, .moved = charges.charge()};
+    it.max = {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
+              larger(held.both, from.max.both)};
+    it.turn = held.once() + larger(p_.first_again ? held.again : 0, from.turn);
+    it.total = larger(held.both + it.moved, from.total);
+    it.path = from.path;
+    return it;
   }
 
   // A heap; among equals the one with fewer stages left is first.
@@ -391,7 +408,8 @@ class limited_search {
   const memory_requirements* needs_;
   const std::int64_t* limits_;
   std::int64_t bytes_ = 0, bound_ = 0;
-  bool by_bytes_, as_needed_;
+  bool by_bytes_;
+  recompute_search* recompute_;
   backward_path path_;
   zeroed_array<std::int64_t> whole_path_;
   transfer_charges moved_;

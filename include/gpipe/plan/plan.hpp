@@ -19,6 +19,7 @@
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/program/promises.hpp>
+#include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
@@ -58,6 +59,11 @@ struct gradients_grouped_without_recompute {
   static_assert(Holds,
                 "gpipe: parameter gradients of several micro-batches are computed together only without "
                 "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
+};
+template <recompute_mode Mode, bool Holds>
+struct recompute_of_layers_alone {
+  static_assert(
+      Holds, "gpipe: recompute_layers<...> names layers, and recompute<Mode> is for whole micro-batches: choose one");
 };
 template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
@@ -147,13 +153,16 @@ class plan {
                        options.group_gradients <= 1 || options.schedule == schedule_kind::fill_drain >) > 0);
   static_assert(sizeof(broken::gradients_grouped_without_recompute < options.group_gradients,
                        options.group_gradients <= 1 || options.keeps_all() >) > 0);
+  static_assert(sizeof(broken::recompute_of_layers_alone < options.recompute,
+                       options.recompute_layers.empty() || options.recompute == recompute_mode::never ||
+                           options.recompute == recompute_mode::as_needed >) > 0);
   static constexpr int valid_stages = S >= 1 && S <= L ? S : 1, valid_micro_batches = M >= 1 ? M : 1;
-  static constexpr profile valid_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
+  static constexpr bool options_suit = (detail::suits<Options, planned, B>() && ...);  // else the error is theirs
   static constexpr plan_options valid_options = [] {
     plan_options o = options;
     o.stages = valid_stages;
     o.micro_batches = valid_micro_batches;
-    o.profile = valid_profile;
+    if (!options_suit) o.profile = {}, o.recompute_layers = {};
     if (o.device_count != o.stages) o.device_count = 0;
     if (o.group_gradients > 1 && !o.may_group_gradients()) o.group_gradients = 1;  // the error is above
     return o;
@@ -216,12 +225,29 @@ class plan {
   static_assert(require_runnable<table>());
 
   static constexpr auto stages_ = [] {
-    detail::stage_array<valid_stages> found = grouped_;
-    for (int s = 0; s < valid_stages; ++s)
-      detail::set_requirements(found.options, schedule, stage_view(network_of<planned>, {cut_.first, valid_stages}, s),
-                               found.of[s]);
+    struct {
+      stage_plan of[static_cast<std::size_t>(valid_stages)]{};
+      int before[static_cast<std::size_t>(L)]{};  // of each layer: see `cut`
+      bool by_layer[static_cast<std::size_t>(valid_stages)]{}, any_by_layer = false;
+    } found;
+    for (int s = 0; s < valid_stages; ++s) found.of[s] = grouped_.of[s];
+    with_costs([&](const stage_costs& costs) {
+      detail::decide_stages(network_of<planned>, grouped_.options, schedule, costs, cut_.first, found.of, found.before);
+    });
+    for (int s = 0; s < valid_stages; ++s) {
+      const stage_view stage(network_of<planned>, {cut_.first, valid_stages, found.before}, s);
+      found.by_layer[s] = stage.first_recomputed() >= 0;
+      found.any_by_layer = found.any_by_layer || found.by_layer[s];
+    }
     return found;
   }();
+
+ public:
+  static constexpr gpipe::cut cut() {
+    return {cut_.first, valid_stages, stages_.any_by_layer ? stages_.before : nullptr};
+  }
+
+ private:
   struct programs : table {
     static constexpr int group_gradients = grouped_.options.group_gradients,
                          late = detail::on_the_way(options.cost_transfers);
@@ -237,7 +263,8 @@ class plan {
       return sets;
     }();
     static constexpr detail::recompute_choice recompute() {
-      return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.first : nullptr};
+      return {options.recompute_whole(),
+              options.recompute_whole() == recompute_mode::as_needed ? working_sets.first : nullptr, stages_.by_layer};
     }
     static constexpr void set_copies(const stage_link& l, int* copies) {
       copies[0] = stages_.of[l.to].requirements.stash.from(l.to - l.from);
@@ -283,7 +310,7 @@ class plan {
                                                 schedule.trains,
                                                 schedule.workers(S),
                                                 programs::group_gradients,
-                                                {cut_.first, S},
+                                                cut(),
                                                 workers_of_stages.of,
                                                 links_.links,
                                                 link_count_,
@@ -298,7 +325,7 @@ class plan {
   };
   struct laid_out {
     static constexpr int stages = valid_stages;
-    static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
+    static constexpr stage_view view(int s) { return {network_of<planned>, cut(), s}; }
     static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
     static constexpr std::int64_t limit(int s) { return valid_options.limit_of(s); }
   };
@@ -311,14 +338,13 @@ class plan {
   static_assert(custom_cut_fits_);
 
  public:
-  static constexpr gpipe::cut cut() { return {cut_.first, valid_stages}; }
   /// The stage of a layer.
   static constexpr int stage_of(int layer) { return cut().stage_of(layer); }
   /// Whether a training takes the plan over as it is: the compiler has run its programs, and the training's optimizer
   /// decides nothing but the sizes of arenas.
   static constexpr bool is_constant =
       detail::runs_early<programs>() &&
-      (!options.limits_memory() || (options.recompute != recompute_mode::as_needed &&
+      (!options.limits_memory() || (options.recompute_whole() != recompute_mode::as_needed &&
                                     !(options.group_gradients == 0 && options.may_group_gradients())));
   /// The plan of a training with these options, if it is constant.
   static step_plan made_for(const network& net, const plan_options& with) {

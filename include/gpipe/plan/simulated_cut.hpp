@@ -9,6 +9,7 @@
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
@@ -52,7 +53,8 @@ class cut_simulator {
         costs_(costs),
         needs_(o.stages),
         limits_(o.stages),
-        kept_(o.stages) {
+        kept_(o.stages),
+        recompute_(net, o, costs, needs_.data()) {
     for (int s = 0; s < o.stages; ++s) {
       needs_[s] = requirements_of(schedule_, o, s);
       limits_[s] = o.limit_of(s);
@@ -63,14 +65,11 @@ class cut_simulator {
 
   /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut.
   GPIPE_COLD std::int64_t step_of(const int* first) const {
-    const cut all{first, o_.stages};
+    const cut all{first, o_.stages, recompute_.before()};
     for (int s = 0; s < o_.stages; ++s) {
-      const stage_view stage(net_, all, s);
-      const auto fits = [&, limit = limits_[s]](const memory_requirements& needs) {
-        return limit == no_memory_limit || memory_of(stage, needs).total() <= limit;
-      };
-      if (!fits(needs_[s])) return unlimited;
-      kept_[s] = o_.recompute == recompute_mode::as_needed ? max_working_sets(needs_[s], fits) : 0;
+      const stage_recompute decided = recompute_.decide(first, s, limits_[s]);
+      if (!decided.fits) return unlimited;
+      kept_[s] = decided.working_sets;
     }
     int count = 0;
     find_links(net_, all, [&](const stage_link&) { ++count; });
@@ -139,6 +138,7 @@ class cut_simulator {
   const zeroed_array<memory_requirements> needs_;
   const zeroed_array<std::int64_t> limits_;
   const zeroed_array<int> kept_;
+  mutable recompute_search recompute_;
 };
 
 }  // namespace gpipe::detail

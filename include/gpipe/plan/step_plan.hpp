@@ -47,8 +47,9 @@ struct step_plan {
   const char* schedule = "";  ///< its name
   bool trains = true;         ///< else it runs forward only
   std::vector<int> workers_of_stages;
-  int group_gradients = 1;  ///< micro-batches whose parameter gradients are computed together
-  std::vector<int> first;   ///< the first layer of each stage, then the number of layers
+  int group_gradients = 1;             ///< micro-batches whose parameter gradients are computed together
+  std::vector<int> first;              ///< the first layer of each stage, then the number of layers
+  std::vector<int> recomputed_before;  ///< of each layer, see `cut`; empty: no stage recomputes layers
   std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
   std::vector<detail::link_slots> slots_of_links;
@@ -65,7 +66,9 @@ struct step_plan {
   std::vector<double> shares;                             ///< of each stage, of the predicted time
 
   stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }
-  gpipe::cut cut() const { return {first.data(), options.stages}; }
+  gpipe::cut cut() const {
+    return {first.data(), options.stages, recomputed_before.empty() ? nullptr : recomputed_before.data()};
+  }
   /// The options with the numbers that the plan has found for 0.
   plan_options resolved_options() const {
     plan_options resolved = options;

@@ -9,6 +9,7 @@
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
 
@@ -28,6 +29,25 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
 [[noreturn]] inline void too_large_for_a_constant_so_call_it_at_run_time(int stages, int micro_batches) {
   throw_error({"stages is ", stages, " and micro_batches is ", micro_batches, ", too many for one constant evaluation"},
               {"call it at run time, as describe<plan>() does"});
+}
+
+/// The times of a stage that recomputes layers: those that backward needs first run before the gradient arrives, and
+/// parameter parts that read what they write come with the input parts. Returns whether there are any.
+constexpr bool add_recomputes(const layer_cost* costs, const stage_view& stage, bool split, stage_times& times) {
+  const int first = stage.first_recomputed();
+  if (first < 0) return false;
+  times.recompute = 0;
+  for (int l = stage.first(); l < stage.last(); ++l) {
+    if (stage.recomputed(l)) {
+      std::int64_t& sum = stage.recomputed_before(l) == first ? times.recompute : times.backward_input;
+      sum = summed(sum, costs[l].forward);
+    }
+    if (split && stage.reads_recomputed(l)) {
+      times.backward_input = summed(times.backward_input, costs[l].backward_parameters);
+      times.backward_parameters -= costs[l].backward_parameters;
+    }
+  }
+  return true;
 }
 
 /// The maximum of stages x micro-batches in one constant evaluation under the compilers' default limits.
@@ -50,11 +70,13 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
                                               int link_count, const Kept& kept) {
   const detail::zeroed_array<stage_times> times(o.stages);
   const detail::zeroed_array<int> working_sets(o.stages);
+  const detail::zeroed_array<bool> by_layer(o.stages);
   const detail::zeroed_array<link_times> transfers(link_count);
   const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
   for (int s = 0; s < o.stages; ++s) {
     times[s] = detail::times_of(costs.of(s), cut.first[s], cut.first[s + 1], split);
-    if (o.recompute == recompute_mode::as_needed) working_sets[s] = kept(s);
+    by_layer[s] = detail::add_recomputes(costs.of(s), stage_view(net, cut, s), split, times[s]);
+    if (o.recompute_whole() == recompute_mode::as_needed) working_sets[s] = kept(s);
   }
   for (int i = 0; o.cost_transfers && i < link_count; ++i) {
     const pass_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.device);
@@ -62,7 +84,7 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
   }
   return simulate(schedule, {o.stages,
                              o.micro_batches,
-                             {o.recompute, working_sets.data()},
+                             {o.recompute_whole(), working_sets.data(), by_layer.data()},
                              times.data(),
                              links,
                              link_count,

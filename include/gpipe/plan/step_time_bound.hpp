@@ -155,13 +155,13 @@ template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
   if (!costs.each)
-    return schedule_lower_bound(schedule, costs.costs, costs.layers, o.stages, o.micro_batches, o.recompute);
+    return schedule_lower_bound(schedule, costs.costs, costs.layers, o.stages, o.micro_batches, o.recompute_whole());
   const bool split = splits_backward(schedule, o.stages, o.micro_batches);
   const zeroed_array<pass_cost> none(o.stages * costs.layers);
   const zeroed_array<int> kind_of(o.stages), recomputed(o.stages);
   for (int s = 0; s < o.stages; ++s) {
     kind_of[s] = s;
-    recomputed[s] = order_of(schedule, o.stages, o.micro_batches, s, o.recompute).recomputed;
+    recomputed[s] = order_of(schedule, o.stages, o.micro_batches, s, o.recompute_whole()).recomputed;
   }
   return makespan_lower_bound(
       partition_problem{costs.layers, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
@@ -179,7 +179,7 @@ GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule
   const int S = o.stages, L = costs.layers;
   const zeroed_array<std::int64_t> forwards(S);
   for (int s = 0; s < S; ++s)
-    forwards[s] = o.micro_batches + order_of(schedule, S, o.micro_batches, s, o.recompute).recomputed;
+    forwards[s] = o.micro_batches + order_of(schedule, S, o.micro_batches, s, o.recompute_whole()).recomputed;
   const auto work = [&](int s, int l) {
     const layer_cost& c = costs.of(s)[l];
     return pass_cost{multiplied(c.forward, forwards[s]),
@@ -237,7 +237,7 @@ GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const
     if (o.stages - s > left) continue;
     partition_problem p{
         left, o.stages - s, o.micro_batches, of_layers.data(), costs.kinds(o.stages), kind_of.data() + s};
-    p.first_again = o.recompute == recompute_mode::always;
+    p.first_again = o.recompute_whole() == recompute_mode::always;
     partition(p, first.data());
     if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
     if (!costs.each) break;  // fewer stages take longer

@@ -58,6 +58,20 @@ GPIPE_COLD inline std::string column_name(std::string_view name) {
   return name.size() <= 40 || options == name.npos ? std::string(name) : std::string(name.substr(0, options)) + "<...>";
 }
 
+/// The layers of a stage that run forward again, and their share of the stage's time: "6 layers, 4.1 %".
+GPIPE_COLD inline std::string recomputed_text(const plan_facts& plan, int stage) {
+  const stage_view view(plan.net, plan.cut, stage);
+  const layer_cost* const costs = plan.costs.of(stage);
+  int layers = 0;
+  double again = 0, once = 0;
+  for (int l = view.first(); l < view.last(); ++l) {
+    const layer_cost& c = costs[l];
+    once += static_cast<double>(c.forward + c.backward_input + c.backward_parameters);
+    if (view.recomputed(l)) ++layers, again += static_cast<double>(c.forward);
+  }
+  return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(again, once + again);
+}
+
 GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
   const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
@@ -69,6 +83,8 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     all += times.back();
   }
   std::vector<std::vector<std::string>> rows{{"stage", "layers", "from", "to", "share", "parameters", "memory"}};
+  const bool recomputes = plan.cut.recomputed_before != nullptr;
+  if (recomputes) rows[0].push_back("recomputed");
   std::int64_t naive = 0, bytes = 0;
   for (int s = 0; s < o.stages; ++s) {
     const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
@@ -82,6 +98,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                     column_name(plan.net.type_of(first).name), column_name(plan.net.type_of(last - 1).name),
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
+    if (recomputes) rows.back().push_back(recomputed_text(plan, s));
   }
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
   return table(rows) + concat({plan.schedule,
@@ -91,7 +108,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                                several(o.micro_batch_size, "sample"),
                                o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "",
                                ", recompute ",
-                               name_of(o.recompute),
+                               o.recompute_layers.empty() ? name_of(o.recompute) : "of listed layers",
                                other_options(o, plan.group_gradients),
                                ": bubble ",
                                percent(plan.bubble, 1),

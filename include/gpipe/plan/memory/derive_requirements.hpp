@@ -77,7 +77,7 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
     needs.split = true;
     needs.held = table.group_gradients();
   }
-  if (o.recompute == recompute_mode::never) raise(needs.kept_copies, needs.in_flight);
+  if (o.recompute_whole() == recompute_mode::never) raise(needs.kept_copies, needs.in_flight);
   needs.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
   needs.outgoing = outgoing_slots_of(table, o, stage);
   needs.others = o.separate_memory && needs.trains ? o.replicas - 1 : 0;

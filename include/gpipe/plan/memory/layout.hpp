@@ -54,6 +54,9 @@ class layout {
   constexpr std::int64_t size_of(int v) const {
     return static_cast<std::int64_t>(net_.values[v].part.bytes(needs_.micro_batch_size));
   }
+  constexpr std::int64_t extras_of(int l) const {
+    return static_cast<std::int64_t>(net_.type_of(l).extra_bytes(needs_.micro_batch_size));
+  }
   constexpr std::int64_t& counted(kind k) { return now_.memory.bytes[static_cast<int>(k)]; }
   /// The offset of a kind.
   constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
@@ -83,10 +86,11 @@ class layout {
                   bytes, needs_.kept_copies, kept_bytes());
       stack.bytes += bytes;
     };
-    if (r.extra_count > 0) {
-      const auto bytes = static_cast<std::int64_t>(r.extra_bytes(needs_.micro_batch_size));
-      keep(l, -1, bytes);
-      now_.alive += bytes;
+    const std::int64_t extras = extras_of(l);
+    if (extras > 0 && s_.recomputed(l)) place_transient(kind::activations, l, -1, extras);
+    else if (extras > 0) {
+      keep(l, -1, extras);
+      now_.alive += extras;
     }
     life_.held(l, [&](int v) {
       keep(-1, v, size_of(v));
@@ -100,6 +104,7 @@ class layout {
     if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
     now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
     note_alive();
+    if (extras > 0 && s_.recomputed(l)) drop(-1, extras);
     life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
 
@@ -213,30 +218,34 @@ class layout {
   }
 
   /// Places a transient buffer; in backward in the micro-batch's own kept part, if there are several and it fits.
-  GPIPE_COLD constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes) {
+  constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes) {
+    place_transient(k, layer, value, bytes, value);
+  }
+  /// `id`: its name until it is dropped, if it is not that of the value.
+  GPIPE_COLD constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes, int id) {
     now_.separate += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
     if (backward && needs_.kept_copies > 1)
-      if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
+      if (const auto depth = now_.inside.place(id, bytes, kept_bytes() - now_.alive); depth > 0) {
         if (counted_ != nullptr)
           list_into(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies,
                     kept_bytes());
         return;
       }
-    const std::int64_t depth = now_.transient.place(value, bytes);
+    const std::int64_t depth = now_.transient.place(id, bytes);
     if (counted_ != nullptr) list_into(k, layer, value, 0, counted_->total() - depth, bytes, 1);
     if (backward) reach(depth + (needs_.kept_copies > 1 ? kept_bytes() : now_.alive));
   }
-  constexpr void drop(int value, std::int64_t bytes) {
+  constexpr void drop(int id, std::int64_t bytes) {
     now_.passing -= bytes;
-    now_.inside.drop(value);
-    now_.transient.drop(value);
+    now_.inside.drop(id);
+    now_.transient.drop(id);
   }
   /// The buffer lives to the end of backward.
-  constexpr void stay(int value) {
-    now_.inside.keep(value);
-    now_.transient.keep(value);
+  constexpr void stay(int id) {
+    now_.inside.keep(id);
+    now_.transient.keep(id);
   }
   constexpr void note_alive() {
     if (now_.alive + now_.passing > now_.max_alive) now_.max_alive = now_.alive + now_.passing;
@@ -250,6 +259,7 @@ class layout {
     reach(now_.late.bytes + now_.early.height);
     now_.passing = 0;
     now_.transient = {};
+    recompute_before(s_.first_recomputed());
   }
   constexpr void reach(std::int64_t height) {
     if (height > now_.height) now_.height = height;
@@ -258,7 +268,33 @@ class layout {
   /// Whether a delayed parameter part reads the value's gradient.
   constexpr bool held(int v) const { return needs_.held > 0 && life_.waits(net_.values[v].writer); }
 
+  // The names of buffers in backward: a gradient has that of its value.
+  constexpr int name_again(int v) const { return net_.value_count + v; }
+  constexpr int name_of_extras(int l) const { return 2 * net_.value_count + l; }
+  /// Places what the layers write that run forward again before the backward of layer `before`.
+  GPIPE_COLD constexpr void recompute_before(int before) {
+    for (int l = s_.first(); l <= before; ++l) {
+      if (s_.recomputed_before(l) != before) continue;
+      if (extras_of(l) > 0) place_transient(kind::recomputed, l, -1, extras_of(l), name_of_extras(l));
+      for (int o = 0; o < net_.layers[l].writes; ++o) {
+        const int v = net_.writes_value(l, o);
+        place_transient(kind::recomputed, -1, v, size_of(v), name_again(v));
+      }
+    }
+  }
+  /// Drops what was written again and is read for the last time in the backward of layer `l`.
+  GPIPE_COLD constexpr void drop_recomputed(int l, int from) {
+    for (int w = s_.first(); w <= from; ++w) {
+      if (s_.recomputed_before(w) < l) continue;
+      if (w == l && extras_of(w) > 0) drop(name_of_extras(w), extras_of(w));
+      for (int o = 0; o < net_.layers[w].writes; ++o)
+        if (const int v = net_.writes_value(w, o); life_.last_reader(v) == l) drop(name_again(v), size_of(v));
+    }
+  }
+
   GPIPE_COLD constexpr void backward(int l) {
+    const int first_recomputed = s_.first_recomputed();
+    if (l < first_recomputed) recompute_before(l);
     life_.differentiated(l, [&](int v) {
       if (held(v)) put(kind::held, -1, v, 0, size_of(v), needs_.held);
       else place_transient(kind::backward, -1, v, size_of(v));
@@ -278,9 +314,9 @@ class layout {
       if (!waits) return drop(v, size_of(v));
       stay(v);
     });
+    drop_recomputed(l, first_recomputed);
     if (waits) return;
-    if (net_.type_of(l).extra_count > 0)
-      now_.alive -= static_cast<std::int64_t>(net_.type_of(l).extra_bytes(needs_.micro_batch_size));
+    if (!s_.recomputed(l)) now_.alive -= extras_of(l);
     life_.held(l, [&](int v) { now_.alive -= size_of(v); });
   }
 

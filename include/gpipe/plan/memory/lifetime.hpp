@@ -15,8 +15,11 @@ namespace gpipe::detail {
 /// - The *gradient* of a value is born when its last reader writes it and dies when its writer has read it.
 /// - A *workspace* lives in one part of a layer's backward: the input part, or the parameter part if no input has a
 ///   gradient, because then only that part runs.
+/// - What a *recomputed* layer writes is an activation in forward. It is written again before the backward of the layer
+///   that reads it first, and dies with the last part of backward, or the last recompute, that reads it.
 /// - The parameter part of a layer comes at once. In a *split* backward it comes after all input parts, and until then
-///   its operands live: the kept input, output and extras of a layer with parameters, and its output's gradient.
+///   its operands live: the kept input, output and extras of a layer with parameters, and its output's gradient. If one
+///   of them is written again in backward, the parameter part comes right after the input part.
 ///
 /// An activation and a gradient are never alive together: only kept values of a micro-batch live from forward to
 /// backward. Values from and for other stages (stash, returned gradients) are not on this time line.
@@ -25,9 +28,10 @@ class lifetimes {
   constexpr lifetimes(const stage_view& stage, bool split) : s_(stage), net_(stage.net()), split_(split) {}
 
   /// Whether the layer's parameter part comes after all input parts.
-  constexpr bool waits(int l) const { return split_ && net_.type_of(l).parameter_count > 0; }
+  constexpr bool waits(int l) const { return split_ && net_.type_of(l).parameter_count > 0 && !s_.reads_recomputed(l); }
 
-  /// The layer whose backward is the last to read a value that the stage writes; -1: none does.
+  /// The layer whose backward is the last to read a value that the stage keeps; -1: none does. A recomputed layer
+  /// counts as reading its inputs.
   GPIPE_COLD constexpr int holder(int v) const {
     const value& of = net_.values[v];
     int found = -1;
@@ -38,8 +42,9 @@ class lifetimes {
     for (int i = 0; i < of.readers; ++i) {
       const int reader = net_.reader(v, i);
       if (reader >= s_.last()) break;
-      if (!net_.type_of(reader).keeps.input) continue;
-      if (!split_ || waits(reader)) return reader;
+      const bool back = net_.type_of(reader).keeps.input;
+      if (!back && !s_.recomputed(reader)) continue;
+      if (!split_ || (back && waits(reader))) return reader;
       if (found < 0) found = reader;
     }
     return found;
@@ -51,11 +56,11 @@ class lifetimes {
     const layer_type& r = net_.type_of(l);
     if (r.keeps.output)
       for (int o = 0; o < r.outputs; ++o)
-        if (const int v = net_.writes_value(l, o); holder(v) == l) f(v);
-    if (!r.keeps.input) return;
+        if (const int v = net_.writes_value(l, o); s_.kept(v) && holder(v) == l) f(v);
+    if (!r.keeps.input && !s_.recomputed(l)) return;
     for (int i = 0; i < r.inputs; ++i) {
       const int v = net_.reads_value(l, i);
-      if (net_.values[v].writer < s_.first() || holder(v) != l) continue;
+      if (net_.values[v].writer < s_.first() || !s_.kept(v) || holder(v) != l) continue;
       bool first = true;
       for (int j = 0; j < i; ++j) first = first && net_.reads_value(l, j) != v;
       if (first) f(v);
@@ -75,6 +80,23 @@ class lifetimes {
       if (const int v = net_.reads_value(l, i); s_.writes(v) && closes(v, l, i) && !s_.kept(v)) f(v);
     for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].readers == 0 && !s_.kept(v)) f(v);
+  }
+
+  /// The layer in whose backward, or in a recompute before it, a value that is written again is read for the last time.
+  GPIPE_COLD constexpr int last_reader(int v) const {
+    const value& of = net_.values[v];
+    int found = s_.recomputed_before(of.writer);
+    const auto reads = [&found](int l) {
+      if (l < found) found = l;
+    };
+    if (net_.type_of(of.writer).keeps.output) reads(of.writer);
+    for (int i = 0; i < of.readers; ++i) {
+      const int reader = net_.reader(v, i);
+      if (reader >= s_.last()) break;
+      if (net_.type_of(reader).keeps.input) reads(reader);
+      if (s_.recomputed(reader)) reads(s_.recomputed_before(reader));
+    }
+    return found;
   }
 
   /// Backward: `f(v)` for the values whose gradient is born at layer `l`.

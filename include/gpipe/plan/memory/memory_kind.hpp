@@ -36,6 +36,7 @@ enum class memory_kind : std::uint8_t {
   kept,         ///< values for backward, for each micro-batch that is not recomputed
   transient,    ///< bytes of the following beyond that: they share memory, and have no counts of their own
   activations,  ///< values for forward only
+  recomputed,   ///< values and extras of recomputed layers, in backward
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
   workspace,    ///< of a layer, for one part of its backward
@@ -44,10 +45,10 @@ inline constexpr int memory_kinds = 17;  ///< kinds with a count
 
 /// One word, for tables and errors.
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",  "arrays", "averages",  "tied",
-                                   "state",      "derived",   "partials", "sums",   "stash",     "returned",
-                                   "outgoing",   "landing",   "held",     "kept",   "transient", "activations",
-                                   "backward",   "scratch",   "workspace"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments",  "arrays",   "averages",  "tied",
+                                   "state",      "derived",   "partials", "sums",     "stash",     "returned",
+                                   "outgoing",   "landing",   "held",     "kept",     "transient", "activations",
+                                   "recomputed", "backward",  "scratch",  "workspace"};
   return names[static_cast<int>(kind)];
 }
 

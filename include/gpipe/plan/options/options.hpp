@@ -153,6 +153,9 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   if (o.stages > layers) throw_error({"stages is ", o.stages}, {"choose 1 to ", layers, ", the number of layers"});
   if (o.device_count != 0 && o.device_count != o.stages)
     throw_error({"device_count is ", o.device_count, " and stages is ", o.stages}, {"name the device of every stage"});
+  if (!o.recompute_layers.empty() && o.recompute != recompute_mode::as_needed && o.recompute != recompute_mode::never)
+    throw_error({"recompute_layers names layers, and recompute is ", name_of(o.recompute), ", for whole micro-batches"},
+                {"choose one of them"});
   for (int s = 0; s < o.stages; ++s)
     if (const device_spec& of = o.device_of(s); of.memory_limit < 1)
       throw_error({"the memory_limit of device '", of.name, "' is ", of.memory_limit}, {"choose at least 1"},

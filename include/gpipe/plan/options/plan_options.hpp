@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <gpipe/core/descriptions/layer_patterns.hpp>
 #include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/core/descriptions/precision.hpp>
 #include <gpipe/core/descriptions/recompute.hpp>
@@ -50,6 +51,8 @@ struct plan_options {
   /// On a GPU, products of floats round their factors to TF32: 10 bits behind the point, on tensor cores. float32 only.
   bool tf32 = false;
   recompute_mode recompute = recompute_mode::as_needed;  ///< without a memory limit: none
+  /// Exactly these layers run forward again in every backward, and no whole micro-batch: `{"h.*.mlp", "layer_norm"}`.
+  layer_patterns recompute_layers{};
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;  ///< stages a worker, of the interleaved and looped schedules
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
@@ -97,9 +100,14 @@ struct plan_options {
   }
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
-  /// Whether no micro-batch runs forward again, whatever the cut.
+  /// The whole micro-batches that run forward again: none if layers are listed.
+  constexpr recompute_mode recompute_whole() const {
+    return recompute_layers.empty() ? recompute : recompute_mode::never;
+  }
+  /// Whether no whole micro-batch runs forward again, whatever the cut.
   constexpr bool keeps_all() const {
-    return recompute == recompute_mode::never || (recompute == recompute_mode::as_needed && !limits_memory());
+    const recompute_mode mode = recompute_whole();
+    return mode == recompute_mode::never || (mode == recompute_mode::as_needed && !limits_memory());
   }
   /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
   constexpr bool may_group_gradients() const { return schedule == schedule_kind::fill_drain && keeps_all(); }

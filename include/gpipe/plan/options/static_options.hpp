@@ -3,7 +3,10 @@
 #include <type_traits>
 
 #include <gpipe/core/units.hpp>
+#include <gpipe/model/layer_pattern.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/model/promises.hpp>
+#include <gpipe/model/structure/items.hpp>
 #include <gpipe/plan/cost/profile_promises.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -30,6 +33,19 @@ struct option_of_a_plan {
   static_assert(Holds,
                 "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
                 "schedule<type> and the others of gpipe/plan/options/options.hpp and static_options.hpp");
+};
+
+template <class Model, detail::text Pattern, bool Holds>
+struct recomputed_layers_exist {
+  static_assert(Holds,
+                "gpipe: recompute_layers<...> has a pattern that no layer of the model matches (Model, Pattern): write "
+                "the path of a layer or a group, with * for any part, such as \"h.*.mlp\", or a type, \"layer_norm\"");
+};
+template <class Model, int Layer, bool Holds>
+struct recomputed_layers_save_memory {
+  static_assert(Holds,
+                "gpipe: recompute_layers<...> names a loss or the last layer of the model (Model, Layer): its backward "
+                "follows directly, so nothing is saved; leave it out");
 };
 
 }  // namespace broken
@@ -84,6 +100,43 @@ struct profiled {
   template <class Model, int MicroBatchSize>
   static constexpr bool suits() {
     return detail::require_profile<Table, Model, MicroBatchSize>();
+  }
+};
+/// Exactly these layers run forward again in every backward: `recompute_layers<"h.*.mlp", "layer_norm">`, by the path
+/// of a layer or a group, or by type.
+template <detail::text... Patterns>
+struct recompute_layers {
+  static constexpr void choose(plan_options& o) {
+    o.recompute_layers = {};
+    (o.recompute_layers.add(Patterns.letters), ...);
+  }
+  template <class Model, int MicroBatchSize>
+  static constexpr bool suits() {
+    return (names_layers<Model, Patterns>() && ...);
+  }
+
+ private:
+  struct matched {
+    bool names = false;
+    int kept = -1;  // the last layer that always keeps what it writes
+  };
+  template <class Model>
+  static constexpr matched match(const char* pattern) {
+    const network& net = network_of<Model>;
+    matched found;
+    for (int l = 0; l < net.layer_count; ++l)
+      if (detail::matches_layer(net, pattern, l)) {
+        found.names = true;
+        if (detail::always_keeps(net, l)) found.kept = l;
+      }
+    return found;
+  }
+  template <class Model, detail::text Pattern>
+  static constexpr bool names_layers() {
+    constexpr matched it = match<Model>(Pattern.letters);
+    static_cast<void>(detail::asserted<broken::recomputed_layers_exist<Model, Pattern, it.names>>{});
+    static_cast<void>(detail::asserted<broken::recomputed_layers_save_memory<Model, it.kept, (it.kept < 0)>>{});
+    return it.names && it.kept < 0;
   }
 };
 /// Your own cut: the first layer of every stage but the first. It implies the number of stages, too.

@@ -137,7 +137,7 @@ constexpr void lower(const Schedule& schedule, int stages, int micro_batches, co
   detail::tick_index<Schedule> table(schedule, stages, micro_batches, group_gradients);
   const detail::zeroed_array<bool> recomputed(stages * micro_batches);
   for (int s = 0; s < stages; ++s)
-    if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
+    if (table.worker_of(s) == worker) flag_recomputing(table, choice, s, recomputed.data() + s * micro_batches);
   detail::lower_worker(table, recomputed.data(), links, link_count, worker, sink, mode);
 }
 

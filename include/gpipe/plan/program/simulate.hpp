@@ -158,7 +158,7 @@ class simulator {
     tick_index<Schedule> table(schedule_, t_.stages, t_.micro_batches);
     const zeroed_array<bool> recomputed(t_.stages * t_.micro_batches);
     for (int s = 0; s < t_.stages; ++s)
-      flag_recomputed(table, t_.recompute, s, recomputed.data() + s * t_.micro_batches);
+      flag_recomputing(table, t_.recompute, s, recomputed.data() + s * t_.micro_batches);
     int length = 0;
     for (int w = 0; w < workers_; ++w) {
       begin_[w] = at_[w] = length;

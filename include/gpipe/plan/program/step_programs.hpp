@@ -39,7 +39,7 @@ class step_programs {
         views_(workers()) {
     require_links(stages, links, link_count);
     for (int s = 0; s < stages; ++s) {
-      flag_recomputed(table_, choice, s, recomputed_.data() + s * micro_batches);
+      flag_recomputing(table_, choice, s, recomputed_.data() + s * micro_batches);
       in_flight_[s] = schedule.in_flight(stages, micro_batches, s);
       worker_of_[s] = schedule.worker_of(stages, s);
     }

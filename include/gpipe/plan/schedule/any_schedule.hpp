@@ -182,6 +182,17 @@ constexpr const char* name_of(schedule_kind kind) {
 
 namespace detail {
 
+/// Whether all forwards come before all backwards and each stage has its own worker. Then the makespan of every cut is
+/// a formula.
+template <scheduler Schedule>
+constexpr bool drains(const Schedule& schedule, int stages) {
+  if (schedule.workers(stages) < stages) return false;
+  if constexpr (requires { schedule.of; }) return drains(schedule.of, stages);
+  else if constexpr (requires { schedule.kind; })
+    return schedule.kind == schedule_kind::fill_drain || schedule.kind == schedule_kind::forward_only;
+  else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
+}
+
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
   std::string names;
   for (const schedule_kind kind : schedule_kinds) {

@@ -80,7 +80,8 @@ constexpr auto wrapped_stage() {
 /// The tuple of a plan's stages.
 template <class Plan>
 struct stage_tuple {
-  static constexpr recompute_mode mode = Plan::options.keeps_all() ? recompute_mode::never : Plan::options.recompute;
+  static constexpr recompute_mode mode =
+      Plan::options.keeps_all() ? recompute_mode::never : Plan::options.recompute_whole();
   template <int... I>
   static constexpr auto make(std::integer_sequence<int, I...>) {
     return boost::hana::tuple<

@@ -38,8 +38,38 @@ class stage_view {
   }
   /// Whether the next stage has the `i`-th reader of a value.
   constexpr bool read_by_next(int v, int i) const { return stage_of(net_.reader(v, i)) == stage_ + 1; }
-  /// Whether the stage's backward reads the value again.
+  /// The layer of the stage before whose backward layer `l` runs forward again; -1: what it writes is kept.
+  constexpr int recomputed_before(int l) const {
+    return cut_.recomputed_before == nullptr ? -1 : cut_.recomputed_before[l];
+  }
+  constexpr bool recomputed(int l) const { return recomputed_before(l) >= 0; }
+  /// The layer before whose backward the first recompute runs: the last that needs one. -1: none does.
+  constexpr int first_recomputed() const {
+    int found = -1;
+    for (int l = first_; cut_.recomputed_before != nullptr && l < last_; ++l)
+      if (recomputed_before(l) > found) found = recomputed_before(l);
+    return found;
+  }
+  /// Whether backward of layer `l` reads what is written again.
+  constexpr bool reads_recomputed(int l) const {
+    if (cut_.recomputed_before == nullptr) return false;
+    const detail::layer_type& r = net_.type_of(l);
+    if (recomputed(l) && (r.extra_count > 0 || r.keeps.output)) return true;
+    for (int i = 0; r.keeps.input && i < net_.layers[l].reads; ++i)
+      if (const int writer = net_.values[net_.reads_value(l, i)].writer; holds(writer) && recomputed(writer))
+        return true;
+    return false;
+  }
+  /// Whether the value is kept from forward to backward: backward reads it, or a layer that runs forward again.
   constexpr bool kept(int v) const {
+    const detail::value& of = net_.values[v];
+    if (holds(of.writer) && recomputed(of.writer)) return false;
+    for (int i = 0; cut_.recomputed_before != nullptr && i < of.readers; ++i)
+      if (holds(net_.reader(v, i)) && recomputed(net_.reader(v, i))) return true;
+    return needed(v);
+  }
+  /// Whether the stage's backward reads the value.
+  constexpr bool needed(int v) const {
     const detail::value& of = net_.values[v];
     if (holds(of.writer) && net_.type_of(of.writer).keeps.output) return true;
     for (int i = 0; i < of.readers; ++i)
@@ -55,7 +85,7 @@ class stage_view {
     for (int o = 0; o < writer.writes; ++o) {
       const detail::value& of = net_.values[writer.first_write + o];
       if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
-      if (kept(writer.first_write + o)) return false;
+      if (needed(writer.first_write + o)) return false;
     }
     return true;
   }
@@ -162,8 +192,11 @@ class stage_view {
     if (other.last_ - other.first_ != n) return false;
     const detail::expanded_layer *mine = net_.layers + first_, *theirs = net_.layers + other.first_;
     if (mine[0].type != theirs[0].type || mine[n - 1].type != theirs[n - 1].type) return false;
-    for (int k = 0; k < n; ++k)
+    for (int k = 0; k < n; ++k) {
       if (mine[k].type != theirs[k].type) return false;
+      const int my = recomputed_before(first_ + k), their = other.recomputed_before(other.first_ + k);
+      if (my < 0 ? their >= 0 : my - first_ != their - other.first_) return false;
+    }
 
     // Layers of equal types read and write equally many values, which are numbered in order.
     const detail::expanded_layer &first = mine[0], &end = mine[n - 1];

@@ -9,13 +9,16 @@
 namespace gpipe::detail {
 
 /// A mode and, for `as_needed`, the number of working sets of each stage (null: the fewest with which it runs).
+/// `by_layer`: the stages that recompute layers of every micro-batch (null: none does).
 struct recompute_choice {
   recompute_mode mode = recompute_mode::never;
   const int* working_sets = nullptr;
+  const bool* by_layer = nullptr;
 
   constexpr recompute_choice() = default;
-  constexpr recompute_choice(recompute_mode chosen, const int* of_each_stage = nullptr)
-      : mode(chosen), working_sets(of_each_stage) {}
+  constexpr recompute_choice(recompute_mode chosen, const int* of_each_stage = nullptr,
+                             const bool* stages_by_layer = nullptr)
+      : mode(chosen), working_sets(of_each_stage), by_layer(stages_by_layer) {}
 };
 
 [[noreturn]] GPIPE_COLD inline void too_few_working_sets(int stage, int working_sets, int fewest) {
@@ -96,8 +99,8 @@ GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage,
   });
 }
 
-/// Flags the micro-batches that a stage recomputes, and returns their number. `recomputed` has `micro_batches`
-/// elements. Throws if the stage cannot run with its working sets.
+/// Flags the micro-batches that a stage recomputes as a whole, and returns their number. `recomputed` has
+/// `micro_batches` elements. Throws if the stage cannot run with its working sets.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, const recompute_choice& choice, int stage,
                                          bool* recomputed) {
@@ -116,7 +119,16 @@ GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, co
   return count;
 }
 
-/// The same for a schedule without a tick index.
+/// Flags the micro-batches before whose backward a stage recomputes anything.
+template <scheduler Schedule>
+GPIPE_COLD constexpr void flag_recomputing(detail::tick_index<Schedule>& table, const recompute_choice& choice,
+                                           int stage, bool* recomputing) {
+  flag_recomputed(table, choice, stage, recomputing);
+  const bool all = table.schedule().trains && choice.by_layer != nullptr && choice.by_layer[stage];
+  for (int m = 0; all && m < table.micro_batches(); ++m) recomputing[m] = true;
+}
+
+/// `flag_recomputed` for a schedule without a tick index.
 template <scheduler Schedule>
 constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                               int stage, bool* recomputed) {

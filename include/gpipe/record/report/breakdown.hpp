@@ -21,7 +21,8 @@ namespace gpipe {
 ///
 /// - compute: forward and backward. K times the mean of the workers: the whole time if all stages were equal, the
 ///   pipeline always full and nothing else to do.
-/// - recompute: forward once more.
+/// - recompute: forward once more, before the gradient arrives. (Single layers that run again later are part of
+///   backward.)
 /// - transfer: waiting for data that is on a link, copies for several readers, and sending. (Adding the gradients of
 ///   several readers is part of backward.)
 /// - update: gradients cleared and their norms summed; the decision and the update, from the time at which the last

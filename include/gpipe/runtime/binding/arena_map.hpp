@@ -19,16 +19,28 @@ struct slot_table {
   constexpr slot_table(const int* first, const int* later) : forward(first), again(later) {}
 };
 
-/// The address of a buffer: one address, or one for each slot of its micro-batches.
+/// The address of a buffer: one address, or one for each slot of its micro-batches. What a recomputed layer writes has
+/// another buffer in backward.
 struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;
   slot_table memory_slots{};
+  std::byte* base_again = nullptr;  ///< null: the same buffer
+  std::size_t stride_again = 0;
 
   std::byte* at(int m, bool again) const {
-    if (memory_slots.forward == nullptr) return base;
+    const bool other = again && base_again != nullptr;
     const int* const of = again ? memory_slots.again : memory_slots.forward;
-    return base + stride * index(of[m]);
+    std::byte* const from = other ? base_again : base;
+    return of == nullptr ? from : from + (other ? stride_again : stride) * index(of[m]);
+  }
+  /// The same with the address of another buffer in backward.
+  block_address then(const block_address& later) const {
+    block_address both = *this;
+    both.memory_slots.again = later.memory_slots.again;
+    both.base_again = later.base;
+    both.stride_again = later.stride;
+    return both;
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -23,6 +24,7 @@ class binder {
         plan_(plan),
         maps_(maps),
         s_(net, plan.cut(), stage),
+        life_(s_, plan.requirements(stage).split || s_.sends_gradients()),
         rerun_(s_.last() - s_.first()),
         each_(plan.each.data() + replica * plan.micro_batches()) {
     s_.mark_rerun(rerun_.data());
@@ -34,6 +36,9 @@ class binder {
       b.layers.push_back(bind_layer(l, kernels));
       for (int o = 0; o < net_.layers[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
     }
+    for (int l = s_.first(); l < s_.last(); ++l)
+      if (s_.recomputed(l)) b.layers[index(s_.recomputed_before(l) - s_.first())].recomputed.push_back(l);
+    b.first_recomputed = s_.first_recomputed();
     return b;
   }
 
@@ -78,7 +83,12 @@ class binder {
     if (s_.boundary(v)) return stashed(v, s_.stage());
     if (s_.kept(v)) return here().find(memory_kind::kept, -1, v, kept_slots());
     if (s_.direct(v)) return stashed(v, first_destination(v));
-    return here().find(memory_kind::activations, -1, v);
+    const block_address forward = here().find(memory_kind::activations, -1, v);
+    return s_.recomputed(net_.values[v].writer) ? forward.then(recomputed(-1, v)) : forward;
+  }
+  /// What a recomputed layer writes again: a value, or its extras.
+  GPIPE_COLD block_address recomputed(int layer, int v) const {
+    return here().find(memory_kind::recomputed, layer, v, kept_slots());
   }
 
   /// The buffer where the gradients of a value are added up, as its `index`-th reader sees it.
@@ -98,6 +108,7 @@ class binder {
     b.kernels = kernels + net_.layers[l].type;
     b.layer_index = l;
     b.rerun = rerun_[l - s_.first()];
+    b.waits = life_.waits(l);
     b.inputs = r.inputs;
     b.outputs = r.outputs;
     std::size_t scratch = 0;
@@ -121,7 +132,9 @@ class binder {
       b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
     for (int f = 0; f < r.field_count; ++f) b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
-    if (r.extra_count > 0) b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.extra_count > 0)
+      b.extras = s_.recomputed(l) ? here().find(memory_kind::activations, l, -1).then(recomputed(l, -1))
+                                  : here().find(memory_kind::kept, l, -1, kept_slots());
     if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
     bind_parameters(l, b);
@@ -172,6 +185,7 @@ class binder {
   const step_plan& plan_;
   const std::vector<const arena_map*>& maps_;
   stage_view s_;
+  lifetimes life_;
   zeroed_array<bool> rerun_;
   const int* each_;  ///< slots of buffers that every micro-batch of the replica has for itself
 };

@@ -26,7 +26,9 @@ struct bound_layer {
   const layer_type* layer = nullptr;
   const kernel_row<Context>* kernels = nullptr;
   int layer_index = -1;
-  bool rerun = false;                   ///< a recompute must run it
+  bool rerun = false;                   ///< a recompute of a whole micro-batch must run it
+  std::vector<int> recomputed;          ///< the layers that run forward again before its backward
+  bool waits = false;                   ///< its parameter part comes after all input parts, if backward has two
   bool wants_input = false;             ///< some input wants a gradient
   bool frozen = false;                  ///< its parameters do not change
   std::vector<bool> frozen_parameters;  ///< which of them do not, by their group or by a call
@@ -59,6 +61,7 @@ struct binding {
   std::vector<bound_layer<Context>> layers;
   std::vector<buffer_pair> copies;  ///< sent values that the stage keeps, or sends to several stages
   std::vector<buffer_pair> folds;   ///< gradients from several readers, added to the first
+  int first_recomputed = -1;        ///< the layer before whose backward layers run forward again first; -1: none
 };
 
 }  // namespace gpipe::detail

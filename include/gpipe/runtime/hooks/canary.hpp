@@ -18,7 +18,7 @@ class canary {
  public:
   GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms,
                     const std::vector<bound_layer<Context>>& layers)
-      : first_(stage.first()), dead_(layers.size()) {
+      : first_(stage.first()), recomputes_(stage.first_recomputed() >= 0), dead_(layers.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());
     const auto bytes = [&](int v) { return net.values[v].part.bytes(terms.micro_batch_size); };
@@ -28,6 +28,11 @@ class canary {
       life.dies_after_forward(l, [&](int v) {
         if (!stage.sent(v)) here.forward.push_back({where(b, v), bytes(v)});
       });
+      if (stage.recomputed(l)) {
+        if (b.layer->extra_count > 0) here.forward.push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+        for (int o = 0; o < b.outputs; ++o)
+          dead_[at(life.last_reader(b.value_out[o]))].input.push_back({b.out[o], bytes(b.value_out[o])});
+      }
       // Buffers that parameter parts read live until these have run.
       if (b.layer->extra_count > 0)
         (life.waits(l) ? here.parameters : here.input)
@@ -46,7 +51,7 @@ class canary {
 
   /// Called after forward, the input part and the parameter part of a layer.
   void after_forward(const Context& c, int layer, int m, bool again) const {
-    poison(c, dead_[at(layer)].forward, m, again);
+    if (!(again && recomputes_)) poison(c, dead_[at(layer)].forward, m, again);
   }
   void after_input_part(const Context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
   void after_parameter_part(const Context& c, int layer, int m) const {
@@ -77,6 +82,7 @@ class canary {
   }
 
   int first_;
+  bool recomputes_;  ///< layers, whose buffers live on in backward
   std::vector<deaths> dead_;
 };
 

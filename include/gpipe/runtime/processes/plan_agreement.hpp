@@ -42,6 +42,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
   const plan_options o = plan.resolved_options();
   cut(plan.first);
+  cut(plan.recomputed_before);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
   for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());

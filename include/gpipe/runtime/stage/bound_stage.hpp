@@ -104,8 +104,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (!step.predicts() || net_->values[p.value].writer < net_->loss_layer()) copy(p, step, m);
   }
 
-  /// Runs forward again from the stash, as far as backward needs it.
+  /// Runs forward again before the gradient arrives: the whole micro-batch from the stash, as far as backward needs it,
+  /// or of recomputed layers those that backward reads first.
   GPIPE_OUT_OF_LINE void recompute(const step_context& step, int m) {
+    if (binding_.first_recomputed >= 0) return recompute_before(at(binding_.first_recomputed), step, m);
     for (const auto& b : binding_.layers)
       if (b.rerun) run_forward(b, step, m, true);
   }
@@ -114,23 +116,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_OUT_OF_LINE void backward(const step_context& step, int m, gradient_listener* listener = nullptr) {
     begin_backward(step, m);
     for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
+      if (b->layer_index != binding_.first_recomputed) recompute_before(*b, step, m);
       enter(*b, m);
       clear_unread(*b, step, m);
       hooks_.before_backward(*b, step, m);
-      if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
-        hooks_.time(*b, timed::backward, step, m, [&] {
-          const call c = call_of(*b, step, m, true);
-          refresh_before(*b, detail::refresh_for::backward, c);
-          b->kernels->backward(context_, c);
-          hooks_.ran_input_part(*b, step, m);
-          clear_frozen(*b);
-          hooks_.ran_parameter_part(*b, step, m);
-          add_up(*b, step, m);
-        });
-      } else {
-        run_input_part(*b, step, m);
-        run_parameter_part(*b, step, m, m, [] {});
-      }
+      run_both_parts(*b, step, m);
       hooks_.after_both_parts(*b, step, m);
       if (listener != nullptr) listener->complete(b->layer_index);
     }
@@ -140,10 +130,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_OUT_OF_LINE void backward_input(const step_context& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
+      if (b->layer_index != binding_.first_recomputed) recompute_before(*b, step, m);
       enter(*b, m);
       clear_unread(*b, step, m);
       hooks_.before_backward(*b, step, m);
-      run_input_part(*b, step, m);
+      if (b->waits) run_input_part(*b, step, m);
+      else run_both_parts(*b, step, m);
       hooks_.after_input_part(*b, step, m);
     }
   }
@@ -155,7 +147,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
                                              gradient_listener* listener = nullptr) {
     for (; first < m && hooks_.need_each_micro_batch(step); ++first) backward_parameters(step, first, first, alive);
     for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
-      run_parameter_part(*b, step, first, m, alive);
+      if (b->waits) run_parameter_part(*b, step, first, m, alive);
       hooks_.after_parameter_part(*b, step, m);
       if (listener != nullptr) listener->complete(b->layer_index);
     }
@@ -293,6 +285,28 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (again) run();
     else hooks_.time(b, timed::forward, step, m, run);
     hooks_.after_forward(b, c, step, m);
+  }
+
+  /// Runs the layers forward again whose values the backward of `b` is the first to read.
+  void recompute_before(const bound& b, const step_context& step, int m) {
+    for (const int l : b.recomputed) run_forward(at(l), step, m, true);
+  }
+
+  void run_both_parts(const bound& b, const step_context& step, int m) {
+    if (b.kernels->backward == nullptr || !b.wants_input || b.frozen) {
+      run_input_part(b, step, m);
+      run_parameter_part(b, step, m, m, [] {});
+      return;
+    }
+    hooks_.time(b, timed::backward, step, m, [&] {
+      const call c = call_of(b, step, m, true);
+      refresh_before(b, detail::refresh_for::backward, c);
+      b.kernels->backward(context_, c);
+      hooks_.ran_input_part(b, step, m);
+      clear_frozen(b);
+      hooks_.ran_parameter_part(b, step, m);
+      add_up(b, step, m);
+    });
   }
 
   void run_input_part(const bound& b, const step_context& step, int m) {

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/recompute/recompute_search.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+
+namespace gpipe::detail {
+
+/// Sets what the memory of each stage of a cut depends on, and `before[layer]`, when each layer runs again (see `cut`).
+/// `plans` has an element for each stage.
+template <scheduler Schedule>
+GPIPE_COLD constexpr void decide_stages(const network& net, const plan_options& o, const Schedule& schedule,
+                                        const stage_costs& costs, const int* first, stage_plan* plans, int* before) {
+  const zeroed_array<memory_requirements> needs(o.stages);
+  for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, stage_view(net, {first, o.stages}, s));
+  recompute_search search(net, o, costs, needs.data());
+  for (int s = 0; s < o.stages; ++s) {
+    const stage_recompute decided = search.decide(first, s, o.limit_of(s));
+    needs[s].kept_copies = decided.working_sets;
+    plans[s].first = first[s];
+    plans[s].last = first[s + 1];
+    plans[s].counted = plans[s].counted && plans[s].requirements == needs[s] && !decided.by_layer;
+    plans[s].requirements = needs[s];
+  }
+  for (int l = 0; l < net.layer_count; ++l) before[l] = search.before()[l];
+}
+
+/// Whether any layer of a cut runs again on its own.
+constexpr bool recomputes_layers(const int* before, int layers) {
+  for (int l = 0; l < layers; ++l)
+    if (before[l] >= 0) return true;
+  return false;
+}
+
+}  // namespace gpipe::detail

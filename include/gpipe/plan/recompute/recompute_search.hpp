@@ -1,0 +1,287 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/model/layer_pattern.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/recompute/layer_knapsack.hpp>
+#include <gpipe/plan/recompute/place_recomputes.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/timetable/recompute.hpp>
+
+namespace gpipe::detail {
+
+/// What a stage recomputes: whole micro-batches, so that the others keep `working_sets`, or layers of every
+/// micro-batch.
+struct stage_recompute {
+  bool fits = false;  ///< the stage obeys its memory limit
+  bool by_layer = false;
+  int working_sets = 1;
+  std::int64_t time = 0;    ///< of all recomputes of a step, in picoseconds
+  std::int64_t before = 0;  ///< by layer: of those of a micro-batch that run before its gradient arrives
+  std::int64_t bytes = 0;   ///< of the stage
+  std::int64_t min = 0;     ///< no choice that fits takes less time
+};
+
+/// Decides what the stages of any cut recompute.
+///
+/// As needed, a stage runs again what takes the least time: whole micro-batches, as few as possible, or layers of every
+/// micro-batch, by the knapsack. A point of the knapsack counts what is kept; whether the stage obeys its limit, with
+/// what is written again in backward, is then counted by the layout. If the first point whose kept bytes fit does not
+/// obey it, a small stage tries all choices that are faster than the first one that does.
+class recompute_search {
+ public:
+  static constexpr int max_counts = 32, max_layers_tried = 10;
+
+  /// `needs`: of each stage, with the fewest working sets.
+  constexpr recompute_search(const network& net, const plan_options& o, const stage_costs& costs,
+                             const memory_requirements* needs)
+      : net_(net),
+        o_(o),
+        costs_(costs),
+        needs_(needs),
+        table_(o.chosen_schedule(), o.stages, o.micro_batches),
+        as_needed_(table_.schedule().trains && o.recompute_whole() == recompute_mode::as_needed),
+        listed_(table_.schedule().trains && !o.recompute_layers.empty()),
+        marked_(net.layer_count),
+        chosen_(net.layer_count),
+        before_(net.layer_count),
+        recomputed_(o.micro_batches),
+        known_(o.stages * decisions_known),
+        next_known_(o.stages) {
+    for (int l = 0; l < net.layer_count; ++l) before_[l] = -1;
+    int refused = -1;
+    if (listed_) mark_layers(net, o.recompute_layers, marked_.data(), refused);
+  }
+
+  constexpr ~recompute_search() {
+    for (int k = 0; k < o_.stages * decisions_known; ++k) delete[] known_[k].first;
+  }
+  recompute_search(const recompute_search&) = delete;
+  recompute_search& operator=(const recompute_search&) = delete;
+
+  /// Of each layer of the stages that were decided last: see `cut`.
+  constexpr const int* before() const { return before_.data(); }
+
+  /// Decides for a stage of a cut. Without a limit no bytes are counted. The last decisions are known: most cuts that a
+  /// search looks at have stages in common.
+  constexpr stage_recompute decide(const int* first, int stage, std::int64_t limit) {
+    const int begin = first[stage], end = first[stage + 1], S = o_.stages;
+    if (std::is_constant_evaluated() || (!as_needed_ && !listed_)) return decide_anew(first, stage, limit);
+    const stage_view now(net_, {first, S}, stage);
+    decision* const of_stage = known_.data() + stage * decisions_known;
+    for (int k = 0; k < decisions_known; ++k) {
+      const decision& it = of_stage[k];
+      if (it.first == nullptr || it.limit != limit || it.first[stage] != begin || it.first[stage + 1] != end) continue;
+      if (!now.matches(stage_view(net_, {it.first, S}, stage))) continue;
+      for (int l = begin; l < end; ++l) before_[l] = it.before[l - begin];
+      return it.made;
+    }
+    decision& it = of_stage[next_known_[stage]++ % decisions_known];
+    it.made = decide_anew(first, stage, limit);
+    it.limit = limit;
+    delete[] it.first;
+    it.first = new int[static_cast<unsigned>(S + 1 + end - begin)];
+    it.before = it.first + S + 1;
+    for (int s = 0; s <= S; ++s) it.first[s] = first[s];
+    for (int l = begin; l < end; ++l) it.before[l - begin] = before_[l];
+    return it.made;
+  }
+  /// The fewest bytes of a stage of a cut.
+  constexpr std::int64_t least_bytes(const int* first, int stage) {
+    return decide(first, stage, as_needed_ ? -1 : no_memory_limit - 1).bytes;
+  }
+
+ private:
+  static constexpr int decisions_known = 8;  // of each stage
+  struct decision {
+    int *first = nullptr, *before = nullptr;
+    std::int64_t limit = 0;
+    stage_recompute made{};
+  };
+
+  GPIPE_COLD constexpr stage_recompute decide_anew(const int* first, int stage, std::int64_t limit) {
+    const stage_view plain(net_, {first, o_.stages}, stage);
+    limit_ = limit;
+    stage_ = stage;
+    first_ = first;
+    keep_all();
+    memory_requirements all = needs_[stage];
+    if (as_needed_ && all.in_flight > all.kept_copies) all.kept_copies = all.in_flight;
+    best_ = {};
+    best_.working_sets = all.kept_copies;
+    if (listed_) {
+      try_marked(all);
+      best_.min = best_.time;
+      return best_;
+    }
+    const stage_memory kept = limit == no_memory_limit ? stage_memory{} : memory_of(plain, all);
+    if (take(kept.total(), 0, false) || !as_needed_) return best_;
+    recompute_micro_batches(plain);
+    recompute_layers(plain, all, kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held));
+    return best_;
+  }
+
+  constexpr int begin() const { return first_[stage_]; }
+  constexpr int end() const { return first_[stage_ + 1]; }
+  constexpr const layer_cost* costs() const { return costs_.of(stage_); }
+  constexpr std::int64_t of_step(std::int64_t time) const { return multiplied(time, o_.micro_batches); }
+
+  constexpr void keep_all() {
+    for (int l = begin(); l < end(); ++l) before_[l] = -1;
+  }
+
+  /// Takes a choice that fits and is faster, or of those that do not fit the smallest. Returns whether it fits.
+  constexpr bool take(std::int64_t bytes, std::int64_t time, bool by_layer) {
+    const bool fits = bytes <= limit_;
+    const bool better =
+        fits ? !best_.fits || time < best_.time : !best_.fits && (best_.bytes == 0 || bytes < best_.bytes);
+    if (!better) return fits;
+    best_.fits = fits;
+    best_.bytes = bytes;
+    best_.time = time;
+    best_.by_layer = by_layer;
+    best_.before = 0;
+    if (!by_layer) keep_all();
+    return fits;
+  }
+
+  /// As many working sets as fit.
+  constexpr void recompute_micro_batches(const stage_view& plain) {
+    memory_requirements needs = needs_[stage_];
+    needs.kept_copies = max_working_sets(
+        needs, [&](const memory_requirements& with) { return memory_of(plain, with).total() <= limit_; });
+    std::int64_t forward = 0;
+    for (int l = begin(); l < end(); ++l) forward = summed(forward, costs()[l].forward);
+    const int times = drains(table_.schedule(), o_.stages) ? o_.micro_batches - needs.kept_copies
+                                                           : count_recomputed(needs.kept_copies);
+    const stage_recompute before = best_;
+    best_ = {};
+    best_.working_sets = needs.kept_copies;
+    if (!take(memory_of(plain, needs).total(), multiplied(forward, times), false) && before.bytes < best_.bytes)
+      best_ = before;
+  }
+  constexpr int count_recomputed(int working_sets) {
+    const zeroed_array<int> of_stages(o_.stages);
+    of_stages[stage_] = working_sets;
+    return flag_recomputed(table_, {recompute_mode::as_needed, of_stages.data()}, stage_, recomputed_.data());
+  }
+
+  GPIPE_COLD constexpr void recompute_layers(const stage_view& plain, const memory_requirements& all,
+                                             std::int64_t other_bytes) {
+    const layer_knapsack choices(plain, all, costs());
+    int at = 0;  // the fastest point whose kept bytes fit
+    while (limit_ >= 0 && at < choices.points() && other_bytes + choices.bytes(at) > limit_) ++at;
+    const std::int64_t fastest = at < choices.points() ? of_step(choices.time(at)) : unlimited;
+    best_.min = !choices.whole() ? 0 : best_.fits && best_.time < fastest ? best_.time : fastest;
+    if (at == choices.points()) return;
+    try_points(choices, all, at);
+    if (best_.fits && best_.time <= best_.min) return;
+    if (end() - begin() <= max_layers_tried && choices.whole()) {
+      all_ = &all;
+      choices_ = &choices;
+      other_bytes_ = other_bytes;
+      try_layers(end() - 1, 0, 0);
+      best_.min = best_.time;
+    } else {
+      const layer_knapsack without_joins(plain, all, costs(), false);
+      try_points(without_joins, all, 0);
+    }
+  }
+  /// Tries the points from `at` on, the fastest first, as long as they are faster than the best choice.
+  constexpr void try_points(const layer_knapsack& choices, const memory_requirements& all, int at) {
+    const auto is_faster = [&](int point) { return !best_.fits || of_step(choices.time(point)) < best_.time; };
+    const auto try_point = [&](int point) {
+      choices.mark(point, marked_.data());
+      return try_marked(all);
+    };
+    int low = at - 1, high = choices.points() - 1;  // the first does not fit, the last does
+    const int counts = end() - begin() <= max_layers_tried ? max_counts : max_counts / 4;
+    for (const int last = at + counts / 2; low < high && low + 1 < last && is_faster(low + 1); ++low)
+      if (try_point(low + 1)) return;
+    while (high > low && !is_faster(high)) --high;
+    if (high == low) return;
+    // Further on, almost each point needs fewer bytes than the one before.
+    if (try_point(high)) {
+      while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        (try_point(middle) ? high : low) = middle;
+      }
+      return;
+    }
+    for (int i = 0; i < counts; ++i)
+      if (const int point = static_cast<int>(std::int64_t{i} * choices.points() / counts);
+          point > low && is_faster(point))
+        try_point(point);
+  }
+
+  /// Tries all choices for the layers up to `l`, and those in `marked_` behind it.
+  constexpr void try_layers(int l, std::int64_t bytes, std::int64_t time) {
+    if ((limit_ >= 0 && other_bytes_ + bytes > limit_) || (best_.fits && of_step(time) >= best_.time)) return;
+    if (l < begin()) {
+      try_marked(*all_);
+      return;
+    }
+    const auto read_again = [&](int v) {
+      for (int i = 0; i < net_.values[v].readers; ++i)
+        if (const int reader = net_.reader(v, i); reader > l && reader < end() && marked_[reader]) return true;
+      return false;
+    };
+    for (const bool again : {false, true}) {
+      const auto change = choices_->change_of(l, again, read_again);
+      if (again && (!change.runs || always_keeps(net_, l))) continue;
+      marked_[l] = again;
+      try_layers(l - 1, bytes + change.bytes, time + change.time);
+    }
+    marked_[l] = false;
+  }
+
+  /// Counts the stage with the marked layers, and takes them if they are better. Returns whether they fit.
+  GPIPE_COLD constexpr bool try_marked(const memory_requirements& all) {
+    place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
+    const stage_view stage(net_, {first_, o_.stages, chosen_.data()}, stage_);
+    const std::int64_t bytes = limit_ == no_memory_limit ? 0 : memory_of(stage, all).total();
+    std::int64_t time = 0, before = 0;
+    const int earliest = stage.first_recomputed();
+    for (int l = begin(); l < end(); ++l)
+      if (stage.recomputed(l)) {
+        time = summed(time, costs()[l].forward);
+        if (stage.recomputed_before(l) == earliest) before = summed(before, costs()[l].forward);
+      }
+    const stage_recompute old = best_;
+    const bool fits = take(bytes, of_step(time), earliest >= 0);
+    if (best_.bytes == old.bytes && best_.time == old.time && best_.fits == old.fits) return fits;
+    best_.working_sets = all.kept_copies;
+    best_.before = before;
+    for (int l = begin(); l < end(); ++l) before_[l] = chosen_[l];
+    return fits;
+  }
+
+  const network& net_;
+  const plan_options& o_;
+  const stage_costs& costs_;
+  const memory_requirements* needs_;
+  tick_index<schedule_choice> table_;
+  bool as_needed_, listed_;
+  zeroed_array<bool> marked_;  // the layers that may run again
+  zeroed_array<int> chosen_;   // when those run again
+  zeroed_array<int> before_;   // when those of the best choice run again
+  zeroed_array<bool> recomputed_;
+  zeroed_array<decision> known_;  // [stage][decision]
+  zeroed_array<unsigned> next_known_;
+  const int* first_ = nullptr;  // of the stage that is decided
+  int stage_ = 0;
+  std::int64_t limit_ = 0, other_bytes_ = 0;
+  const memory_requirements* all_ = nullptr;
+  const layer_knapsack* choices_ = nullptr;
+  stage_recompute best_{};
+};
+
+}  // namespace gpipe::detail

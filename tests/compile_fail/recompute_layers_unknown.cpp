@@ -1,0 +1,18 @@
+// expect: recompute_layers<...> has a pattern that no layer of the model matches .Model, Pattern.
+// errors: 1
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net
+    : model<input<float, 8>, named<"h", repeat<2, named<"act", relu>, linear<8>>>, linear<4>, softmax_cross_entropy> {};
+#ifdef GPIPE_FAIL
+using some = plan<net, stages<2>, recompute_layers<"h.*.mlp">>;
+#else
+using some = plan<net, stages<2>, recompute_layers<"h.*.act">>;
+#endif
+static_assert(some::S == 2 && some::cut().stages == 2);
