@@ -202,20 +202,23 @@ TEST_CASE("a job whose messages are late and overtake one another has the bits o
 TEST_CASE("replicas in a job sum gradients during backward and have the bits of threads") {
   for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::zb_h1}) {
     const int S = schedule == schedule_kind::zb_h1 ? 2 : 1;
-    const plan_options options{
-        .stages = S, .micro_batches = 2, .micro_batch_size = 4, .schedule = schedule, .replicas = 2};
+    plan_options options{.stages = S, .micro_batches = 2, .micro_batch_size = 4, .schedule = schedule, .replicas = 2};
     const wide_training alone(options, nullptr);
     CHECK(alone.sums_within_backward == 0);
-    threaded::job job(2 * S);
-    std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
-    std::atomic<int> fewest{1000};
-    job.run([&](process_group& here) {
-      const wide_training training(options, &here);
-      found[static_cast<std::size_t>(here.rank())] = training.bits;
-      if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
-    });
-    for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
-    CHECK(fewest >= wide_training::min_sums);
+    for (const shard shares : {shard::none, shard::optimizer_state}) {
+      CAPTURE(name_of(shares));
+      options.shard = shares;
+      threaded::job job(2 * S);
+      std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
+      std::atomic<int> fewest{1000};
+      job.run([&](process_group& here) {
+        const wide_training training(options, &here);
+        found[static_cast<std::size_t>(here.rank())] = training.bits;
+        if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
+      });
+      for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
+      CHECK(fewest >= wide_training::min_sums);
+    }
   }
 }
 

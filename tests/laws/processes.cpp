@@ -187,7 +187,11 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
         plan_options folded = o;
         folded.workers = ranks / R;
         const auto same = [&]<class Net>(Net, const samples<float>& data) {
-          CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(folded, options(nullptr), data));
+          const auto expected = numbers_of<Net>(folded, options(nullptr), data);
+          for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) {
+            o.shard = shares;
+            CHECK(numbers_of<Net>(o, options(&the_job()), data) == expected);
+          }
         };
         same(residual_net<float>{}, plain);
         same(tied_net<float>{}, plain);
@@ -253,44 +257,42 @@ TEST_CASE("replicas in processes sum gradients during backward and have the bits
   CHECK(here.sums_within_backward == 0);
 }
 
-TEST_CASE("a throw in any replica fails the step in all replicas") {
-  plan_options o = plan_by(schedule_kind::fill_drain, 1);
-  o.replicas = the_job().ranks();
-  o.stages = 2, o.workers = 1;
-  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
-  training_options how = options(&the_job());
-  std::function<void(const instruction&)> disturbance;
-  how.before = [&](const instruction& i) {
-    if (disturbance) disturbance(i);
-  };
-  trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
-  for (int r = 0; r < o.replicas; ++r)
-    for (const action_kind kind : {action_kind::forward, action_kind::backward_parameters, action_kind::backward,
-                                   action_kind::reduce, action_kind::update})
-      for (int s = 0; s < 2; ++s) {
-        CAPTURE(r);
-        CAPTURE(s);
-        CAPTURE(name_of(kind));
-        disturbance = [&](const instruction& i) {
-          if (the_job().rank() == r && i.kind == kind && i.stage == s) throw std::runtime_error("thrown here");
-        };
-        const batch data = plain.take(r, 17);
-        const std::uint64_t before = state_of(disturbed);
-        const std::uint64_t steps = disturbed.steps();
-        const error cause = failure_of(disturbed, data);
-        disturbance = {};
-        if (disturbed.steps() > steps) {  // the stage has no such action, or its worker commits through another one
-          twin.step(data);
-          continue;
+TEST_CASE("a throw in any replica fails the step in all replicas, also if they keep shares") {
+  for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) {
+    plan_options o = plan_by(schedule_kind::fill_drain, 1);
+    o.replicas = the_job().ranks(), o.stages = 2, o.workers = 1, o.shard = shares;
+    trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
+    training_options how = options(&the_job());
+    std::function<void(const instruction&)> disturbance;
+    how.before = [&](const instruction& i) {
+      if (disturbance) disturbance(i);
+    };
+    trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
+    for (int r = 0; r < o.replicas; ++r)
+      for (const action_kind kind : {action_kind::forward, action_kind::backward_parameters, action_kind::backward,
+                                     action_kind::reduce, action_kind::update})
+        for (int s = 0; s < 2; ++s) {
+          CAPTURE(r);
+          CAPTURE(s);
+          CAPTURE(name_of(kind));
+          disturbance = [&](const instruction& i) {
+            if (the_job().rank() == r && i.kind == kind && i.stage == s) throw std::runtime_error("thrown here");
+          };
+          const batch data = plain.take(r, 17);
+          const std::uint64_t before = state_of(disturbed), steps = disturbed.steps();
+          const error cause = failure_of(disturbed, data);
+          disturbance = {};
+          // Else the stage has no such action, or its worker commits through another one.
+          if (disturbed.steps() > steps && (twin.step(data), true)) continue;
+          CHECK(cause.wrong() == "thrown here");
+          CHECK(cause.where().rank == r);
+          CHECK(state_of(disturbed) == before);
+          CHECK(replicas_agree(disturbed));
+          CHECK(disturbed.step(data).loss == twin.step(data).loss);
         }
-        CHECK(cause.wrong() == "thrown here");
-        CHECK(cause.where().rank == r);
-        CHECK(state_of(disturbed) == before);
-        CHECK(replicas_agree(disturbed));
-        CHECK(disturbed.step(data).loss == twin.step(data).loss);
-      }
-  CHECK(state_of(disturbed) == state_of(twin));
-  CHECK(replicas_agree(disturbed));
+    CHECK(state_of(disturbed) == state_of(twin));
+    CHECK(replicas_agree(disturbed));
+  }
 }
 
 TEST_CASE(

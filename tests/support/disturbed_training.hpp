@@ -82,19 +82,20 @@ struct pair_of {
 
   explicit pair_of(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s,
                    schedule_kind schedule = schedule_kind::fill_drain, std::int64_t link_bytes_per_second = 0,
-                   int replicas = 1)
+                   int replicas = 1, shard shares = shard::none)
       : how(options(cut, deadline)),
-        disturbed(plan(cut, schedule, replicas), adam{}, hooked(link_bytes_per_second)),
+        disturbed(plan(cut, schedule, replicas, shares), adam{}, hooked(link_bytes_per_second)),
         twin(plan({}, schedule_kind::fill_drain, replicas), adam{}, options({}, 60s)) {}
 
   static plan_options plan(const std::vector<int>& cut, schedule_kind schedule = schedule_kind::fill_drain,
-                           int replicas = 1) {
+                           int replicas = 1, shard shares = shard::none) {
     return {.stages = static_cast<int>(cut.size()) + 1,
             .micro_batches = M,
             .micro_batch_size = 3,
             .recompute = recompute_mode::always,
             .schedule = schedule,
-            .replicas = replicas};
+            .replicas = replicas,
+            .shard = shares};
   }
   static training_options options(const std::vector<int>& cut, std::chrono::nanoseconds deadline) {
     training_options o;

@@ -18,25 +18,30 @@ namespace laws {
 
 using namespace gpipe;
 
-/// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed.
+/// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed, in
+/// any replica.
 template <class Net, class Optimizer = adam, class Data>
 std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
   training_options how;
   how.arena_fill = fill;
   if (options.average_weights) how.average_weights = 0.9;
   trainer<Net, Optimizer> training(options, Optimizer{}, how);
-  const batch all = data.take(0, options.micro_batches * options.micro_batch_size);
+  const batch all = data.take(0, options.all_micro_batches() * options.micro_batch_size);
   for (int i = 0; i < 2; ++i) training.step(all);
   training.evaluate(all);
   std::vector<std::vector<bool>> lines;
   for (int s = 0; s < options.stages; ++s) {
-    const auto& arena = training.executor().stage(s).arena();
-    CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory(s).total()));
-    CHECK(arena.size() % gpipe::detail::alignment == 0);
-    lines.emplace_back();
-    for (std::size_t at = 0; at < arena.size() + gpipe::detail::alignment; at += gpipe::detail::alignment)
-      lines.back().push_back(!std::all_of(arena.data() + at, arena.data() + at + gpipe::detail::alignment,
-                                          [=](std::byte b) { return b == fill; }));
+    const auto bytes = static_cast<std::size_t>(training.plan().memory(s).total());
+    CHECK(bytes % gpipe::detail::alignment == 0);
+    lines.emplace_back(bytes / gpipe::detail::alignment + 1);
+    for (int r = 0; r < options.replicas; ++r) {
+      const auto& arena = training.executor().stage(s, r).arena();
+      CHECK(arena.size() == bytes);
+      for (std::size_t i = 0; i < lines.back().size(); ++i)
+        if (const std::byte* const line = arena.data() + i * gpipe::detail::alignment;
+            !std::all_of(line, line + gpipe::detail::alignment, [=](std::byte b) { return b == fill; }))
+          lines.back()[i] = true;
+    }
   }
   return lines;
 }
@@ -97,7 +102,7 @@ template <class Net, class Optimizer = adam, class Data>
 void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
                                int group_gradients = 0,
                                std::initializer_list<int> stages = {1, 2, 3, 4, 5, layers_of<Net>},
-                               bool share_packed_weights = false) {
+                               bool share_packed_weights = false, int replicas = 1, shard shares = shard::none) {
   int turn = 0;
   for (const int S : stages)
     for (const recompute_mode mode : touching_modes)
@@ -107,6 +112,8 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
                                    .micro_batch_size = 3,
                                    .recompute = mode,
                                    .schedule = schedule,
+                                   .replicas = replicas,
+                                   .shard = shares,
                                    .group_gradients = group_gradients,
                                    .optimizer_moments = Optimizer::moments,
                                    .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),

@@ -175,6 +175,7 @@ class executor {
       void exchange() const {
         in.replicas().each_stage([](auto& stage) { stage.exchange_averages(); });
         in.refresh();
+        in.passes_.gather_before_next();
       }
     } const scope(*this);
     return call();
@@ -308,7 +309,7 @@ class executor {
   /// the sums of gradients.
   GPIPE_COLD void read(const array_location& from, void* into, int replica = 0) const {
     usable();
-    parameters_.read(from, into, replica, all_);
+    parameters_.read(from, into, parameters_.holder_of(from, replica, accumulated_ > 0), all_);
   }
   /// Sets an array, and recomputes the buffers that are derived from parameters. Parameters are written to their moving
   /// average, too.
@@ -342,6 +343,7 @@ class executor {
   GPIPE_COLD void write_own_values(const std::byte* from) {
     usable();
     each_own_value([&](const array_location& value) { parameters_.write(value, from), from += value.bytes; });
+    passes_.gather_before_next();
     refresh();
   }
   GPIPE_COLD std::size_t own_value_bytes() const {
@@ -352,11 +354,13 @@ class executor {
 
   /// Whether this process has a layer's memory, in any replica.
   bool has_here(int layer) const { return parameters_.is_here(layer); }
+  /// The replica that updates a layer, if replicas keep shares; else the first.
+  int owner_of(int layer) const { return parameters_.owner_of(layer); }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
   /// derived from parameters follow in `restore`.
   GPIPE_COLD void read_here(const array_location& from, void* into) const {
     usable();
-    parameters_.read_here(from, into, parameters_.replica_with(from.layer_index));
+    parameters_.read_own(from, into);
   }
   GPIPE_COLD void write_here(const array_location& into, const void* from) {
     usable();
@@ -446,9 +450,9 @@ class executor {
 
   std::byte* of_parameters(memory_kind kind, int layer, int i) const {
     const detail::named_array first = net_.owner(layer, 0);
-    return usable(), parameters_.address({kind, first.layer_index, i,
-                                          net_.own_bytes(first.layer_index, first.index) + net_.owner_offset(layer, 0)},
-                                         0);
+    const array_location at{kind, first.layer_index, i,
+                            net_.own_bytes(first.layer_index, first.index) + net_.owner_offset(layer, 0)};
+    return usable(), parameters_.address(at, parameters_.holder_of(at, 0, accumulated_ > 0));
   }
 
   void time_layers(bool on) {

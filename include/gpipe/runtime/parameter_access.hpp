@@ -2,9 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/shares.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
@@ -18,7 +23,21 @@ class parameter_access {
  public:
   parameter_access(const network& net, const step_plan& plan, const rank_layout& here,
                    const replica_list<Device>& replicas)
-      : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
+      : net_(net), plan_(plan), here_(here), replicas_(replicas), owners_(index(net.layer_count)) {
+    for (int s = 0; s < plan.stages(); ++s)
+      each_share(stage_view(net, plan.cut(), s), plan.requirements(s).shares, nullptr,
+                 [&](int replica, const stage_share& its) {
+                   for (int l = its.first; l < its.last; ++l) owners_[index(l)] = replica;
+                 });
+  }
+
+  /// The replica that updates a layer, if replicas keep shares; else the first.
+  int owner_of(int layer) const { return owners_[index(layer)]; }
+  /// The replica that surely has the array: its owner. Of gradients that `wait` for a step, the first; of state any.
+  int holder_of(const array_location& of, int any, bool wait = false) const {
+    if (!in_shares() || of.kind == memory_kind::state) return any;
+    return of.kind == memory_kind::gradients && wait ? 0 : owner_of(of.layer_index);
+  }
 
   /// The address, in the memory of a stage that is here.
   std::byte* address(const array_location& of, int replica) const {
@@ -34,10 +53,12 @@ class parameter_access {
       if (is_here(layer, r)) return r;
     return -1;
   }
-  /// Copies an array that is here, from the first replica that is; all have the same.
+  /// Copies an array from the replica that surely has it, if that is here. Else a parameter is as it was when it was
+  /// gathered, and what only its owner keeps is not copied.
   GPIPE_COLD void read_own(const array_location& from, void* into) const {
-    for (int r = 0; r < plan_.replicas(); ++r)
-      if (is_here(from.layer_index, r)) return read_here(from, into, r);
+    const int any = replica_with(from.layer_index), holder = holder_of(from, any);
+    if (is_here(from.layer_index, holder)) read_here(from, into, holder);
+    else if (any >= 0 && has(any, from)) read_here(from, into, any);
   }
   /// Copies an array that is here.
   GPIPE_COLD void read_here(const array_location& from, void* into, int replica) const {
@@ -54,10 +75,10 @@ class parameter_access {
     call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
     all.from_stage(replica, stage_of(from.layer_index), into, from.bytes, call.value());
   }
-  /// Sets an array in every replica that is here.
+  /// Sets an array in every replica that is here and has it.
   GPIPE_COLD void write(const array_location& into, const void* from) const {
     for (int r = 0; r < plan_.replicas(); ++r) {
-      if (!is_here(into.layer_index, r)) continue;
+      if (!is_here(into.layer_index, r) || !has(r, into)) continue;
       const auto& context = stage_with(into.layer_index, r).context();
       context.upload(static_cast<std::ptrdiff_t>(into.bytes), static_cast<const std::byte*>(from), address(into, r));
       context.finish();
@@ -84,6 +105,13 @@ class parameter_access {
   }
 
  private:
+  bool in_shares() const { return plan_.trains && plan_.options.shares() > 1; }
+  /// What only the owner keeps has memory in no other replica.
+  bool has(int replica, const array_location& of) const {
+    const bool owned =
+        of.kind == memory_kind::moments || of.kind == memory_kind::arrays || of.kind == memory_kind::averages;
+    return !in_shares() || !owned || replica == owner_of(of.layer_index);
+  }
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
   const bound_stage<Device>& stage_with(int layer, int replica) const {
     return replicas_.at(replica).stage(stage_of(layer));
@@ -93,6 +121,7 @@ class parameter_access {
   const step_plan& plan_;
   const rank_layout& here_;
   const replica_list<Device>& replicas_;
+  std::vector<int> owners_;  // [layer]
 };
 
 }  // namespace gpipe::detail

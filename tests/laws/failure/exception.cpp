@@ -63,8 +63,9 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
 }
 
 TEST_CASE("a throw in any replica fails the step; micro-batches are numbered through all replicas") {
-  for (const auto& cut : {std::vector<int>{}, {2, 4}}) {
-    pair both(cut, 60s, schedule_kind::one_f_one_b, 0, 2);
+  const auto fails_in_any = [](const std::vector<int>& cut, shard shares) {
+    CAPTURE(name_of(shares));
+    pair both(cut, 60s, schedule_kind::one_f_one_b, 0, 2, shares);
     both.recovers();
     std::vector<instruction> lines;
     std::mutex mutex;
@@ -106,7 +107,9 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
     const error too_few = both.failure(data.take(0, 1));
     CHECK(has(too_few, "a batch of 1 sample is too small for 2 replicas"));
     both.recovers();
-  }
+  };
+  for (const auto& cut : {std::vector<int>{}, {2, 4}})
+    for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) fails_in_any(cut, shares);
 }
 
 TEST_CASE("a failed step does not change the averages of layers") {

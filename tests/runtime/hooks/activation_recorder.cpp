@@ -60,7 +60,7 @@ struct one_layer {
     recorder.after_forward(c, b, done, step, 0);
     recorder.after_input_part(c, b, step, 0);
     recorder.after_parameter_part(c, b, step, 0);
-    recorder.after_update(c, b, 16 * sizeof(float));
+    recorder.after_update(c, b, reinterpret_cast<const std::byte*>(flat + 32), 16 * sizeof(float));
     hashes.close({0, 0});
     return hashes;
   }

@@ -34,7 +34,7 @@ TEST_CASE("after an exchange every process has the squares of the first replica 
       squares[detail::index(l)] = 10 * r + l + 1;
     const std::size_t part = partials.size() / 2;  // of one replica
     for (std::size_t i = 0; s == 1 && i < part; ++i) partials[detail::index(r) * part + i] = 100 * (r + 1);
-    exchange.exchange(decision.gathered, {});
+    exchange.exchange(decision.gathered, true, {});
     for (int l = 0; l < n.layer_count; ++l) wrong += squares[detail::index(l)] != l + 1;
     for (std::size_t i = 0; i < partials.size(); ++i) wrong += partials[i] != (i < part ? 100 : 200);
   });
@@ -67,7 +67,7 @@ TEST_CASE("the partials of losses in several stages reach every process") {
     each([&](const loss_location& loss, std::size_t m, std::size_t p, double& at) {
       if (two.cut().stage_of(loss.layer_index) == s && static_cast<int>(m) / 2 == r) at = number(loss, m, p);
     });
-    exchange.exchange(decision.gathered, {});
+    exchange.exchange(decision.gathered, true, {});
     each([&](const loss_location& loss, std::size_t m, std::size_t p, const double& at) {
       wrong += at != number(loss, m, p);
     });

@@ -14,7 +14,7 @@ TEST_CASE("without other processes every call returns at once and changes nothin
   gathered_values values{.squares = {1, 2}, .partials = {3}};
   none.begin({.action = "begin"});
   none.wait(0, {.action = "finish"});
-  none.exchange(values);
+  none.exchange(values, true);
   CHECK(values.squares == std::vector<double>{1, 2});
   CHECK(values.partials == std::vector<double>{3});
   none.ties().send_values();

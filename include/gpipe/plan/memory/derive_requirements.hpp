@@ -70,6 +70,7 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
   needs.trains = schedule.trains;
   needs.tensor_rule = schedule.trains ? o.tensor_rule : nullptr;
   needs.averages = schedule.trains && o.average_weights;
+  needs.shares = schedule.trains ? o.shares() : 1;
   needs.shares_derived = o.share_packed_weights;
   needs.split = splits_backward(table, stage);
   if (needs.split) needs.kept_copies = needs.held = fewest_working_sets(table, stage);

@@ -6,6 +6,7 @@
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 #include <cstdint>
@@ -126,15 +127,7 @@ class layout {
     if (needs_.others > 0 && !net_.owns(l))
       put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(net_.tied_bytes(l), needs_.others)));
     if (needs_.trains && needs_.separate_memory()) gradients_from_elsewhere(l, r);
-    for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
-      if (counted_ != nullptr)
-        list_into(kind::moments, l, -1, i,
-                  base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
-                  1);
-    counted(kind::moments) += bytes * needs_.moments;
-    if (needs_.tensor_rule != nullptr)
-      put(kind::arrays, l, -1, 0, static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule)));
-    if (needs_.averages) put(kind::averages, l, -1, 0, bytes);
+    optimizer_state(l, bytes);
     // Every layer has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
@@ -145,6 +138,29 @@ class layout {
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
+  }
+
+  /// Places the optimizer state of a layer, in the memory of the replica that updates it.
+  GPIPE_COLD constexpr void optimizer_state(int l, std::int64_t bytes) {
+    const std::int64_t before = now_.memory.of(kind::parameters);
+    const auto arrays = needs_.tensor_rule == nullptr
+                            ? std::int64_t{0}
+                            : static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule));
+    if (counted_ != nullptr) {
+      if (const int number = share_of(before, bytes, counted_->of(kind::parameters), needs_.shares);
+          number != now_.share) {
+        now_.share = number;
+        now_.share_begin = before;
+        now_.share_arrays = 0;
+      }
+      const std::int64_t at = before - now_.share_begin;
+      for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
+        list_into(kind::moments, l, -1, i, base(kind::moments) + i * counted_->share + at, bytes, 1);
+      if (needs_.tensor_rule != nullptr)
+        list_into(kind::arrays, l, -1, 0, base(kind::arrays) + now_.share_arrays, arrays, 1);
+      if (needs_.averages) list_into(kind::averages, l, -1, 0, base(kind::averages) + at, bytes, 1);
+    }
+    now_.share_arrays += arrays;
   }
 
   /// Gradients of this layer's parameters that arrive from users in later stages: the block of the user's parameter
@@ -323,11 +339,23 @@ class layout {
   GPIPE_COLD constexpr void finish() {
     const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (needs_.kept_copies - 1) * kept;
     stage_memory& m = now_.memory;
+    std::int64_t arrays = now_.share_arrays;
+    m.share = m.of(kind::parameters);
+    if (needs_.shares > 1) {
+      const stage_share largest = largest_share(s_, needs_.shares, needs_.tensor_rule);
+      m.share = largest.bytes;
+      arrays = largest.arrays;
+    }
+    counted(kind::moments) = m.share * needs_.moments;
+    counted(kind::arrays) = arrays;
+    counted(kind::averages) = needs_.averages ? m.share : 0;
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
     if (counted_ != nullptr) list_into(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
     if (needs_.others > 0) {
       const auto flat = static_cast<std::size_t>(m.of(kind::parameters));
-      put(kind::landing, -1, -1, 0, static_cast<std::int64_t>(landing_of_buckets(flat, needs_.others)));
+      put(kind::landing, -1, -1, 0,
+          needs_.shares > 1 ? m.share * needs_.others
+                            : static_cast<std::int64_t>(landing_of_buckets(flat, needs_.others)));
     }
     counted(kind::kept) = kept + others;
     counted(kind::transient) = now_.height - kept;

@@ -70,6 +70,7 @@ struct memory_block {
 struct stage_memory {
   std::int64_t bytes[memory_kinds]{};
   std::int64_t naive = 0;        ///< if each buffer had its own memory
+  std::int64_t share = 0;        ///< of the parameters whose optimizer state a replica keeps, at most
   std::int64_t lower_bound = 0;  ///< the maximum that is alive at one time: no layout needs less
   std::int64_t kept_set = 0;     ///< the kept bytes of one micro-batch, and of these
   std::int64_t kept_late = 0;    ///< the lower ones, which parameter parts read after all input parts

@@ -42,6 +42,7 @@ struct memory_requirements {
   int others = 0;                                           ///< replicas that share no memory with this one
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< the arrays of an optimizer that sees whole tensors
   bool averages = false;                                    ///< a moving average of the parameters is kept
+  int shares = 1;                                           ///< replicas that keep a part of this each; 1: all of it
   bool shares_derived = false;                              ///< all layers make derived buffers in the same memory
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }

@@ -44,6 +44,8 @@ constexpr int plan_options::stages_beside(int stage) const {
 inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::stages>("stages", {1}, detail::agreed::yes, "stages of the pipeline"),
     detail::describe_number<&plan_options::replicas>("replicas", {1}, detail::agreed::yes, "copies of the pipeline"),
+    detail::describe_choice<&plan_options::shard>("shard", shard::gradients, detail::agreed::yes,
+                                                  "what replicas keep in shares, one each"),
     detail::describe_number<&plan_options::workers>("workers", {.min = 0, .zero = "as many as the schedule has"},
                                                     detail::agreed::yes, "workers of each replica"),
     detail::describe_number<&plan_options::micro_batches>("micro_batches", {1}, detail::agreed::yes,
@@ -118,6 +120,9 @@ template <int S>
 using stages = detail::option<&plan_options::stages, S>;
 template <int R>
 using replicas = detail::option<&plan_options::replicas, R>;
+/// What replicas keep in shares, one each: `sharded<shard::optimizer_state>`.
+template <shard What>
+using sharded = detail::option<&plan_options::shard, What>;
 template <int W>
 using workers = detail::option<&plan_options::workers, W>;
 template <int M>

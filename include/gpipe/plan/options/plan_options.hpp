@@ -7,6 +7,7 @@
 #include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/core/descriptions/precision.hpp>
 #include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/shard.hpp>
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/profile.hpp>
@@ -61,6 +62,7 @@ struct plan_options {
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;              ///< R, of the pipeline: each runs M micro-batches of every mini-batch
+  gpipe::shard shard = gpipe::shard::none;                  ///< what replicas keep in shares. One replica keeps all
   const gpipe::custom_schedule* custom_schedule = nullptr;  ///< of `schedule_kind::custom`: `&custom_schedule_of<mine>`
   /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and without recompute:
   /// each gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit
@@ -100,6 +102,8 @@ struct plan_options {
   }
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
+  /// Replicas that keep a share of a stage each; 1: all keep all.
+  constexpr int shares() const { return shard == gpipe::shard::none ? 1 : replicas; }
   /// The whole micro-batches that run forward again: none if layers are listed.
   constexpr recompute_mode recompute_whole() const {
     return recompute_layers.empty() ? recompute : recompute_mode::never;

@@ -66,14 +66,12 @@ class activation_recorder {
     digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  /// `flat_bytes` is the distance from a layer's parameters to its gradients, from these to its first moment, and so
-  /// on.
-  GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, std::size_t flat_bytes) {
+  /// The layer's moments begin at `moments`, each `apart` bytes from the one before.
+  GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, const std::byte* moments, std::size_t apart) {
     if (!hashes() || (b.own.bytes == 0 && b.tied.bytes > 0)) return;
     hash sum;
     add(c, b.own.parameters, b.own.bytes, sum);
-    for (int k = 0; k < moments_; ++k)
-      add(c, b.own.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.own.bytes, sum);
+    for (int k = 0; k < moments_; ++k) add(c, moments + static_cast<std::size_t>(k) * apart, b.own.bytes, sum);
     digest_->put(action_kind::update, -1, b.layer_index, sum.value());
   }
 

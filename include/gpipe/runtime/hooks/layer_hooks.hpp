@@ -95,9 +95,9 @@ class layer_hooks {
     if (!canary_) return;
     for (const bound& b : layers) canary_->after_parameter_part(context_, b.layer_index, m);
   }
-  void after_update(const bound_layers& layers, std::size_t flat_bytes) {
-    if (!recorded_) return;
-    for (const bound& b : layers) recorder_.after_update(context_, b, flat_bytes);
+  /// `moments`: of the first parameter of this layer, each `apart` bytes from the one before.
+  void after_update(const bound& b, const std::byte* moments, std::size_t apart) {
+    if (recorded_) recorder_.after_update(context_, b, moments, apart);
   }
 
   /// Runs a part of a layer on `group` micro-batches, the first of which is m, and records their mean time.

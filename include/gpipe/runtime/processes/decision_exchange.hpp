@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/shares.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
@@ -14,25 +17,27 @@ namespace gpipe::detail {
 /// Gathers the values of a commit's decision from all processes at the end of a call, so that every process makes the
 /// same decision. Each process contributes, stage by stage:
 ///
-///     squares of the stage's gradients, in the first replica | partials of the stage's losses
+///     squares of the gradients that the replica reports | partials of the stage's losses
 class decision_exchange {
  public:
-  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan) : job_(job), plan_(plan) {
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
+      : job_(job), net_(net), plan_(plan) {
     losses_ = locations_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
       for (int s = 0; s < plan.stages(); ++s)
-        sizes[detail::index(rank_of(r, s))] += square_bytes(r, s) + partial_bytes(s);
+        sizes[detail::index(rank_of(r, s))] += max_square_bytes(r, s) + partial_bytes(s);
     gather_ = job.make_all_gather(sizes);
   }
 
   /// `settled`: senders of this call; the memory that they sent from is free when all have met.
-  GPIPE_OUT_OF_LINE void exchange(gathered_values& values, const std::vector<sending_end*>& settled) {
+  GPIPE_OUT_OF_LINE void exchange(gathered_values& values, bool commits, const std::vector<sending_end*>& settled) {
     each_block([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = gather_->mine() + at;
-      copy(to, squares(values, s), square_bytes(r, s));
-      to += square_bytes(r, s);
+      const layer_range layers = reported(r, s, commits);
+      copy(to, values.squares.data() + layers.first, square_bytes(layers));
+      to += max_square_bytes(r, s);
       each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
         copy(to, partials(values, loss, r), bytes);
         to += bytes;
@@ -42,8 +47,9 @@ class decision_exchange {
     each_block([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = gather_->of(rank_of(r, s)) + at;
-      copy(squares(values, s), from, square_bytes(r, s));
-      from += square_bytes(r, s);
+      const layer_range layers = reported(r, s, commits);
+      copy(values.squares.data() + layers.first, from, square_bytes(layers));
+      from += max_square_bytes(r, s);
       each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
         copy(partials(values, loss, r), from, bytes);
         from += bytes;
@@ -57,18 +63,17 @@ class decision_exchange {
     if (bytes > 0) std::memcpy(into, from, bytes);
   }
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
-  // The first replica sends the squares for all replicas: by then gradients are summed over replicas.
-  std::size_t square_bytes(int r, int s) const {
-    return r > 0 ? 0
-                 : detail::index(plan_.first[detail::index(s) + 1] - plan_.first[detail::index(s)]) * sizeof(double);
+  layer_range reported(int r, int s, bool commits) const {
+    return reported_layers(stage_view(net_, plan_.cut(), s), plan_.requirements(s).shares, r, commits);
+  }
+  static std::size_t square_bytes(const layer_range& of) { return detail::index(of.last - of.first) * sizeof(double); }
+  std::size_t max_square_bytes(int r, int s) const {
+    return (std::max)(square_bytes(reported(r, s, true)), square_bytes(reported(r, s, false)));
   }
   std::size_t partial_bytes(int s) const {
     std::size_t sum = 0;
     each_loss(s, [&](const loss_location&, std::size_t bytes) { sum += bytes; });
     return sum;
-  }
-  double* squares(gathered_values& values, int s) const {
-    return values.squares.data() + plan_.first[detail::index(s)];
   }
   /// Calls `f(loss, bytes of its partials in one replica)` for each loss of a stage.
   template <class F>
@@ -89,12 +94,13 @@ class decision_exchange {
       for (int s = 0; s < plan_.stages(); ++s) {
         if (rank_of(r, s) != rank) continue;
         f(r, s, at);
-        at += square_bytes(r, s) + partial_bytes(s);
+        at += max_square_bytes(r, s) + partial_bytes(s);
       }
     }
   }
 
   process_group& job_;
+  const network& net_;
   const step_plan& plan_;
   std::vector<loss_location> losses_;
   std::unique_ptr<all_gather> gather_;

@@ -38,8 +38,8 @@ class other_processes {
     if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, what);
   }
   /// Every process contributes the values of its stages, and then has those of all.
-  void exchange(gathered_values& values) const {
-    if (decision_) decision_->exchange(values, ties_.senders());
+  void exchange(gathered_values& values, bool commits) const {
+    if (decision_) decision_->exchange(values, commits, ties_.senders());
   }
   remote_tied_parameters& ties() { return ties_; }
 

@@ -8,14 +8,19 @@
 namespace gpipe::detail {
 
 /// Sums the gradients of a stage over all replicas, elementwise and in ascending order of replicas, so that every
-/// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch.
+/// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch. If replicas
+/// keep shares, it also gathers the parameters that each has updated.
+///
+///     none     sum: a slice each | all get the sums | update                | ...
+///     shares   sum: a share each |                  | update of the share   | ... next pass: gather the parameters
 class all_reduce {
  public:
   virtual ~all_reduce() = default;
 
   /// Called by a worker of each replica after the backward of its stage, for stages in the same order. If the pass
-  /// commits, every replica gets the sums. Else replica 0 gets them, and the others get zeros, to which the next call
-  /// adds. Returns for how many nanoseconds the worker waited for others. Throws if a wait fails.
+  /// commits, every replica gets the sums, or those of its share alone. Else replica 0 gets them all, and the others
+  /// get zeros, to which the next call adds. Returns for how many nanoseconds the worker waited for others. Throws if a
+  /// wait fails.
   virtual std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) = 0;
 
   /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
@@ -25,6 +30,9 @@ class all_reduce {
     (void)stage, (void)layer, (void)what;
     return false;
   }
+  /// Called before a pass by a worker of each replica: copies the parameters of the other shares from the replicas that
+  /// have updated them. It may fail and be called again: those are never written here.
+  virtual void gather(int replica, int stage, const wait_context& what) = 0;
   /// A call has failed: drops what `begin` has started.
   virtual void reset() {}
 };

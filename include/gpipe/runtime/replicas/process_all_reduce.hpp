@@ -10,6 +10,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
@@ -48,20 +49,24 @@ class process_all_reduce final : public all_reduce {
         if (r != here.number()) connect_partials(s, r);
       all.gradients = here.gradient_ranges(s);
       if (!plan.trains) continue;
+      const stage_view stage(net, plan.cut(), s);
+      all.shared_out = plan.requirements(s).shares > 1;
+      if (all.shared_out) connect_parameters(s, stage);
       auto next = all.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
-        add_range(s, next->begin, next->bytes, landing, range::never);
+        add_range(s, next->begin, edges_of(s, 0, next->bytes), landing, range::never);
       } else {
-        each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
-          landing = add_range(s, next->begin + b.begin, b.bytes, landing, b.early ? b.first : range::never);
+        each_bucket(stage, [&](const bucket& b) {
+          landing = add_range(s, next->begin + b.begin, edges_of(s, b.begin, b.bytes), landing,
+                              b.early ? b.first : range::never);
         });
       }
       all.buckets = all.ranges.size();
       for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l) {
         if (net.owns(l)) continue;
         ++next;
-        add_range(s, next->begin, next->bytes, map.find(memory_kind::landing, l, -1).base, range::never);
+        add_range(s, next->begin, equal_edges(next->bytes), map.find(memory_kind::landing, l, -1).base, range::never);
       }
     }
   }
@@ -76,7 +81,10 @@ class process_all_reduce final : public all_reduce {
     for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
     std::int64_t waited = 0;
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, all.ranges[i], what);
-    for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(all.ranges[i], what);
+    // In a commit a replica needs the sums of its own share alone.
+    const bool spreads = !commits || !all.shared_out;
+    for (std::size_t i = 0; all.shared_out && spreads && i < ranges; ++i) send_sums(all.ranges[i]);
+    for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(all.ranges[i], spreads, what);
     waited += timed([&] {
       for (const auto& from : all.partials_in) from->consume(0, what);
       for (const auto& to : all.partials_out) to->acquire(0, what);
@@ -102,6 +110,12 @@ class process_all_reduce final : public all_reduce {
       moved = true;
     }
     return moved;
+  }
+  GPIPE_OUT_OF_LINE void gather(int, int stage, const wait_context& what) override {
+    exchange& all = exchanges_[detail::index(stage)];
+    for (const auto& to : all.shares_out) to->publish(0, 1);
+    for (const auto& from : all.shares_in) from->consume(0, what), from->release(0);
+    for (const auto& to : all.shares_out) to->acquire(0, what);
   }
   void reset() override {
     for (exchange& all : exchanges_)
@@ -133,10 +147,28 @@ class process_all_reduce final : public all_reduce {
     std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
+    bool shared_out = false;                               // replicas keep shares of the stage
+    std::vector<std::unique_ptr<sending_end>> shares_out;  // parameters, to and from each other replica
+    std::vector<std::unique_ptr<receiving_end>> shares_in;
   };
+  using edges = std::vector<std::size_t>;  // [replica]: its slice of a range begins here; then the range's bytes
 
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
-  std::size_t slice_at(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
+  GPIPE_COLD edges equal_edges(std::size_t bytes) const {
+    edges all;
+    for (int r = 0; r <= plan_.replicas(); ++r) all.push_back(slice_begin(bytes, r, plan_.replicas()));
+    return all;
+  }
+  // Of a range of the stage's own parameters: equal slices, or those that lie in each replica's share.
+  GPIPE_COLD edges edges_of(int s, std::size_t begin, std::size_t bytes) const {
+    if (!exchanges_[detail::index(s)].shared_out) return equal_edges(bytes);
+    edges all;
+    each_share(stage_view(net_, plan_.cut(), s), plan_.replicas(), nullptr, [&](int, const stage_share& its) {
+      all.push_back(std::clamp(static_cast<std::size_t>(its.begin), begin, begin + bytes) - begin);
+    });
+    all.push_back(bytes);
+    return all;
+  }
   template <class Call>
   static std::int64_t timed(Call&& call) {
     const auto begin = now_ns();
@@ -159,16 +191,17 @@ class process_all_reduce final : public all_reduce {
   }
 
   // Returns where the landing buffer of the next range begins.
-  GPIPE_COLD std::byte* add_range(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
+  GPIPE_COLD std::byte* add_range(int s, std::byte* base, const edges& at, std::byte* landing, int complete_at) {
     const int R = plan_.replicas(), own = here_.number();
     range it;
     it.complete_at = complete_at;
-    it.slice = base + slice_at(bytes, own);
-    it.bytes = slice_at(bytes, own + 1) - slice_at(bytes, own);
+    it.slice = base + at[detail::index(own)];
+    it.bytes = at[detail::index(own) + 1] - at[detail::index(own)];
     it.landing = landing;
     for (int r = 0; r < R; ++r) {
       if (r == own) continue;
-      const std::size_t first = slice_at(bytes, r), size = slice_at(bytes, r + 1) - first;
+      const std::size_t first = at[detail::index(r)], size = at[detail::index(r) + 1] - first;
+      const bool takes = takes_sums(s, r), gets = takes_sums(s, own);
       channel_layout slice_out = layout_to(r, s), sum_in = layout_to(r, s);
       channel_layout slice_in = layout_to(r, s), sum_out = layout_to(r, s);
       add_buffers(slice_out, base + first, size), add_buffers(sum_in, base + first, size);
@@ -176,11 +209,26 @@ class process_all_reduce final : public all_reduce {
       landing += it.bytes;
       if (size > 0) it.slices_out.push_back({r, job_.sender(slice_out)});
       if (it.bytes > 0) it.slices_in.push_back({r, job_.receiver(slice_in)});
-      if (it.bytes > 0) it.sums_out.push_back({r, job_.sender(sum_out)});
-      if (size > 0) it.sums_in.push_back({r, job_.receiver(sum_in)});
+      if (takes && it.bytes > 0) it.sums_out.push_back({r, job_.sender(sum_out)});
+      if (gets && size > 0) it.sums_in.push_back({r, job_.receiver(sum_in)});
     }
     exchanges_[detail::index(s)].ranges.push_back(std::move(it));
     return landing;
+  }
+  // Of shares only the first replica takes sums of the others, in a pass that does not commit.
+  bool takes_sums(int s, int replica) const { return replica == 0 || !exchanges_[detail::index(s)].shared_out; }
+  GPIPE_COLD void connect_parameters(int s, const stage_view& stage) {
+    exchange& all = exchanges_[detail::index(s)];
+    std::byte* const base = here_.maps()[detail::index(s)]->find(memory_kind::parameters, stage.first(), -1).base;
+    const stage_share own = share_of_replica(stage, plan_.replicas(), here_.number());
+    each_share(stage, plan_.replicas(), nullptr, [&](int r, const stage_share& its) {
+      if (r == here_.number()) return;
+      channel_layout out = layout_to(r, s), in = layout_to(r, s);
+      add_buffers(out, base + own.begin, static_cast<std::size_t>(own.bytes));
+      add_buffers(in, base + its.begin, static_cast<std::size_t>(its.bytes));
+      if (own.bytes > 0) all.shares_out.push_back(job_.sender(out));
+      if (its.bytes > 0) all.shares_in.push_back(job_.receiver(in));
+    });
   }
   GPIPE_COLD void connect_partials(int s, int r) {
     exchange& all = exchanges_[detail::index(s)];
@@ -216,15 +264,19 @@ class process_all_reduce final : public all_reduce {
     }
     finish(stage);
     for (auto& from : it.slices_in) from.end->release(0);
-    for (auto& to : it.sums_out) to.end->publish(0, 1);
+    if (!exchanges_[detail::index(stage)].shared_out) send_sums(it);
     it.now = range::progress::summed;
     return waited;
   }
+  void send_sums(range& it) {
+    for (auto& to : it.sums_out) to.end->publish(0, 1);
+  }
   // A sum arrives where its slice was sent from, so that must have been sent.
-  std::int64_t receive_sums(range& it, const wait_context& what) {
+  std::int64_t receive_sums(range& it, bool spreads, const wait_context& what) {
     it.now = range::progress::untouched;
     return timed([&] {
       for (auto& to : it.slices_out) to.end->acquire(0, what);
+      if (!spreads) return;
       for (auto& from : it.sums_in) from.end->consume(0, what), from.end->release(0);
       for (auto& to : it.sums_out) to.end->acquire(0, what);
     });

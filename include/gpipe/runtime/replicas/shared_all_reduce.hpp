@@ -37,10 +37,14 @@ class shared_all_reduce final : public all_reduce {
     at.barrier.arrive(waiter, what);
     const auto all_arrived = now_ns();
     for (auto& ready : at.ready) mine.context().await(ready);
-    mine.each_gradient(!commits, [&](std::size_t begin, std::size_t bytes) {
-      const auto edge = [&](int of) { return slice_begin(bytes, of, plan_->replicas()); };
-      sum_slice(mine, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
-    });
+    if (commits && mine.is_shared_out()) {
+      sum_share(mine, stage, replica);
+    } else {
+      mine.each_gradient(!commits, [&](std::size_t begin, std::size_t bytes) {
+        const auto edge = [&](int of) { return slice_begin(bytes, of, plan_->replicas()); };
+        sum_slice(mine, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
+      });
+    }
     replicas_->each([&](const auto& it) {
       if (it.number() != replica) mine.statistics().copy_from(it.stage(stage).statistics(), it.step());
     });
@@ -49,6 +53,17 @@ class shared_all_reduce final : public all_reduce {
     at.barrier.arrive(waiter, what);
     for (auto& summed_there : at.summed) mine.context().await(summed_there);
     return all_arrived - arrived + now_ns() - summed;
+  }
+
+  GPIPE_OUT_OF_LINE void gather(int replica, int stage, const wait_context&) override {
+    const bound_stage<Device>& mine = in(replica, stage);
+    replicas_->each([&](const auto& it) {
+      if (it.number() == replica) return;
+      const bound_stage<Device>& other = it.stage(stage);
+      const stage_share& its = other.share();
+      mine.context().copy(its.bytes, static_cast<const std::byte*>(other.parameters() + its.begin),
+                          mine.parameters() + its.begin);
+    });
   }
 
  private:
@@ -63,22 +78,35 @@ class shared_all_reduce final : public all_reduce {
   };
   bound_stage<Device>& in(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
 
-  // Works in pieces that stay in the cache until they have been copied.
   void sum_slice(const bound_stage<Device>& by, int stage, std::size_t begin, std::size_t bytes, bool commits) const {
-    constexpr std::size_t piece = 1 << 16;
-    const int R = plan_->replicas();
-    for (std::size_t at = begin; at < begin + bytes; at += piece) {
-      const std::size_t some = (std::min)(piece, begin + bytes - at);
-      const auto bytes_here = static_cast<std::ptrdiff_t>(some);
-      std::byte* const sum = in(0, stage).arena().data() + at;
-      for (int r = 1; r < R; ++r)
-        by.add(net_->type, bytes_here / static_cast<std::ptrdiff_t>(bytes_of(net_->type)),
-               in(r, stage).arena().data() + at, sum);
-      for (int r = 1; r < R; ++r) {
+    each_sum(by, stage, begin, bytes, [&](std::size_t at, std::ptrdiff_t some, const std::byte* sum) {
+      for (int r = 1; r < plan_->replicas(); ++r) {
         std::byte* const other = in(r, stage).arena().data() + at;
-        if (commits) by.context().copy(bytes_here, static_cast<const std::byte*>(sum), other);
-        else by.context().fill(bytes_here, std::byte{0}, other);
+        if (commits) by.context().copy(some, sum, other);
+        else by.context().fill(some, std::byte{0}, other);
       }
+    });
+  }
+  // The other replicas' parts of it are left as they are.
+  void sum_share(const bound_stage<Device>& by, int stage, int replica) const {
+    const stage_share& its = by.share();
+    each_sum(by, stage, by.flat_bytes() + static_cast<std::size_t>(its.begin), static_cast<std::size_t>(its.bytes),
+             [&](std::size_t at, std::ptrdiff_t some, const std::byte* sum) {
+               if (replica > 0) by.context().copy(some, sum, by.arena().data() + at);
+             });
+  }
+  // Sums in the first replica, in pieces that stay in the cache until `sink(at, bytes, sum)` has copied them.
+  template <class Sink>
+  void each_sum(const bound_stage<Device>& by, int stage, std::size_t begin, std::size_t bytes,
+                const Sink& sink) const {
+    constexpr std::size_t piece = 1 << 16;
+    for (std::size_t at = begin; at < begin + bytes; at += piece) {
+      const auto some = static_cast<std::ptrdiff_t>((std::min)(piece, begin + bytes - at));
+      std::byte* const sum = in(0, stage).arena().data() + at;
+      for (int r = 1; r < plan_->replicas(); ++r)
+        by.add(net_->type, some / static_cast<std::ptrdiff_t>(bytes_of(net_->type)), in(r, stage).arena().data() + at,
+               sum);
+      sink(at, some, static_cast<const std::byte*>(sum));
     }
   }
 

@@ -180,7 +180,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         b.gradient_at[index(t.owner.index)] + t.before);
   }
   /// The stage has updated its parameters.
-  void updated() { hooks_.after_update(binding_.layers, flat_bytes()); }
+  void updated() {
+    const stage_share& its = base::share();
+    for (int l = its.first; l < its.last; ++l)
+      hooks_.after_update(at(l), base::moments(0) + (at(l).own.parameters - base::updated_parameters()),
+                          static_cast<std::size_t>(base::memory().share));
+  }
 
  private:
   using base = stage_arena<Device>;

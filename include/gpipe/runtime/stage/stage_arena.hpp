@@ -9,6 +9,8 @@
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
+#include <gpipe/plan/memory/shares.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
@@ -59,6 +61,7 @@ class stage_arena {
         stage_(stage),
         replica_(replica),
         memory_(plan.memory(stage)),
+        share_(own_share(stage_view(net, plan.cut(), stage), plan.requirements(stage).shares, replica)),
         place_(longest != nullptr ? longest->place_
                                   : std::make_shared<place>(replica * plan.stages() + stage,
                                                             static_cast<std::size_t>(memory_.total()), fill)),
@@ -98,14 +101,20 @@ class stage_arena {
     return binding_.layers[detail::index(layer - binding_.layers.front().layer_index)];
   }
 
-  /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
+  /// The part of the stage that this replica updates: all of it, if replicas keep no shares.
+  const stage_share& share() const { return share_; }
+  bool is_shared_out() const { return shares() > 1; }
+  /// The layers whose gradients this replica has summed over all.
+  layer_range reported(bool commits) const {
+    return reported_layers(stage_view(*net_, plan_->cut(), stage_), shares(), replica_, commits);
+  }
+
+  /// The stage's parameters and gradients, each one flat array of `flat_bytes`; moments and averages are of the share.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
   std::byte* parameters() const { return arena_.data(); }
   std::byte* gradients() const { return arena_.data() + flat_bytes(); }
-  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * detail::index(2 + i); }
-
-  /// The moving averages of the parameters, one flat array.
-  std::byte* averages() const { return arena_.data() + memory_.before(static_cast<int>(memory_kind::averages)); }
+  std::byte* moments(int i) const { return begin_of(memory_kind::moments) + memory_.share * i; }
+  std::byte* averages() const { return begin_of(memory_kind::averages); }
 
   /// The groups of the parameters. `groups` outlives the stage.
   GPIPE_COLD void begin_updates(const parameter_groups& groups) {
@@ -115,30 +124,29 @@ class stage_arena {
   }
   /// Sets the first values of what the optimizer keeps.
   GPIPE_COLD void begin_moments(const optimizer_update<device_context>& rule) {
-    context_.fill(memory_.of(memory_kind::arrays), std::byte{0},
-                  arena_.data() + memory_.before(static_cast<int>(memory_kind::arrays)));
+    context_.fill(memory_.of(memory_kind::arrays), std::byte{0}, begin_of(memory_kind::arrays));
     for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i)
       visit_dtype<double, float>(net_->type, [&]<class T>() {
         context_.fill(elements(), static_cast<T>(rule.first_moment(i)), reinterpret_cast<T*>(moments(i)));
       });
   }
-  /// What the updates of a step cover: all parameters that are not frozen.
+  /// What this replica's updates of a step cover: all parameters of its share that are not frozen.
   const std::vector<update_range>& ranges() const { return ranges_; }
 
   /// average <- average + share (parameter - average). The averages begin as a copy.
   GPIPE_OUT_OF_LINE void move_averages(double share) {
     visit_dtype<double, float>(net_->type, [&]<class T>() {
-      context_.each(elements(), move_average<T>{reinterpret_cast<const T*>(parameters()),
+      context_.each(elements(), move_average<T>{reinterpret_cast<const T*>(updated_parameters()),
                                                 reinterpret_cast<T*>(averages()), static_cast<T>(share)});
     });
   }
   GPIPE_COLD void copy_to_averages() {
-    context_.copy(static_cast<std::ptrdiff_t>(flat_bytes()), static_cast<const std::byte*>(parameters()), averages());
+    context_.copy(share_.bytes, static_cast<const std::byte*>(updated_parameters()), averages());
   }
   GPIPE_COLD void exchange_averages() {
-    context_.each(
-        static_cast<std::ptrdiff_t>(flat_bytes() / sizeof(std::uint32_t)),
-        exchange_words{reinterpret_cast<std::uint32_t*>(parameters()), reinterpret_cast<std::uint32_t*>(averages())});
+    context_.each(share_.bytes / static_cast<std::ptrdiff_t>(sizeof(std::uint32_t)),
+                  exchange_words{reinterpret_cast<std::uint32_t*>(updated_parameters()),
+                                 reinterpret_cast<std::uint32_t*>(averages())});
   }
 
   /// Calls `f(at, bytes)` for each range of the arena with gradients: one range, and with `tied` those of tied uses.
@@ -163,22 +171,33 @@ class stage_arena {
         context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
   }
 
-  /// Sums the squares of every layer's gradient. If the pass commits, tied gradients count at their owner only.
+  /// Sums the squares of the gradient of every layer that is reported. If the pass commits, tied gradients count at
+  /// their owner only.
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
-    for (const auto& b : binding_.layers) {
+    const layer_range layers = reported(commits);
+    for (int l = layers.first; l < layers.last; ++l) {
+      const auto& b = at(l);
       if (b.frozen || (commits && b.own.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
       else visit_dtype<double, float>(b.layer->type, [&]<class T>() { this->template sum_squares<T>(b, commits); });
     }
   }
   /// Downloads the sums to `squares[layer]`.
-  void download_squares(double* squares) const {
-    const auto& first = binding_.layers.front();
-    context_.download(static_cast<std::ptrdiff_t>(binding_.layers.size() * sizeof(double)),
-                      reinterpret_cast<const std::byte*>(first.sum_of_squares),
-                      reinterpret_cast<std::byte*>(squares + first.layer_index));
+  void download_squares(bool commits, double* squares) const {
+    const layer_range layers = reported(commits);
+    if (layers.empty()) return;
+    context_.download(static_cast<std::ptrdiff_t>(detail::index(layers.last - layers.first) * sizeof(double)),
+                      reinterpret_cast<const std::byte*>(at(layers.first).sum_of_squares),
+                      reinterpret_cast<std::byte*>(squares + layers.first));
   }
 
  protected:
+  static stage_share own_share(const stage_view& stage, int shares, int replica) {
+    return share_of_replica(stage, shares, shares > 1 ? replica : 0);
+  }
+  int shares() const { return plan_->requirements(stage_).shares; }
+  std::byte* begin_of(memory_kind kind) const { return arena_.data() + memory_.before(static_cast<int>(kind)); }
+  std::byte* updated_parameters() const { return parameters() + share_.begin; }
+
   using bound = detail::bound_layer<device_context>;
 
   /// The context and the memory, which the stages of several lengths share.
@@ -203,7 +222,7 @@ class stage_arena {
     if (groups_ == nullptr || memory_.of(memory_kind::gradients) == 0) return;
     const tensor_rule_memory* const rule = plan_->options.tensor_rule;
     for (const auto& b : binding_.layers)
-      for (int p = 0; p < b.layer->parameter_count; ++p) {
+      for (int p = 0; share_.has(b.layer_index) && p < b.layer->parameter_count; ++p) {
         if (!net_->owns(b.layer_index, p) || b.frozen_parameters[index(p)]) continue;
         update_range next{net_->own_bytes(b.layer_index, p + 1) - net_->own_bytes(b.layer_index, p),
                           b.parameter_at[index(p)],
@@ -211,7 +230,7 @@ class stage_arena {
                           {},
                           groups_->of(b.layer_index, p)};
         for (int i = 0; i < plan_->options.optimizer_moments; ++i)
-          next.moments[i] = moments(i) + (next.parameters - parameters());
+          next.moments[i] = moments(i) + (next.parameters - updated_parameters());
         if (rule != nullptr) {
           next.extents = &b.layer->parameters[p].extents;
           next.arrays =
@@ -224,7 +243,8 @@ class stage_arena {
         ranges_.push_back(next);
       }
   }
-  std::ptrdiff_t elements() const { return static_cast<std::ptrdiff_t>(flat_bytes() / bytes_of(net_->type)); }
+  // Of the share.
+  std::ptrdiff_t elements() const { return share_.bytes / static_cast<std::ptrdiff_t>(bytes_of(net_->type)); }
 
   template <class T>
   void sum_squares(const bound& b, bool commits) {
@@ -241,6 +261,7 @@ class stage_arena {
   const step_plan* plan_;
   int stage_, replica_;
   stage_memory memory_;
+  stage_share share_;
   std::shared_ptr<place> place_;
   device_context& context_;
   typename Device::arena& arena_;

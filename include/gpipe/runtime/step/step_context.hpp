@@ -31,6 +31,7 @@ struct step_context {
   int micro_batches = (std::numeric_limits<int>::max)();  ///< of this part, at most
   int samples_before = 0;            ///< samples of the mini-batch, or rows predicted, in earlier calls
   tensor_rows* predicted = nullptr;  ///< `predict` copies the input of the loss to these rows
+  bool gathers = false;              ///< parameters that other replicas have updated are gathered first
   bool captured = false;             ///< devices record the step until the commit as graphs, or launch those
   bool forward_only = false;         ///< the plan has no backward
   int changes = 0;                   ///< counts changes of frozen and of watched layers

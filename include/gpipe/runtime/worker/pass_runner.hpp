@@ -110,6 +110,7 @@ class pass_runner {
   /// One pass. On failure throws the first cause.
   void run() {
     plan_run& run = now();
+    step_.gathers = gathers_;
     run.replicas.each([this](auto& it) { it.begin(step_); });
     if (watchdog_) watchdog_->begin_pass();
     try {
@@ -138,7 +139,10 @@ class pass_runner {
       throw;
     }
     add_time();
+    gathers_ = step_.applies() && run.plan.options.shares() > 1;
   }
+  /// If replicas keep shares: parameters have changed in the share that is here alone.
+  void gather_before_next() { gathers_ = now().plan.trains && now().plan.options.shares() > 1; }
 
   /// After a pass that does not commit. In a commit the workers do this at their barrier.
   void sum_partials() const noexcept {
@@ -231,7 +235,8 @@ class pass_runner {
   worker_signals signals_;
   barrier barrier_;
   step_context& step_;
-  thread_team threads_;  // behind what its tasks use, for its threads end first
+  bool gathers_ = false;  // the next pass gathers what other replicas have updated
+  thread_team threads_;   // behind what its tasks use, for its threads end first
   std::optional<error> stuck_;
   std::optional<detail::watchdog> watchdog_;
 };

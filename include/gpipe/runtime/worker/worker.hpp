@@ -87,6 +87,7 @@ class alignas(alignment) worker final : private gradient_listener {
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears) {
     context_.others.begin({.action = "begin"});  // throws if the job has lost a process, before anything is sent
+    if (step().gathers) gather_parameters();
     enqueue([&] {
       ties_.update_values(number_);
       if (!clears) return;
@@ -94,6 +95,21 @@ class alignas(alignment) worker final : private gradient_listener {
         if (i.kind == action_kind::reduce) stage(i).clear_gradients();
     });
     if (!program.empty()) times_.prepared(program.front().stage);
+  }
+
+  // Those that other replicas have updated.
+  GPIPE_OUT_OF_LINE void gather_parameters() {
+    for (const int s : stages_) {
+      bound_stage<Device>& own = replica_->stage(s);
+      order_after_previous(own);
+      times_.waiting([&] { context_.sums->gather(replica_->number(), s, {s, -1, "gather"}); });
+      context_.wake_signals.progress(waiter_);
+      if (!context_.plan.options.share_packed_weights) own.refresh();
+    }
+    if (!ties_.any() || context_.plan.workers() == 1) return;
+    // Other workers of the replica read them for tied uses.
+    for (const int s : stages_) replica_->stage(s).context().finish();
+    times_.waiting([&] { replica_->barrier().arrive(waiter_, {stages_.front(), -1, "gather"}); });
   }
 
   bool is_captured() const { return recorded_ != nullptr; }
@@ -209,12 +225,12 @@ class alignas(alignment) worker final : private gradient_listener {
   GPIPE_OUT_OF_LINE void gather() {
     if (!downloading_) download();
     finish();
-    times_.waiting([&] { context_.others.exchange(context_.decision.gathered); });
+    times_.waiting([&] { context_.others.exchange(context_.decision.gathered, step().commits()); });
   }
   void download() {
     for (const int s : stages_) {
       const bound_stage<Device>& from = replica_->stage(s);
-      if (step().trains() && replica_->number() == 0) from.download_squares(context_.decision.gathered.squares.data());
+      if (step().trains()) from.download_squares(step().commits(), context_.decision.gathered.squares.data());
       if (step().predicts()) continue;
       for (const loss_location& loss : context_.decision.losses)
         if (context_.plan.cut().stage_of(loss.layer_index) == s)
@@ -332,8 +348,7 @@ class alignas(alignment) worker final : private gradient_listener {
     }
     if (context_.sums != nullptr)
       times_.waited(context_.sums->sum(replica_->number(), i.stage, wait_context_of(i), commits));
-    if (replica_->number() == 0)  // all replicas have the same sums
-      enqueue_on(stage(i), [&] { stage(i).sum_squares(commits); });
+    if (!stage(i).reported(commits).empty()) enqueue_on(stage(i), [&] { stage(i).sum_squares(commits); });
   }
   GPIPE_OUT_OF_LINE void add_tied_gradients(const instruction& i) {
     if (!std::exchange(summed_, true)) {
@@ -363,8 +378,8 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const update_range& range : s.ranges()) context_.rule(s.context(), context_.net.type, range, now);
     if (context_.average_share > 0) s.move_averages(context_.average_share);
     s.statistics().commit();
-    if (!context_.plan.options.share_packed_weights) s.refresh();
-    if (replica_->number() == 0) s.updated();
+    if (!context_.plan.options.share_packed_weights && !s.is_shared_out()) s.refresh();  // else when they are gathered
+    if (replica_->number() == 0 || s.is_shared_out()) s.updated();
   }
 
   void decide() noexcept {

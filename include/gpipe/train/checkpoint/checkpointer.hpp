@@ -202,7 +202,8 @@ class checkpointer {
     const step_plan& plan = run_.plan();
     const bool alone = together().alone();
     const auto rank_of = [&](const stored_array& of) {
-      return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.location.layer_index));
+      const int layer = of.location.layer_index;
+      return alone ? 0 : run_.owner_of(layer) * plan.workers() + plan.worker_of(plan.cut().stage_of(layer));
     };
     const std::vector<stored_array> model = model_arrays(run_.net());
     return {deal_arrays("model", in_file(model, {}, "", how.layout), how.max_file_bytes, rank_of),
