@@ -27,29 +27,41 @@ namespace {
 
 constexpr shard choices[] = {shard::optimizer_state, shard::gradients};
 
-/// Steps, an accumulated call, evaluations, and values that the caller sets.
+/// Whether some gradients leave the memory of their stage, so that no call adds to those of another.
+template <class Training>
+bool gradients_leave(const Training& training) {
+  bool leave = false;
+  for (int s = 0; s < training.plan().stages(); ++s) leave = leave || training.plan().requirements(s).gradients_leave;
+  return leave;
+}
+
+/// Steps, an accumulated call if `accumulates`, evaluations, and a frozen layer.
 template <class Net, class Optimizer, class Data>
-std::vector<std::uint64_t> bits_of(const plan_options& options, training_options how, const Data& data,
-                                   digest* hashes = nullptr) {
+std::vector<std::uint64_t> bits_of(const plan_options& options, training_options how, const Data& data, digest* hashes,
+                                   bool accumulates) {
   how.seed = 5;
   how.max_grad_norm = 0.1;
   how.arena_fill = std::byte{0xff};
   how.canary = true;
-  how.digest_calls = hashes == nullptr ? 0 : 6;
+  how.digest_calls = 6;
   trainer<Net, Optimizer> training(options, Optimizer{.learning_rate = 0.02}, how);
   std::vector<std::uint64_t> found;
   const auto add = [&](const step_result& result) {
     for (const double x : {result.loss, result.weight, result.correct, result.norm})
       found.push_back(std::bit_cast<std::uint64_t>(x));
   };
-  for (const int size : {13, 4, 9}) {
+  for (const int size : {13, 4, 9, options.replicas}) {
     add(training.step(data.take(size, size)));
     found.push_back(gradients_of(training));
     found.push_back(state_of(training));
   }
   CHECK(replicas_agree(training));
-  add(training.accumulate(data.take(0, 9)));
-  found.push_back(gradients_of(training));
+  if (accumulates) {
+    add(training.accumulate(data.take(0, 9)));
+    found.push_back(gradients_of(training));
+  } else if (gradients_leave(training)) {
+    CHECK_THROWS_AS((void)training.accumulate(data.take(0, 9)), error);
+  }
   add(training.step(data.take(9, 9)));
   if (how.average_weights > 0) add(training.evaluate(data.take(0, 7), weights::averaged));
   found.push_back(training.parameter_hash());
@@ -57,30 +69,39 @@ std::vector<std::uint64_t> bits_of(const plan_options& options, training_options
   add(training.step(data.take(3, 9)));
   add(training.evaluate(data.take(0, 7)));
   found.push_back(state_of(training));
-  if (hashes != nullptr) *hashes = training.digest();
+  *hashes = training.digest();
   return found;
 }
 
 template <class Net, class Optimizer, class Data>
 void same_bits(const Data& data, int stages, int replicas, const training_options& how, int turn) {
-  plan_options one{.micro_batches = 3, .micro_batch_size = 4, .replicas = replicas};
-  digest hashes, others;
-  const auto expected = bits_of<Net, Optimizer>(one, how, data, &hashes);
-  for (const schedule_choice& choice : schedules::choices) {
-    if (!choice.trains || !choice.admits(stages, 3) || left_out(turn++)) continue;
-    plan_options other = one;
-    other.stages = stages;
-    other.recompute = schedules::modes[turn % 3];
-    other.schedule = choice.kind;
-    other.chunks = choice.chunks;
-    other.warmup = choice.warmup;
-    other.shard = choices[turn % 2];
-    CAPTURE(stages);
-    CAPTURE(replicas);
-    CAPTURE(choice.name());
-    CAPTURE(name_of(other.shard));
-    CHECK(bits_of<Net, Optimizer>(other, how, data, &others) == expected);
-    CHECK(!first_difference(hashes, others));
+  for (const int M : {1, 3}) {
+    const plan_options one{.micro_batches = M,
+                           .micro_batch_size = 24 / M / replicas,
+                           .recompute = recompute_mode::never,
+                           .replicas = replicas};
+    digest hashes[2], others;
+    const std::vector<std::uint64_t> expected[] = {bits_of<Net, Optimizer>(one, how, data, &hashes[0], false),
+                                                   bits_of<Net, Optimizer>(one, how, data, &hashes[1], true)};
+    for (const schedule_choice& choice : schedules::choices) {
+      if (!choice.trains || !choice.admits(stages, M) || left_out(turn++)) continue;
+      plan_options other = one;
+      other.stages = stages;
+      other.schedule = choice.kind;
+      other.chunks = choice.chunks;
+      other.warmup = choice.warmup;
+      other.shard = choices[turn % 2];
+      if (choice.kind == schedule_kind::fill_drain) other.group_gradients = M, other.shard = shard::gradients;
+      else other.recompute = schedules::modes[turn % 3];
+      const bool leave = other.shard == shard::gradients && (M == 1 || other.group_gradients == M);
+      CAPTURE(M);
+      CAPTURE(stages);
+      CAPTURE(replicas);
+      CAPTURE(choice.name());
+      CAPTURE(std::string(name_of(other.shard)));
+      CHECK(bits_of<Net, Optimizer>(other, how, data, &others, !leave) == expected[!leave]);
+      CHECK(!first_difference(hashes[!leave], others));
+    }
   }
 }
 

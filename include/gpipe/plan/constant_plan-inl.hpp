@@ -51,7 +51,6 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const netw
     needs.moments = needs.trains ? options.optimizer_moments : 0;
     needs.tensor_rule = needs.trains ? options.tensor_rule : nullptr;
     needs.averages = needs.trains && options.average_weights;
-    needs.shares = needs.trains ? options.shares() : 1;
     stage.counted = false;
   }
   p.costs_of_layers.assign(of.costs, of.costs + of.cost_count);

@@ -121,6 +121,7 @@ class executor {
   /// that was accumulated is dropped, and the error says so.
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
+    detail::require_kept_gradients(plan_);
     calls().together([&] {
       choose(data);
       input().begin(detail::pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});

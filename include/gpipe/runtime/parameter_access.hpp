@@ -33,7 +33,8 @@ class parameter_access {
 
   /// The replica that updates a layer, if replicas keep shares; else the first.
   int owner_of(int layer) const { return owners_[index(layer)]; }
-  /// The replica that surely has the array: its owner. Of gradients that `wait` for a step, the first; of state any.
+  /// The replica that surely has the array: its owner. It is the first for gradients that `wait` for a step, any for
+  /// state.
   int holder_of(const array_location& of, int any, bool wait = false) const {
     if (!in_shares() || of.kind == memory_kind::state) return any;
     return of.kind == memory_kind::gradients && wait ? 0 : owner_of(of.layer_index);
@@ -106,7 +107,7 @@ class parameter_access {
 
  private:
   bool in_shares() const { return plan_.trains && plan_.options.shares() > 1; }
-  /// What only the owner keeps has memory in no other replica.
+  /// Moments, arrays and averages have memory in their owner alone.
   bool has(int replica, const array_location& of) const {
     const bool owned =
         of.kind == memory_kind::moments || of.kind == memory_kind::arrays || of.kind == memory_kind::averages;

@@ -93,6 +93,14 @@ GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, 
                 {"choose .average_weights = true in the plan"});
 }
 
+/// Checks that gradients of one call are there in the next.
+GPIPE_COLD inline void require_kept_gradients(const step_plan& plan) {
+  for (int s = 0; s < plan.stages(); ++s)
+    if (plan.requirements(s).gradients_leave)
+      throw_error({"shard is gradients, and each replica keeps those of its share alone: no call can add to them"},
+                  {"choose .shard = shard::optimizer_state, or one step with more micro-batches"}, {.stage = s});
+}
+
 /// Whether the job transfers the device's memory.
 template <class Device>
 bool carries_memory_of(const process_group& job) {

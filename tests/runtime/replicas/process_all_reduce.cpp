@@ -79,11 +79,13 @@ TEST_CASE("a bucket is summed as soon as its slices have arrived, while other bu
       fill(p.stage(), here.rank());
       const auto all = gradients(p.stage());
       std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // not computed yet
-      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;      // layer 4 belongs to the bucket
-      if (!p.sums.begin(0, 4, reduces)) ++wrong;
+      if (p.sums.begin(here.rank(), 0, 7, reduces) || p.sums.begin(here.rank(), 0, 5, reduces))
+        ++wrong;  // layer 4 belongs to the bucket
+      if (!p.sums.begin(here.rank(), 0, 4, reduces)) ++wrong;
       const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (!p.sums.begin(0, 4, reduces) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-      if (p.sums.begin(0, 4, reduces)) ++wrong;  // nothing is left to do
+      while (!p.sums.begin(here.rank(), 0, 4, reduces) && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+      if (p.sums.begin(here.rank(), 0, 4, reduces)) ++wrong;  // nothing is left to do
       // This process's slice is summed, and no other bucket has changed.
       const std::size_t bytes = (first - at) * sizeof(float);
       const std::size_t from = at + gpipe::detail::slice_begin(bytes, here.rank(), R) / sizeof(float);
@@ -106,7 +108,7 @@ TEST_CASE("after a failure reset drops started reductions, and the next sums are
   job.run([&](process_group& here) {
     process p(here);
     fill(p.stage(), here.rank());
-    if (here.rank() != 2 && !p.sums.begin(0, 4, reduces)) ++wrong;
+    if (here.rank() != 2 && !p.sums.begin(here.rank(), 0, 4, reduces)) ++wrong;
     if (here.rank() == 1) here.fail(error("thrown here", ""));
     try {
       for (;; std::this_thread::yield()) here.begin(reduces);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
+#include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
@@ -15,6 +17,8 @@ struct bucket {
   /// Large enough to be summed before the stage's backward is over, and without gradients of tied layers, which are
   /// added after it.
   bool early = false;
+  bool lent = false;  ///< with gradients of tied layers
+  int owner = 0;      ///< the replica whose share has the layers, if replicas keep shares
 
   constexpr bool operator==(const bucket&) const = default;
 };
@@ -38,26 +42,36 @@ constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
   return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
+/// Gradients that leave the memory of their stage go in smaller buckets, each of one share.
+inline constexpr std::size_t max_leaving_buckets = 64;
+
 /// Calls `sink(const bucket&)` for each bucket of a stage, the last layers first, in the order of backward. Together
-/// they are the whole array; each has whole layers.
+/// they are the whole array; each has whole layers. `shares` > 1: buckets of gradients that leave the memory of a stage
+/// which that many replicas share.
 template <class Sink>
-constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
+constexpr void each_bucket(const stage_view& stage, Sink&& sink, int shares = 1) {
   const network& net = stage.net();
   std::size_t all = 0;
   for (int l = stage.first(); l < stage.last(); ++l) all += net.own_bytes(l);
-  const std::size_t min_bytes = (std::max)(min_bucket_bytes, (all + max_buckets - 1) / max_buckets);
-  bucket next{0, stage.last(), all, 0, false};
-  bool lent = false;
+  const std::size_t max = shares > 1 ? max_leaving_buckets : max_buckets;
+  const std::size_t min_bytes = (std::max)(min_bucket_bytes, (all + max - 1) / max);
+  const auto owner = [&](int l, std::size_t begin) {
+    return share_of(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(net.own_bytes(l)),
+                    static_cast<std::int64_t>(all), shares);
+  };
+  bucket next{0, stage.last(), all};
   for (int l = stage.last() - 1; l >= stage.first(); --l) {
     next.first = l;
     next.begin -= net.own_bytes(l);
     next.bytes += net.own_bytes(l);
-    for (int user = l + 1; user < net.layer_count && !lent; ++user) lent = net.uses(user, l);
-    if (next.bytes < min_bytes && l > stage.first()) continue;
-    next.early = next.bytes >= min_bytes && !lent;
+    for (int user = l + 1; user < net.layer_count && !next.lent; ++user) next.lent = net.uses(user, l);
+    next.owner = owner(l, next.begin);
+    const bool ends =
+        l == stage.first() || (shares > 1 && owner(l - 1, next.begin - net.own_bytes(l - 1)) != next.owner);
+    if (next.bytes < min_bytes && !ends) continue;
+    next.early = next.bytes >= min_bytes && !next.lent;
     if (next.bytes > 0) sink(static_cast<const bucket&>(next));
-    next = {0, l, next.begin, 0, false};
-    lent = false;
+    next = {0, l, next.begin};
   }
 }
 

@@ -130,7 +130,8 @@ class layout {
     optimizer_state(l, bytes);
     // Every layer has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
-    put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
+    if (needs_.gradients_leave) no_gradients(l, bytes);
+    else put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.state_count > 0 && needs_.trains)  // the next state, and a sum that shows whether it is finite
       put(kind::state, l, -1, 1, static_cast<std::int64_t>(r.state_bytes() + aligned(sizeof(double))));
@@ -161,6 +162,50 @@ class layout {
       if (needs_.averages) list_into(kind::averages, l, -1, 0, base(kind::averages) + at, bytes, 1);
     }
     now_.share_arrays += arrays;
+  }
+
+  /// A layer without parameters is in no bucket of gradients that leave.
+  GPIPE_COLD constexpr void no_gradients(int l, std::int64_t bytes) {
+    for (int i = 0; i < 2 && bytes == 0 && counted_ != nullptr; ++i)
+      list_into(kind::gradients, l, -1, i, base(kind::gradients), 0, 1);
+  }
+  /// Gradients that leave are in a window, until the next bucket needs it, or the next but one if a message takes it
+  /// from there. Those of the replica's own share stay, and others wait for gradients of tied uses:
+  ///
+  ///     | of the share: index 0 of a layer | buckets that wait: index 1 | window: index 1 | second window |
+  GPIPE_COLD constexpr void leaving_gradients() {
+    const int windows = needs_.others > 0 ? 2 : 1;
+    std::int64_t window = 0, waiting = 0;
+    each_bucket(
+        s_,
+        [&](const bucket& b) {
+          const auto bytes = static_cast<std::int64_t>(b.bytes);
+          if (b.lent) waiting += bytes;
+          else if (bytes > window) window = bytes;
+        },
+        needs_.shares);
+    stage_memory& m = now_.memory;
+    counted(kind::gradients) = m.share + waiting + windows * window;
+    if (needs_.others > 0) put(kind::landing, -1, -1, 0, needs_.others * (waiting + 2 * window));
+    if (counted_ == nullptr) return;
+    std::int64_t next = base(kind::gradients) + m.share;
+    const std::int64_t first_window = next + waiting;
+    int number = 0;
+    each_bucket(
+        s_,
+        [&](const bucket& b) {
+          const std::int64_t at = b.lent ? next : first_window + number++ % windows * window;
+          if (b.lent) next += static_cast<std::int64_t>(b.bytes);
+          const std::int64_t share_begin = share_of_replica(s_, needs_.shares, b.owner).begin;
+          auto before = static_cast<std::int64_t>(b.begin);
+          for (int l = b.first; l < b.last; ++l) {
+            const auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
+            list_into(kind::gradients, l, -1, 0, base(kind::gradients) + before - share_begin, bytes, 1);
+            list_into(kind::gradients, l, -1, 1, at + before - static_cast<std::int64_t>(b.begin), bytes, 1);
+            before += bytes;
+          }
+        },
+        needs_.shares);
   }
 
   /// Gradients of this layer's parameters that arrive from users in later stages: the block of the user's parameter
@@ -349,9 +394,10 @@ class layout {
     counted(kind::moments) = m.share * needs_.moments;
     counted(kind::arrays) = arrays;
     counted(kind::averages) = needs_.averages ? m.share : 0;
+    if (needs_.gradients_leave) leaving_gradients();
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
     if (counted_ != nullptr) list_into(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
-    if (needs_.others > 0) {
+    if (needs_.others > 0 && !needs_.gradients_leave) {
       const auto flat = static_cast<std::size_t>(m.of(kind::parameters));
       put(kind::landing, -1, -1, 0,
           needs_.shares > 1 ? m.share * needs_.others

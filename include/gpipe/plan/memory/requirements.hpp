@@ -43,7 +43,9 @@ struct memory_requirements {
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< the arrays of an optimizer that sees whole tensors
   bool averages = false;                                    ///< a moving average of the parameters is kept
   int shares = 1;                                           ///< replicas that keep a part of this each; 1: all of it
-  bool shares_derived = false;                              ///< all layers make derived buffers in the same memory
+  /// A layer's gradients go to the replica with its share when its backward is over, and leave this memory.
+  bool gradients_leave = false;
+  bool shares_derived = false;  ///< all layers make derived buffers in the same memory
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;

@@ -6,6 +6,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
@@ -26,7 +27,8 @@ class binder {
         s_(net, plan.cut(), stage),
         life_(s_, plan.requirements(stage).split || s_.sends_gradients()),
         rerun_(s_.last() - s_.first()),
-        each_(plan.each.data() + replica * plan.micro_batches()) {
+        each_(plan.each.data() + replica * plan.micro_batches()),
+        share_(share_of_replica(s_, plan.requirements(stage).shares, replica)) {
     s_.mark_rerun(rerun_.data());
   }
 
@@ -146,8 +148,9 @@ class binder {
   }
 
   GPIPE_COLD void bind_parameters(int l, bound_layer<Context>& b) const {
-    b.own = {here().find(memory_kind::parameters, l, -1).base, here().find(memory_kind::gradients, l, -1).base,
-             net_.own_bytes(l)};
+    const bool leaves = plan_.requirements(s_.stage()).gradients_leave && !share_.has(l);
+    b.own = {here().find(memory_kind::parameters, l, -1).base,
+             here().find(memory_kind::gradients, l, -1, {}, leaves ? 1 : 0).base, net_.own_bytes(l)};
     if (!net_.owns(l)) {
       b.tied = {here().find(memory_kind::tied, l, -1).base, nullptr, net_.tied_bytes(l)};
       if (plan_.trains) b.tied.gradients = here().find(memory_kind::tied, l, -1, {}, 1).base;
@@ -187,7 +190,8 @@ class binder {
   stage_view s_;
   lifetimes life_;
   zeroed_array<bool> rerun_;
-  const int* each_;  ///< slots of buffers that every micro-batch of the replica has for itself
+  const int* each_;    ///< slots of buffers that every micro-batch of the replica has for itself
+  stage_share share_;  ///< the replica's, if there are shares
 };
 
 }  // namespace gpipe::detail

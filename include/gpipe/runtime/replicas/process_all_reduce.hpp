@@ -15,6 +15,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
+#include <gpipe/runtime/replicas/leaving_gradients.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -52,9 +53,21 @@ class process_all_reduce final : public all_reduce {
       const stage_view stage(net, plan.cut(), s);
       all.shared_out = plan.requirements(s).shares > 1;
       if (all.shared_out) connect_parameters(s, stage);
+      const bool leave = plan.requirements(s).gradients_leave;
       auto next = all.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
-      if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
+      if (leave) {
+        all.leaving = std::make_unique<leaving_gradients>(job, net, plan, here, s, landing);
+        landing += all.leaving->landing_bytes();
+        each_bucket(
+            stage,
+            [&](const bucket& b) {
+              if (!b.lent) return;
+              std::byte* const base = map.find(memory_kind::gradients, b.first, -1, {}, b.owner != here.number()).base;
+              landing = add_range(s, base, edges_of(s, b.begin, b.bytes), landing, range::never);
+            },
+            plan.replicas());
+      } else if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
         add_range(s, next->begin, edges_of(s, 0, next->bytes), landing, range::never);
       } else {
         each_bucket(stage, [&](const bucket& b) {
@@ -75,6 +88,7 @@ class process_all_reduce final : public all_reduce {
     exchange& all = exchanges_[detail::index(stage)];
     // In a commit the owners already have the gradients of tied uses.
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();
+    if (all.leaving) all.leaving->finish(what);
     finish(stage);
     for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit reads these partials
     for (const auto& to : all.partials_out) to->publish(0, 1);
@@ -94,9 +108,11 @@ class process_all_reduce final : public all_reduce {
     return waited;
   }
 
-  GPIPE_OUT_OF_LINE bool begin(int stage, int layer, const wait_context& what) override {
+  GPIPE_OUT_OF_LINE bool begin(int, int stage, int layer, const wait_context& what) override {
+    exchange& all = exchanges_[detail::index(stage)];
+    if (all.leaving) return all.leaving->complete(layer, what);
     bool moved = false;
-    for (range& it : exchanges_[detail::index(stage)].ranges) {
+    for (range& it : all.ranges) {
       if (it.complete_at < layer || it.now == range::progress::summed) continue;
       if (it.now == range::progress::untouched) {
         finish(stage);
@@ -118,8 +134,10 @@ class process_all_reduce final : public all_reduce {
     for (const auto& to : all.shares_out) to->acquire(0, what);
   }
   void reset() override {
-    for (exchange& all : exchanges_)
+    for (exchange& all : exchanges_) {
       for (range& it : all.ranges) it.now = range::progress::untouched;
+      if (all.leaving) all.leaving->reset();
+    }
   }
 
  private:
@@ -147,6 +165,7 @@ class process_all_reduce final : public all_reduce {
     std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
+    std::unique_ptr<leaving_gradients> leaving;            // those that do not stay in the stage's memory
     bool shared_out = false;                               // replicas keep shares of the stage
     std::vector<std::unique_ptr<sending_end>> shares_out;  // parameters, to and from each other replica
     std::vector<std::unique_ptr<receiving_end>> shares_in;
@@ -215,7 +234,7 @@ class process_all_reduce final : public all_reduce {
     exchanges_[detail::index(s)].ranges.push_back(std::move(it));
     return landing;
   }
-  // Of shares only the first replica takes sums of the others, in a pass that does not commit.
+  // If replicas keep shares, only the first takes sums of the others, in a pass that does not commit.
   bool takes_sums(int s, int replica) const { return replica == 0 || !exchanges_[detail::index(s)].shared_out; }
   GPIPE_COLD void connect_parameters(int s, const stage_view& stage) {
     exchange& all = exchanges_[detail::index(s)];

@@ -145,9 +145,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_context& step, int first, int m, const Alive& alive,
                                              gradient_listener* listener = nullptr) {
-    for (; first < m && hooks_.need_each_micro_batch(step); ++first) backward_parameters(step, first, first, alive);
+    const bool apart = hooks_.need_each_micro_batch(step);
     for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
-      if (b->waits) run_parameter_part(*b, step, first, m, alive);
+      int next = first;
+      for (; b->waits && apart && next < m; ++next) {
+        run_parameter_part(*b, step, next, next, alive);
+        hooks_.after_parameter_part(*b, step, next);
+      }
+      if (b->waits) run_parameter_part(*b, step, next, m, alive);
       hooks_.after_parameter_part(*b, step, m);
       if (listener != nullptr) listener->complete(b->layer_index);
     }

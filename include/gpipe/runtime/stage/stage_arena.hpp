@@ -7,6 +7,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/shares.hpp>
@@ -104,6 +105,7 @@ class stage_arena {
   /// The part of the stage that this replica updates: all of it, if replicas keep no shares.
   const stage_share& share() const { return share_; }
   bool is_shared_out() const { return shares() > 1; }
+  bool gradients_leave() const { return plan_->requirements(stage_).gradients_leave; }
   /// The layers whose gradients this replica has summed over all.
   layer_range reported(bool commits) const {
     return reported_layers(stage_view(*net_, plan_->cut(), stage_), shares(), replica_, commits);
@@ -112,7 +114,7 @@ class stage_arena {
   /// The stage's parameters and gradients, each one flat array of `flat_bytes`; moments and averages are of the share.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
   std::byte* parameters() const { return arena_.data(); }
-  std::byte* gradients() const { return arena_.data() + flat_bytes(); }
+  std::byte* gradients() const { return begin_of(memory_kind::gradients); }
   std::byte* moments(int i) const { return begin_of(memory_kind::moments) + memory_.share * i; }
   std::byte* averages() const { return begin_of(memory_kind::averages); }
 
@@ -165,10 +167,15 @@ class stage_arena {
 
   /// Sets gradients to zero, before the first micro-batch adds to them.
   void clear_gradients() {
-    context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
+    context_.fill(memory_.of(memory_kind::gradients), std::byte{0}, gradients());
     for (const auto& b : binding_.layers)
       if (!net_->owns(b.layer_index))
         context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
+  }
+
+  /// Of a bucket that has left: another one needs its window.
+  void clear_gradients(const bucket& b) {
+    context_.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0}, at(b.first).own.gradients);
   }
 
   /// Sums the squares of the gradient of every layer that is reported. If the pass commits, tied gradients count at
@@ -243,7 +250,7 @@ class stage_arena {
         ranges_.push_back(next);
       }
   }
-  // Of the share.
+  // Those of the share.
   std::ptrdiff_t elements() const { return share_.bytes / static_cast<std::ptrdiff_t>(bytes_of(net_->type)); }
 
   template <class T>

@@ -116,7 +116,7 @@ class alignas(alignment) worker final : private gradient_listener {
 
   void execute(const std::vector<instruction>& program, std::size_t at) {
     const instruction& i = program[at];
-    if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
+    if (is_empty(i) && !runs_without_samples(i)) return;
     const bool continues = at + 1 < program.size() && joins(program[at + 1], i);
     begin();
     stage(i).begin(global_micro_batch(i));
@@ -248,6 +248,14 @@ class alignas(alignment) worker final : private gradient_listener {
     }
   }
 
+  // A replica without micro-batches takes part in sums of gradients that leave their stages while others run backward.
+  bool runs_without_samples(const instruction& i) const {
+    return context_.sums != nullptr && step().trains() && step().filled() == 0 && i.micro_batch == 0 &&
+           (i.kind == action_kind::backward || i.kind == action_kind::backward_parameters) &&
+           context_.plan.requirements(i.stage).gradients_leave;
+  }
+  bool is_empty(const instruction& i) const { return i.micro_batch >= 0 && step().samples(i.micro_batch) == 0; }
+
   // While a stage's last backward runs, the gradients that are complete are already reduced, and timed as such.
   gradient_listener* listener(const instruction& i) {
     return context_.sums != nullptr && i.micro_batch + 1 == step().filled() ? this : nullptr;
@@ -256,7 +264,7 @@ class alignas(alignment) worker final : private gradient_listener {
     const instruction& around = *running_.load(std::memory_order_relaxed);  // the backward that this interrupts
     const instruction reduction{action_kind::reduce, around.stage, -1, -1};
     const auto began = now_ns();
-    if (!context_.sums->begin(around.stage, layer, wait_context_of(reduction))) return;
+    if (!context_.sums->begin(replica_->number(), around.stage, layer, wait_context_of(reduction))) return;
     times_.end(around, io_, began);
     begin();
     times_.end(reduction, io_);
@@ -277,6 +285,7 @@ class alignas(alignment) worker final : private gradient_listener {
     const outside others{this, s.context()};
     if (!is_captured()) order_after_previous(s);
     times_.on_device().begin(device_context(i));
+    if (is_empty(i)) return complete(context_.plan.first[index(i.stage)]);
     switch (i.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/plan/memory/gradient_buckets.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/runtime/processes/replica_part.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+
+namespace gpipe::detail {
+
+/// The gradients of a stage that leave its memory for the process of the replica whose share has them, bucket by bucket
+/// while backward runs; those that wait for tied uses are not among them. Two windows alternate, and so do two landing
+/// buffers of the owner for each other replica:
+///
+///     replica 0   computes bucket 0, 1, ... | sends 0 from window 0 | window 1 has left: clears it for bucket 1 | ...
+///     replica 1   computes bucket 0, 1, ... in their own memory | adds what has arrived of 0 | ...
+///
+/// An owner adds what has arrived whenever it completes a bucket, and all the rest when it has completed its share, for
+/// then it may wait for the owner of the next share. So no two wait for each other.
+class leaving_gradients {
+ public:
+  /// Every process makes its channel ends in the same order.
+  GPIPE_COLD leaving_gradients(process_group& job, const network& net, const step_plan& plan, replica_part& here,
+                               int stage, std::byte* landing)
+      : here_(here), stage_(stage), type_(net.type), landing_(landing), queue_(here.queues()[index(stage)]) {
+    const int R = plan.replicas(), own = here.number();
+    const arena_map& map = *here.maps()[index(stage)];
+    std::vector<int> of_owner(index(R));  // buckets so far
+    each_bucket(
+        stage_view(net, plan.cut(), stage),
+        [&](const bucket& b) {
+          if (b.lent) return;
+          const int kind = b.owner == own ? 0 : 1;
+          buckets_.push_back(
+              {b, of_owner[index(b.owner)]++, map.find(memory_kind::gradients, b.first, -1, {}, kind).base});
+          window_ = (std::max)(window_, b.bytes);
+        },
+        R);
+    if (window_ > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
+      throw_error({"a layer's gradients are ", window_, " bytes, more than one message carries"},
+                  {"choose .shard = shard::optimizer_state"}, {.stage = stage});
+    others_ = R - 1;
+    out_.resize(index(R));
+    std::byte* windows[2]{};
+    for (std::size_t i = 0; i < buckets_.size() && i < 2; ++i)
+      windows[i] = map.find(memory_kind::gradients, buckets_[i].of.first, -1, {}, 1).base;
+    for (int owner = 0; owner < R; ++owner) {
+      channel_layout layout{0, static_cast<int>(window_ / alignment), {}, {}, {}, queue_};
+      for (std::size_t i = 0; i < buckets_.size(); ++i)
+        if (buckets_[i].of.owner == owner) {
+          layout.receiver_slot.push_back(buckets_[i].number % 2);
+          layout.sender_slot.push_back(static_cast<int>(i % 2));
+        }
+      if (layout.receiver_slot.empty()) continue;
+      const auto at_rank = [&](int replica) { return replica * plan.workers() + plan.worker_of(stage); };
+      if (owner != own) {
+        layout.peer = at_rank(owner);
+        layout.values = {{windows[0], static_cast<std::size_t>(windows[1] - windows[0]), alignment}};
+        if (windows[1] == nullptr) layout.values[0].stride = 0;
+        out_[index(owner)] = job.sender(layout);
+        continue;
+      }
+      owned_ = layout.receiver_slot.size();
+      for (int r = 0; r < R; ++r) {
+        if (r == own) continue;
+        layout.peer = at_rank(r);
+        layout.values = {{landing + 2 * window_ * in_.size(), window_, alignment}};
+        in_.emplace_back(r, job.receiver(layout));
+      }
+    }
+  }
+  std::size_t landing_bytes() const { return 2 * window_ * index(others_); }
+
+  /// The gradients of the layers from `layer` on are complete. Returns whether a bucket was among them.
+  bool complete(int layer, const wait_context& what) {
+    bool moved = false;
+    for (; next_ < buckets_.size() && buckets_[next_].of.first >= layer; ++next_, moved = true) {
+      const leaving_bucket& b = buckets_[next_];
+      if (b.of.owner == here_.number()) {
+        ++completed_;
+        const bool last = completed_ == owned_;
+        while (summed_ < completed_ && (last || queue_ != nullptr || has_arrived(summed_))) sum_next(what);
+      } else {
+        if (queue_ == nullptr) here_.finish(stage_);
+        out_[index(b.of.owner)]->publish(b.number, static_cast<int>(b.of.bytes / alignment));
+      }
+      if (next_ + 1 < buckets_.size()) free_window(what);
+    }
+    return moved;
+  }
+  /// All gradients are complete: returns when all have left, and all others of the share have been added.
+  void finish(const wait_context& what) {
+    complete(0, what);
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+      if (const leaving_bucket& b = buckets_[i]; b.of.owner != here_.number())
+        out_[index(b.of.owner)]->acquire(b.number, what);
+    reset();
+  }
+  void reset() { next_ = completed_ = summed_ = 0; }
+
+ private:
+  struct leaving_bucket {
+    bucket of;
+    int number;            // among its owner's
+    std::byte* gradients;  // in this process: in a window, or of the share
+  };
+
+  // The next bucket's window: the bucket before this one has used it.
+  void free_window(const wait_context& what) {
+    if (next_ == 0) return;
+    const leaving_bucket& before = buckets_[next_ - 1];
+    if (before.of.owner == here_.number()) return;
+    out_[index(before.of.owner)]->acquire(before.number, what);
+    here_.clear(stage_, {before.gradients, before.of.bytes});
+  }
+  bool has_arrived(std::size_t number) const {
+    return std::all_of(in_.begin(), in_.end(),
+                       [&](const auto& from) { return from.second->arrived(static_cast<int>(number)); });
+  }
+  // ((g0 + g1) + g2) + ...: those of replicas before this one are summed where the first has landed.
+  void sum_next(const wait_context& what) {
+    const auto is_it = [&](const leaving_bucket& b) {
+      return b.of.owner == here_.number() && b.number == static_cast<int>(summed_);
+    };
+    const leaving_bucket& b = *std::find_if(buckets_.begin(), buckets_.end(), is_it);
+    const auto n = static_cast<std::ptrdiff_t>(b.of.bytes / bytes_of(type_));
+    std::byte* const first = landing_ + window_ * index(b.number % 2);
+    std::byte* arrived = first;
+    for (auto& [replica, end] : in_) {
+      end->consume(b.number, what);
+      if (replica > here_.number()) here_.add(stage_, type_, n, arrived, b.gradients);
+      else if (arrived != first) here_.add(stage_, type_, n, arrived, first);
+      if (replica + 1 == here_.number()) here_.add(stage_, type_, n, first, b.gradients);
+      arrived += 2 * window_;
+    }
+    if (queue_ == nullptr) here_.finish(stage_);
+    for (auto& from : in_) from.second->release(b.number);
+    ++summed_;
+  }
+
+  replica_part& here_;
+  int stage_, others_ = 0;
+  dtype type_;
+  std::byte* landing_;
+  const void* queue_;
+  std::vector<leaving_bucket> buckets_;                             // the last layers first
+  std::size_t window_ = 0;                                          // bytes of the largest bucket
+  std::size_t next_ = 0;                                            // the first bucket that is not complete
+  std::size_t owned_ = 0, completed_ = 0, summed_ = 0;              // buckets of the share
+  std::vector<std::unique_ptr<sending_end>> out_;                   // [owner]
+  std::vector<std::pair<int, std::unique_ptr<receiving_end>>> in_;  // of each other replica, with its number
+};
+
+}  // namespace gpipe::detail
