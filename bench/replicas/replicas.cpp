@@ -2,9 +2,12 @@
 // over replicas and a common step cost?
 //
 //     replicas [rounds]
+//
+// And what do shares cost and save? See shares.hpp; `replicas --sharded [rounds]` is one of its two processes.
 
 #include "../networks.hpp"
 #include "../two_trainings.hpp"
+#include "shares.hpp"
 
 #include <gpipe/record/report/report.hpp>
 
@@ -12,6 +15,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -69,8 +73,12 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
 }  // namespace
 
 int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  const bool sharded = count > 1 && std::string_view(arguments[1]) == "--sharded";
+  const int rounds = std::atoi(arguments[count - 1]) > 0 ? std::atoi(arguments[count - 1]) : 15;
+  if (sharded) return bench::measure_sharded(rounds), 0;
   bench::print_environment();
+  for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) bench::measure_bytes(shares);
+  bench::run_sharded(rounds);
   const double mlp = measure<bench::mlp>("mlp", 16, 32, rounds, 2);
   const double small = measure<bench::mlps>("mlps", 32, 4, 2 * rounds, 60);
   bench::result("replicas.small", small, "ratio");

@@ -18,6 +18,7 @@
 #include "support/nets.hpp"
 #include "support/processes.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/wide.hpp"
 
 // Checkpoints of the job of processes that mpirun has started: any number of processes loads them, and a save fails in
 // all processes or in none.
@@ -99,6 +100,37 @@ std::string refusal(Call&& call, int* rank = nullptr) {
 }
 
 }  // namespace
+
+TEST_CASE("replicas that keep shares save what threads load, with another choice and number of replicas") {
+  const shared_folder folder;
+  const int R = the_job().ranks();
+  const auto training_of = [](int replicas, shard shares, process_group* job) {
+    return trainer<wide_net, adam>({.micro_batch_size = 8, .replicas = replicas, .shard = shares}, adam{},
+                                   options(job));
+  };
+  for (const shard shares : {shard::optimizer_state, shard::gradients}) {
+    CAPTURE(std::string(name_of(shares)));
+    auto training = training_of(R, shares, &the_job()), twin = training_of(R, shard::none, nullptr);
+    const auto both = [&](int from, int to) {
+      for (int i = from; i < to; ++i) {
+        const batch b = data.take(i, i == 1 ? R : 9 + i);
+        CHECK(training.step(b).norm == twin.step(b).norm);
+      }
+      CHECK(state_of(training) == state_of(twin));
+      CHECK(training.evaluate(data.take(0, 7), weights::averaged).loss ==
+            twin.evaluate(data.take(0, 7), weights::averaged).loss);
+    };
+    both(0, 3);
+    training.save(folder.beside(name_of(shares)));
+    auto alone = training_of(1, shard::none, nullptr);
+    alone.load(folder.beside(name_of(shares)));
+    CHECK(state_of(alone) == state_of(twin));
+    both(3, 5);
+    training.load(folder.beside(name_of(shares))), twin.load(folder.beside(name_of(shares)));
+    both(5, 7);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
 
 TEST_CASE("a training that was saved in a job goes on in one process with the same bits, and the other way round") {
   const shared_folder folder;

@@ -119,7 +119,83 @@ TEST_CASE("rows and columns of Adafactor, and the average of the weights, are in
   touches_what_is_predicted<residual_net<double>, adafactor_with_momentum>(samples<double>(9, 12, 1));
 }
 
+TEST_CASE("replicas that keep shares use what is predicted") {
+  const samples<float> data(36, 12, 1);
+  const auto touches = [&]<class Net, class Optimizer>(Net, Optimizer, schedule_kind schedule, int group) {
+    for (const int R : {2, 4})
+      for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients})
+        touches_what_is_predicted<Net, Optimizer>(data, schedule, group, {1, 3}, false, R, shares);
+  };
+  touches(tied_net<float>{}, adam{}, schedule_kind::one_f_one_b, 0);
+  touches(tied_net<float>{}, adam{}, schedule_kind::fill_drain,
+          3);  // with gradients that leave, at three micro-batches
+  touches(residual_net<float>{}, adafactor_with_momentum{}, schedule_kind::zb_h1, 0);
+}
+
+namespace {
+
+/// Layers of a MiB each.
+template <int N>
+struct equal_net : model<input<float, 512>, repeat<N, linear<512, no_bias>>, softmax_cross_entropy> {};
+
+double bytes_a_parameter(const network& net, const stage_memory& memory) {
+  std::int64_t bytes = 0;
+  for (const memory_kind kind : {memory_kind::parameters, memory_kind::gradients, memory_kind::moments})
+    bytes += memory.of(kind);
+  return static_cast<double>(bytes) / static_cast<double>(net.parameters());
+}
+
+}  // namespace
+
+TEST_CASE("with Adam in float, four replicas keep 16 bytes a parameter, in shares 10, and 7 if gradients leave") {
+  plan_options options{.micro_batch_size = 2, .replicas = 4};
+  const auto planned = [&](const network& net) { return bytes_a_parameter(net, make_plan(net, options).memory(0)); };
+  CHECK(planned(network_of<equal_net<64>>) == 16);
+  options.shard = shard::optimizer_state;
+  CHECK(planned(network_of<equal_net<64>>) == 10);
+  options.shard = shard::gradients;
+  CHECK(planned(network_of<equal_net<64>>) == 7 + 4.0 / 64);  // a window of one layer
+  options.micro_batches = 4, options.group_gradients = 1;
+  CHECK(planned(network_of<equal_net<64>>) == 10);  // they stay
+  options.recompute = recompute_mode::never, options.group_gradients = 4;
+  CHECK(planned(network_of<equal_net<64>>) == 7 + 4.0 / 64);
+  options.micro_batches = options.group_gradients = 1;
+  CHECK(planned(network_of<equal_net<8>>) == 7 + 4.0 / 8);
+  const auto lines = touched<equal_net<8>>(options, samples<float>(8, 512, 1), std::byte{0xa5});
+  CHECK(lines[0][lines[0].size() - 2]);
+  CHECK(!lines[0].back());
+  std::ptrdiff_t whole = 8 << 20;  // every line of parameters, gradients and moments
+  whole = whole * 15 / 8 / static_cast<std::ptrdiff_t>(gpipe::detail::alignment);
+  CHECK(std::count(lines[0].begin(), lines[0].begin() + whole, true) == whole);
+}
+
+TEST_CASE("a plan predicts the same shares at compile time and at run time") {
+  using net = tied_net<float>;
+  equals_the_plan_made_at_run_time<plan<net, stages<2>, replicas<3>, sharded<shard::optimizer_state>>>();
+  equals_the_plan_made_at_run_time<plan<net, stages<2>, replicas<3>, sharded<shard::gradients>>>();
+  equals_the_plan_made_at_run_time<
+      plan<net, stages<3>, micro_batches<4>, replicas<2>, sharded<shard::gradients>, optimizer<adafactor>>>();
+  using one = plan<net, stages<2>>;
+  using shared = plan<net, stages<2>, sharded<shard::gradients>>;  // of one replica
+  for (int kind = 0; kind < memory_kinds; ++kind) CHECK(one::memory(0).bytes[kind] == shared::memory(0).bytes[kind]);
+}
+
 #ifdef LAWS_COUNTED
+TEST_CASE("a step with shares allocates nothing") {
+  const samples<float> data(9, 12, 1);
+  for (const shard shares : {shard::optimizer_state, shard::gradients}) {
+    trainer<tied_net<float>, adam> training({.stages = 2, .micro_batch_size = 4, .replicas = 2, .shard = shares}, {},
+                                            {.average_weights = 0.9});
+    const batch b = data.take(0, 8);
+    for (int i = 0; i < 3; ++i) {
+      const long before = allocations;
+      training.step(b);
+      training.evaluate(b, weights::averaged);
+      CHECK(allocations == before);
+    }
+  }
+}
+
 TEST_CASE("a step with Adafactor, groups and an average of the weights allocates nothing") {
   const samples<float> data(9, 12, 1);
   for (const auto& [stages, replicas] : {std::pair(1, 1), {3, 1}, {2, 2}}) {

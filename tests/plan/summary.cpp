@@ -136,3 +136,26 @@ TEST_CASE("the number one has a singular noun") {
   const std::string text = describe<plan<net, micro_batch_size<1>>>();
   CHECK(text.find("fill-drain, 1 micro-batch of at most 1 sample, ") != std::string::npos);
 }
+
+TEST_CASE("a plan says where a choice of shares does not do what its name says") {
+  const auto described = [](plan_options options) {
+    options.micro_batch_size = 8;
+    return describe(network_of<net>, make_plan(network_of<net>, options));
+  };
+  const auto says = [&](const plan_options& options, const char* text) {
+    return described(options).find(text) != std::string::npos;
+  };
+  CHECK(says({.shard = shard::optimizer_state}, "\nshard optimizer-state does nothing: there is one replica\n"));
+  CHECK(says({.micro_batches = 4, .replicas = 2, .shard = shard::gradients},
+             "\ngradients are whole in every replica until the step's last backward: 4 micro-batches add to them one "
+             "after the other\n"));
+  CHECK(says({.replicas = 2, .shard = shard::gradients}, ", shard gradients: bubble"));
+  CHECK(!says({.replicas = 2, .shard = shard::gradients}, "gradients are whole"));
+  CHECK(!says({.micro_batches = 4,
+               .recompute = recompute_mode::never,
+               .replicas = 2,
+               .shard = shard::gradients,
+               .group_gradients = 4},
+              "gradients are whole"));
+  CHECK(!says({.micro_batches = 4, .replicas = 2, .shard = shard::optimizer_state}, "gradients are whole"));
+}

@@ -52,6 +52,16 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
   return text;
 }
 
+/// A line about a choice of shares that does not do what its name says.
+GPIPE_COLD inline std::string shard_text(const plan_facts& plan) {
+  const plan_options& o = plan.options;
+  if (o.shard == shard::none) return "";
+  if (o.replicas == 1) return concat({"shard ", name_of(o.shard), " does nothing: there is one replica\n"});
+  if (o.shard != shard::gradients || o.micro_batches <= plan.group_gradients) return "";
+  return concat({"gradients are whole in every replica until the step's last backward: ", o.micro_batches,
+                 " micro-batches add to them one after the other\n"});
+}
+
 /// A layer's name for a column: without its options if they are long.
 GPIPE_COLD inline std::string column_name(std::string_view name) {
   const std::size_t options = name.find('<');
@@ -120,7 +130,9 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                                milliseconds(plan.bound),
                                "\n",
                                quality_text(plan),
-                               "\nmemory of all stages",
+                               "\n",
+                               shard_text(plan),
+                               "memory of all stages",
                                o.replicas > 1 ? " of a replica: " : ": ",
                                sized(static_cast<std::uint64_t>(bytes)),
                                "; without sharing: ",

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <vector>
 
 #include <gpipe/layer.hpp>
@@ -13,10 +14,11 @@ using namespace gpipe::detail;
 namespace {
 
 template <class Net>
-std::vector<bucket> buckets(int first, int last) {
+std::vector<bucket> buckets(int first, int last, int shares = 1) {
   const int cut_at[] = {first, last};
   std::vector<bucket> found;
-  each_bucket(stage_view(network_of<Net>, {cut_at, 1}, 0), [&](const bucket& b) { found.push_back(b); });
+  each_bucket(
+      stage_view(network_of<Net>, {cut_at, 1}, 0), [&](const bucket& b) { found.push_back(b); }, shares);
   return found;
 }
 
@@ -58,9 +60,29 @@ TEST_CASE("buckets are few, and only the last may be small") {
 }
 
 TEST_CASE("a layer that gets gradients from tied layers is not summed early") {
-  CHECK(buckets<lends>(0, 5) == std::vector<bucket>{{2, 5, wide, wide, true}, {0, 2, 0, wide, false}});
-  CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false}});
+  CHECK(buckets<lends>(0, 5) == std::vector<bucket>{{2, 5, wide, wide, true}, {0, 2, 0, wide, false, true}});
+  CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false, true}});
   CHECK(buckets<lends>(3, 5).empty());
+}
+
+TEST_CASE("buckets of gradients that leave are of one share each, and small") {
+  const int L = network_of<deep>.layer_count;
+  for (const int R : {2, 3, 4}) {
+    const std::vector<bucket> all = buckets<deep>(0, L, R);
+    CHECK(all.size() == 64);
+    for (const bucket& b : all) {
+      CHECK(b.bytes == wide);
+      each_share(stage_view(network_of<deep>, {std::array{0, L}.data(), 1}, 0), R, nullptr,
+                 [&](int replica, const stage_share& its) {
+                   CHECK((replica == b.owner) == (its.first <= b.first && b.last <= its.last));
+                 });
+    }
+  }
+  // A small layer of another share has a bucket of its own.
+  const std::vector<bucket> all = buckets<steep>(0, network_of<steep>.layer_count, 8);
+  CHECK(all.back().owner < all.front().owner);
+  CHECK(buckets<lends>(0, 5, 2) ==
+        std::vector<bucket>{{2, 5, wide, wide, true, false, 1}, {0, 1, 0, wide, false, true, 0}});
 }
 
 TEST_CASE("slices are adjacent, and the landing memory holds those of all buckets and little more") {

@@ -20,7 +20,7 @@ namespace gpipe {
 enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
-  moments,      ///< of the optimizer: arrays of the parameters' size
+  moments,      ///< of the optimizer: arrays of the size of the replica's share of the parameters
   arrays,       ///< of an optimizer that sees whole tensors: rows, columns
   averages,     ///< moving averages of the parameters
   tied,         ///< values and gradients of parameters that an earlier layer owns, and gradients that arrive for these
