@@ -203,7 +203,9 @@ TEST_CASE("stages, schedules, recompute and replicas do not change a bit of a tr
 
 TEST_CASE("replicas, and a plan that the compiler has made, have the same bits") {
   const auto expected = bits_of<text>({.micro_batches = 1, .micro_batch_size = 3, .replicas = 2});
-  CHECK(bits_of<text>({.stages = 3, .micro_batches = 1, .micro_batch_size = 3, .replicas = 2}) == expected);
+  for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients})
+    CHECK(bits_of<text>({.stages = 3, .micro_batches = 1, .micro_batch_size = 3, .replicas = 2, .shard = shares}) ==
+          expected);
   using made = plan<text<longest>, stages<2>, micro_batches<2>, micro_batch_size<3>, optimizer<adamw>>;
   trainer<of_lengths<text>, adamw> compiled(made{}, adamw{.learning_rate = 1e-2});
   const auto at_run_time = bits_of<text>({.stages = 2, .micro_batches = 2, .micro_batch_size = 3});

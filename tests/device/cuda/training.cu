@@ -66,6 +66,7 @@ struct setting {
   gpipe::precision precision = gpipe::precision::float32;
   bool graph = false;
   int workers = 0, replicas = 1;
+  shard shares = shard::none;
 };
 
 template <class Device, class Net = both_precisions<net>>
@@ -77,7 +78,9 @@ auto training_of(const setting& as, training_options how = {}) {
                              .recompute = as.recompute,
                              .schedule = as.schedule,
                              .workers = as.workers,
-                             .replicas = as.replicas};
+                             .replicas = as.replicas,
+                             .shard = as.shares,
+                             .group_gradients = as.shares == shard::gradients ? M : 0};
   how.seed = 3, how.max_grad_norm = 1, how.graph = as.graph;
   return trainer<Net, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
 }
@@ -189,7 +192,8 @@ TEST_CASE("processes with one GPU each have the bits of one process, and go on a
   }
   for (const setting& as :
        {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .precision = precision::bf16},
-        setting{.S = 1, .replicas = 2}}) {
+        setting{.S = 1, .replicas = 2}, setting{.S = 1, .replicas = 2, .shares = shard::optimizer_state},
+        setting{.S = 1, .replicas = 2, .shares = shard::gradients}}) {
     CAPTURE(as.S);
     const auto expected = bits(as);
     threaded::job job(2);

@@ -167,10 +167,16 @@ TEST_CASE("a queued device gives the host's bits") {
 
   options = {.stages = 2, .micro_batches = 2, .micro_batch_size = 4, .replicas = 2};
   const bits of_two = train<host_device>(options, false).first;
-  for (const unsigned lazy : {0u, 1u, 2u, ~0u}) {
+  const plan_options at_once{.stages = 3, .micro_batch_size = 16, .replicas = 2, .shard = shard::gradients};
+  const std::uint64_t left = learned<host_device>({.micro_batch_size = 16, .replicas = 2});
+  for (const unsigned lazy : {0u, 1u, 2u, 9u, ~0u}) {
     queued::lazy = lazy;
     CAPTURE(lazy);
-    CHECK(train<queued::device>(options, false).first == of_two);
+    for (const shard shares : {shard::none, shard::optimizer_state}) {
+      options.shard = shares;
+      CHECK(train<queued::device>(options, false).first == of_two);
+    }
+    CHECK(learned<queued::device>(at_once) == left);
   }
 }
 
