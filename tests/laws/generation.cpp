@@ -124,3 +124,17 @@ TEST_CASE("processes that share a model write the same texts as one, and each ha
   CHECK(said == "threads is -1");
   CHECK(texts_of(from, training) == texts_of(alone, twin));
 }
+
+TEST_CASE("replicas that have updated their shares write the texts of those that keep all") {
+  const int ranks = the_job().ranks();
+  plan_options o{.micro_batch_size = 2, .replicas = ranks};
+  trainer<writing, adam> twin(o, adam{.learning_rate = 0.1}, options(nullptr));
+  o.shard = shard::optimizer_state;
+  trainer<writing, adam> training(o, adam{.learning_rate = 0.1}, options(&the_job()));
+  std::vector<std::int32_t> words;
+  for (int i = 0; i < 2 * ranks * 16; ++i) words.push_back(i * i % 13);
+  const batch data = batch(2 * ranks).with("inputs", words).with("labels", words);
+  training.step(data), twin.step(data);
+  generator<writing> from(training), alone(twin);
+  CHECK(texts_of(from, training) == texts_of(alone, twin));
+}

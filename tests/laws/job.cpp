@@ -250,8 +250,9 @@ TEST_CASE("the best values come back in a job, in which each process keeps its s
     return found;
   };
   for (const int replicas : {1, 2}) {
-    const plan_options options{.stages = 3, .micro_batches = 2, .micro_batch_size = 4, .replicas = replicas};
+    plan_options options{.stages = 3, .micro_batches = 2, .micro_batch_size = 4, .replicas = replicas};
     const result alone = run(options, nullptr);
+    options.shard = shard::optimizer_state;
     REQUIRE(alone.best_epoch > 0);
     REQUIRE(alone.best_epoch < how.epochs);
     CHECK(alone.bits != alone.last);
@@ -269,10 +270,14 @@ TEST_CASE("the best values come back in a job, in which each process keeps its s
   }
 }
 
-TEST_CASE("a lost message or a throw fails the step alike on every rank, and the next step works") {
+namespace {
+
+/// A job of three processes: one replica, or three. The second process has at least this many actions in a step.
+void fails_alike(const plan_options& options, int actions) {
   const samples<float> data(40, 12, 1);
-  const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3};
-  trainer<tied_net<float>, adam> twin({.micro_batches = 4, .micro_batch_size = 3});
+  plan_options one = options;
+  one.stages = 1, one.shard = shard::none;
+  trainer<tied_net<float>, adam> twin(one);
   constexpr int rounds = 24;
   std::vector<std::uint64_t> expected;
   for (int i = 0; i < rounds; ++i) twin.step(data.take(i, 11)), expected.push_back(state_of(twin));
@@ -296,7 +301,7 @@ TEST_CASE("a lost message or a throw fails the step alike on every rank, and the
       all_are_here();
       if (here.rank() == 0) {
         if (i % 2 == 0) job.lose_after(i / 2);
-        else throws_at = i;
+        else throws_at = i % actions;
       }
       count = 0;
       all_are_here();
@@ -325,4 +330,15 @@ TEST_CASE("a lost message or a throw fails the step alike on every rank, and the
   }
   CHECK(lost == rounds / 2);
   CHECK(thrown == rounds / 2);
+}
+
+}  // namespace
+
+TEST_CASE("a lost message or a throw fails the step alike on every rank, and the next step works") {
+  fails_alike({.stages = 3, .micro_batches = 4, .micro_batch_size = 3}, 24);
+}
+
+TEST_CASE("the same of replicas that keep shares, also of their gather") {
+  fails_alike({.micro_batch_size = 4, .replicas = 3, .shard = shard::optimizer_state}, 4);
+  fails_alike({.micro_batch_size = 4, .replicas = 3, .shard = shard::gradients}, 3);
 }

@@ -39,6 +39,14 @@ inline int wrong_sums(const bound_stage<host_device>& of, int replicas, std::siz
   for (std::size_t i = first; i < all.size(); ++i) wrong += all[i] != sum_of(replicas, i);
   return wrong;
 }
+inline int wrong_sums_of_share(const bound_stage<host_device>& of, int replicas) {
+  const auto all = gradients(of);
+  int wrong = 0;
+  for (auto i = static_cast<std::size_t>(of.share().begin) / sizeof(float);
+       i < static_cast<std::size_t>(of.share().end()) / sizeof(float); ++i)
+    wrong += all[i] != sum_of(replicas, i);
+  return wrong;
+}
 inline int not_zero(const bound_stage<host_device>& of) {
   int wrong = 0;
   for (const float x : gradients(of)) wrong += x != 0;

@@ -353,6 +353,8 @@ class executor {
     return bytes;
   }
 
+  /// If replicas keep shares, brings all that others have updated to this process. Every process calls it.
+  GPIPE_COLD void gather() { usable(), passes_.gather(); }
   /// Whether this process has a layer's memory, in any replica.
   bool has_here(int layer) const { return parameters_.is_here(layer); }
   /// The replica that updates a layer, if replicas keep shares; else the first.

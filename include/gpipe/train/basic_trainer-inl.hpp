@@ -332,6 +332,10 @@ GPIPE_COLD process_group* basic_trainer<Device>::job() const {
   return executor_->options().job;
 }
 template <class Device>
+GPIPE_COLD void basic_trainer<Device>::gather() const {
+  executor_->gather();
+}
+template <class Device>
 GPIPE_COLD void basic_trainer<Device>::read_value(const array_location& from, void* into) const {
   executor_->read(from, into);
 }

@@ -295,9 +295,11 @@ class basic_trainer {
   void set_watched(int layer, bool watched);
 
   friend detail::trainer_checkpoints<Device>;
-  // For a generator: the job, null without one; and a value of all processes together, or of this one.
+  // For a generator: the job, null without one; what replicas have in shares, to each; and a value of all processes
+  // together, or of this one.
   friend class detail::token_generator;
   process_group* job() const;
+  void gather() const;
   void read_value(const array_location& from, void* into) const;
   void read_own_value(const array_location& from, void* into) const;
   template <class On, class Call>

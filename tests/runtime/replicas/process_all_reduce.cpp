@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <thread>
 
 #include <gpipe/plan/make_plan.hpp>
@@ -27,14 +28,16 @@ constexpr std::byte untouched{0x5a};
 
 /// One process of the job: a replica of one stage.
 struct process {
-  step_plan plan =
-      make_plan(network_of<net>, {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
+  step_plan plan;
   gpipe::detail::worker_signals wake_signals{1};
   gpipe::detail::replica<host_device> its;
   gpipe::detail::process_all_reduce sums;
 
-  explicit process(process_group& job)
-      : its(network_of<net>, plan, job.rank(), 0, wake_signals, untouched, {}),
+  explicit process(process_group& job, shard shares = shard::none)
+      : plan(make_plan(
+            network_of<net>,
+            {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R, .shard = shares})),
+        its(network_of<net>, plan, job.rank(), 0, wake_signals, untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
   const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }
@@ -61,6 +64,28 @@ TEST_CASE("every process gets the sums, made in ascending order of replicas; in 
       fill(p.stage(), here.rank());
       p.sums.sum(here.rank(), 0, reduces, commits);
       wrong += commits || here.rank() == 0 ? p.wrong() : not_zero(p.stage());
+    }
+    meet(here);
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("with shares every process gets the sums of its own; in an accumulate pass the first gets all") {
+  std::atomic<int> wrong{0};
+  threaded::job job(R);
+  job.run([&](process_group& here) {
+    process p(here, shard::optimizer_state);
+    for (const bool commits : {true, false, true}) {
+      fill(p.stage(), here.rank());
+      p.sums.sum(here.rank(), 0, reduces, commits);
+      wrong += commits ? wrong_sums_of_share(p.stage(), R) : here.rank() == 0 ? p.wrong() : not_zero(p.stage());
+    }
+    const stage_share& own = p.stage().share();
+    std::fill_n(p.stage().parameters(), p.stage().flat_bytes(), std::byte(here.rank() + 1));
+    p.sums.gather(here.rank(), 0, reduces);
+    for (std::int64_t at = 0; at < static_cast<std::int64_t>(p.stage().flat_bytes()); ++at) {
+      const int number = std::to_integer<int>(p.stage().parameters()[at]) - 1;
+      wrong += (number == here.rank()) != (own.begin <= at && at < own.end());
     }
     meet(here);
   });

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -22,14 +25,17 @@ constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"
 
 /// Three replicas on a thread each.
 struct replica_set {
-  step_plan plan = make_plan(
-      network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
+  step_plan plan;
   gpipe::detail::rank_layout here{plan, nullptr};
   gpipe::detail::worker_signals wake_signals{R};
   gpipe::detail::replica_list<host_device> all;
   gpipe::detail::shared_all_reduce<host_device> sums{network_of<net>, plan, wake_signals, all};
 
-  replica_set() {
+  explicit replica_set(shard shares = shard::none)
+      : plan(make_plan(
+            network_of<net>,
+            {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R, .shard = shares},
+            {2})) {
     all.make(network_of<net>, plan, here, wake_signals, {}, gpipe::detail::kernels_of<net, host::context>);
     gpipe::detail::step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
@@ -72,6 +78,28 @@ TEST_CASE("in an accumulate pass the first replica gets the sums, and the others
   its.run([&](int r) { its.sums.sum(r, 0, reduces, false); });
   CHECK(wrong_sums(its.all.at(0).stage(0), R) == 0);
   for (int r = 1; r < R; ++r) CHECK(not_zero(its.all.at(r).stage(0)) == 0);
+}
+
+TEST_CASE("with shares every replica gets the sums of its own, and then the parameters of all") {
+  replica_set its(shard::optimizer_state);
+  its.all.each([](auto& it) { fill(it.stage(1), it.number()); });
+  its.run([&](int r) { its.sums.sum(r, 1, reduces, true); });
+  std::int64_t bytes = 0;
+  its.all.each([&](auto& it) {
+    const auto& stage = it.stage(1);
+    CHECK(wrong_sums_of_share(stage, R) == 0);
+    std::fill_n(stage.parameters(), stage.flat_bytes(), std::byte(it.number() + 1));
+    bytes += stage.share().bytes;
+  });
+  CHECK(bytes == static_cast<std::int64_t>(its.all.at(0).stage(1).flat_bytes()));
+  its.run([&](int r) { its.sums.gather(r, 1, reduces); });
+  its.all.each([&](auto& it) {
+    its.all.each([&](auto& owner) {
+      const stage_share& share = owner.stage(1).share();
+      for (std::int64_t at = share.begin; at < share.end(); ++at)
+        CHECK(it.stage(1).parameters()[at] == std::byte(owner.number() + 1));
+    });
+  });
 }
 
 TEST_CASE("every replica gets the partials of all micro-batches") {

@@ -20,8 +20,12 @@ namespace gpipe::detail {
 ///     squares of the gradients that the replica reports | partials of the stage's losses
 class decision_exchange {
  public:
-  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
-      : job_(job), net_(net), plan_(plan) {
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan) : job_(job), plan_(plan) {
+    for (int r = 0; r < plan.replicas(); ++r)
+      for (int s = 0; s < plan.stages(); ++s)
+        for (const bool commits : {false, true})
+          reported_[commits ? 1 : 0].push_back(
+              reported_layers(stage_view(net, plan.cut(), s), plan.requirements(s).shares, r, commits));
     losses_ = locations_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
@@ -63,8 +67,8 @@ class decision_exchange {
     if (bytes > 0) std::memcpy(into, from, bytes);
   }
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
-  layer_range reported(int r, int s, bool commits) const {
-    return reported_layers(stage_view(net_, plan_.cut(), s), plan_.requirements(s).shares, r, commits);
+  const layer_range& reported(int r, int s, bool commits) const {
+    return reported_[commits ? 1 : 0][index(r * plan_.stages() + s)];
   }
   static std::size_t square_bytes(const layer_range& of) { return detail::index(of.last - of.first) * sizeof(double); }
   std::size_t max_square_bytes(int r, int s) const {
@@ -100,9 +104,9 @@ class decision_exchange {
   }
 
   process_group& job_;
-  const network& net_;
   const step_plan& plan_;
   std::vector<loss_location> losses_;
+  std::vector<layer_range> reported_[2];  // [whether it commits][replica][stage]
   std::unique_ptr<all_gather> gather_;
 };
 

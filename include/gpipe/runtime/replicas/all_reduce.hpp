@@ -17,6 +17,14 @@ class all_reduce {
  public:
   virtual ~all_reduce() = default;
 
+  /// Whether a call has started or advanced a reduction, and for how many nanoseconds the worker waited for others.
+  struct progress {
+    bool moved = false;
+    std::int64_t waited = 0;
+
+    explicit operator bool() const { return moved; }
+  };
+
   /// Called by a worker of each replica after the backward of its stage, for stages in the same order. If the pass
   /// commits, every replica gets the sums, or those of its share alone. Else replica 0 gets them all, and the others
   /// get zeros, to which the next call adds. Returns for how many nanoseconds the worker waited for others. Throws if a
@@ -24,13 +32,14 @@ class all_reduce {
   virtual std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) = 0;
 
   /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
-  /// then. Returns true if it started or advanced a reduction. It waits for others only where gradients leave the
+  /// then. It waits for others only where gradients leave the
   /// memory of their stage, which the next ones need. Else in one process it does nothing, because only the workers
   /// could do the work.
-  virtual bool begin(int replica, int stage, int layer, const wait_context& what) = 0;
+  virtual progress begin(int replica, int stage, int layer, const wait_context& what) = 0;
   /// Called before a pass by a worker of each replica: copies the parameters of the other shares from the replicas that
-  /// have updated them. It may fail and be called again: those are never written here.
-  virtual void gather(int replica, int stage, const wait_context& what) = 0;
+  /// have updated them. It may fail and be called again: those are never written here. Returns for how many nanoseconds
+  /// the worker waited.
+  virtual std::int64_t gather(int replica, int stage, const wait_context& what) = 0;
   /// A call has failed: drops what `begin` has started.
   virtual void reset() {}
 };

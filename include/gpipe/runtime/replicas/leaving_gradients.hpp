@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
@@ -83,29 +85,29 @@ class leaving_gradients {
   }
   std::size_t landing_bytes() const { return 2 * window_ * index(others_); }
 
-  /// The gradients of the layers from `layer` on are complete. Returns whether a bucket was among them.
-  bool complete(int layer, const wait_context& what) {
+  /// The gradients of the layers from `layer` on are complete. Returns whether a bucket was among them, and adds the
+  /// nanoseconds of waits to `waited`.
+  bool complete(int layer, const wait_context& what, std::int64_t& waited) {
     bool moved = false;
     for (; next_ < buckets_.size() && buckets_[next_].of.first >= layer; ++next_, moved = true) {
       const leaving_bucket& b = buckets_[next_];
       if (b.of.owner == here_.number()) {
         ++completed_;
         const bool last = completed_ == owned_;
-        while (summed_ < completed_ && (last || queue_ != nullptr || has_arrived(summed_))) sum_next(what);
+        while (summed_ < completed_ && (last || queue_ != nullptr || has_arrived(summed_))) sum_next(what, waited);
       } else {
         if (queue_ == nullptr) here_.finish(stage_);
         out_[index(b.of.owner)]->publish(b.number, static_cast<int>(b.of.bytes / alignment));
       }
-      if (next_ + 1 < buckets_.size()) free_window(what);
+      if (next_ + 1 < buckets_.size()) free_window(what, waited);
     }
     return moved;
   }
   /// All gradients are complete: returns when all have left, and all others of the share have been added.
-  void finish(const wait_context& what) {
-    complete(0, what);
-    for (std::size_t i = 0; i < buckets_.size(); ++i)
-      if (const leaving_bucket& b = buckets_[i]; b.of.owner != here_.number())
-        out_[index(b.of.owner)]->acquire(b.number, what);
+  void finish(const wait_context& what, std::int64_t& waited) {
+    complete(0, what, waited);
+    for (const leaving_bucket& b : buckets_)
+      if (b.of.owner != here_.number()) left(b, what, waited);
     reset();
   }
   void reset() { next_ = completed_ = summed_ = 0; }
@@ -118,19 +120,24 @@ class leaving_gradients {
   };
 
   // The next bucket's window: the bucket before this one has used it.
-  void free_window(const wait_context& what) {
+  void free_window(const wait_context& what, std::int64_t& waited) {
     if (next_ == 0) return;
     const leaving_bucket& before = buckets_[next_ - 1];
     if (before.of.owner == here_.number()) return;
-    out_[index(before.of.owner)]->acquire(before.number, what);
+    left(before, what, waited);
     here_.clear(stage_, {before.gradients, before.of.bytes});
+  }
+  void left(const leaving_bucket& b, const wait_context& what, std::int64_t& waited) {
+    const auto began = now_ns();
+    out_[index(b.of.owner)]->acquire(b.number, what);
+    waited += now_ns() - began;
   }
   bool has_arrived(std::size_t number) const {
     return std::all_of(in_.begin(), in_.end(),
                        [&](const auto& from) { return from.second->arrived(static_cast<int>(number)); });
   }
   // ((g0 + g1) + g2) + ...: those of replicas before this one are summed where the first has landed.
-  void sum_next(const wait_context& what) {
+  void sum_next(const wait_context& what, std::int64_t& waited) {
     const auto is_it = [&](const leaving_bucket& b) {
       return b.of.owner == here_.number() && b.number == static_cast<int>(summed_);
     };
@@ -139,7 +146,9 @@ class leaving_gradients {
     std::byte* const first = landing_ + window_ * index(b.number % 2);
     std::byte* arrived = first;
     for (auto& [replica, end] : in_) {
+      const auto began = now_ns();
       end->consume(b.number, what);
+      waited += now_ns() - began;
       if (replica > here_.number()) here_.add(stage_, type_, n, arrived, b.gradients);
       else if (arrived != first) here_.add(stage_, type_, n, arrived, first);
       if (replica + 1 == here_.number()) here_.add(stage_, type_, n, first, b.gradients);

@@ -88,12 +88,12 @@ class process_all_reduce final : public all_reduce {
     exchange& all = exchanges_[detail::index(stage)];
     // In a commit the owners already have the gradients of tied uses.
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();
-    if (all.leaving) all.leaving->finish(what);
+    std::int64_t waited = 0;
+    if (all.leaving) all.leaving->finish(what, waited);
     finish(stage);
     for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit reads these partials
     for (const auto& to : all.partials_out) to->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
-    std::int64_t waited = 0;
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, all.ranges[i], what);
     // In a commit a replica needs the sums of its own share alone.
     const bool spreads = !commits || !all.shared_out;
@@ -108,10 +108,13 @@ class process_all_reduce final : public all_reduce {
     return waited;
   }
 
-  GPIPE_OUT_OF_LINE bool begin(int, int stage, int layer, const wait_context& what) override {
+  GPIPE_OUT_OF_LINE progress begin(int, int stage, int layer, const wait_context& what) override {
     exchange& all = exchanges_[detail::index(stage)];
-    if (all.leaving) return all.leaving->complete(layer, what);
-    bool moved = false;
+    progress found;
+    if (all.leaving) {
+      found.moved = all.leaving->complete(layer, what, found.waited);
+      return found;
+    }
     for (range& it : all.ranges) {
       if (it.complete_at < layer || it.now == range::progress::summed) continue;
       if (it.now == range::progress::untouched) {
@@ -119,19 +122,21 @@ class process_all_reduce final : public all_reduce {
         send_slices(it);
       } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(),
                              [](auto& from) { return from.end->arrived(0); })) {
-        sum_slice(stage, it, what);
+        found.waited += sum_slice(stage, it, what);
       } else {
         continue;
       }
-      moved = true;
+      found.moved = true;
     }
-    return moved;
+    return found;
   }
-  GPIPE_OUT_OF_LINE void gather(int, int stage, const wait_context& what) override {
+  GPIPE_OUT_OF_LINE std::int64_t gather(int, int stage, const wait_context& what) override {
     exchange& all = exchanges_[detail::index(stage)];
-    for (const auto& to : all.shares_out) to->publish(0, 1);
-    for (const auto& from : all.shares_in) from->consume(0, what), from->release(0);
-    for (const auto& to : all.shares_out) to->acquire(0, what);
+    return timed([&] {
+      for (const auto& to : all.shares_out) to->publish(0, 1);
+      for (const auto& from : all.shares_in) from->consume(0, what), from->release(0);
+      for (const auto& to : all.shares_out) to->acquire(0, what);
+    });
   }
   void reset() override {
     for (exchange& all : exchanges_) {

@@ -58,23 +58,23 @@ class shared_all_reduce final : public all_reduce {
       });
     });
   }
-  GPIPE_OUT_OF_LINE bool begin(int replica, int stage, int layer, const wait_context& what) override {
+  GPIPE_OUT_OF_LINE progress begin(int replica, int stage, int layer, const wait_context& what) override {
     const std::vector<bucket>& all = leaving_[detail::index(stage)];
-    bool moved = false;
+    progress found;
     for (std::size_t& next = next_of(replica, stage); next < all.size() && all[next].first >= layer; ++next) {
       const bucket& b = all[next];
       if (b.lent) continue;
-      together(replica, stage, what, [&](bound_stage<Device>& mine) {
+      found.waited += together(replica, stage, what, [&](bound_stage<Device>& mine) {
         if (b.owner == replica) sum_bucket(mine, stage, replica, b);
       });
       if (b.owner != replica) in(replica, stage).clear_gradients(b);
-      moved = true;
+      found.moved = true;
     }
-    return moved;
+    return found;
   }
   void reset() override { next_.assign(detail::index(plan_->replicas() * plan_->stages()), next_bucket{}); }
 
-  GPIPE_OUT_OF_LINE void gather(int replica, int stage, const wait_context&) override {
+  GPIPE_OUT_OF_LINE std::int64_t gather(int replica, int stage, const wait_context&) override {
     const bound_stage<Device>& mine = in(replica, stage);
     replicas_->each([&](const auto& it) {
       if (it.number() == replica) return;
@@ -83,6 +83,7 @@ class shared_all_reduce final : public all_reduce {
       mine.context().copy(its.bytes, static_cast<const std::byte*>(other.parameters() + its.begin),
                           mine.parameters() + its.begin);
     });
+    return 0;
   }
 
  private:

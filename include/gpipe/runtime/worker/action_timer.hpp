@@ -29,14 +29,19 @@ class action_timer {
   /// A pass of this number of instructions begins.
   void open(std::size_t instructions) {
     opened_ns_ = ended_ns_ = now_ns();
+    begin();
     if (trace_ != nullptr) core_.open(opened_ns_);
     device_.open(!step_.captured && (step_.is_timed() || trace_ != nullptr), instructions,
                  static_cast<int>(reports_.size()));
   }
-  /// Ends the preparation of the pass, most of which clears gradients. Its time counts as this stage's.
+  /// Ends the preparation of the pass, most of which clears gradients, or gathers parameters. Its time counts as this
+  /// stage's.
   void prepared(int stage) {
     const auto now = now_ns();
-    if (step_.is_timed()) report(stage).busy(action_kind::reduce) += now - ended_ns_;
+    if (step_.is_timed()) {
+      report(stage).busy(action_kind::reduce) += now - ended_ns_ - waited_ns_;
+      report(stage).wait_ns += waited_ns_;
+    }
     if (trace_ != nullptr) core_.not_running(ended_ns_, now, 0);  // of no action
     ended_ns_ = now;
   }

@@ -107,8 +107,8 @@ class pass_runner {
   const replica_list<Device>& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
   const detail::collective_calls& calls() const { return calls_; }
 
-  /// One pass. On failure throws the first cause.
-  void run() {
+  /// One pass. On failure throws the first cause. Not `whole`: it only gathers what other replicas have updated.
+  void run(bool whole = true) {
     plan_run& run = now();
     step_.gathers = gathers_;
     run.replicas.each([this](auto& it) { it.begin(step_); });
@@ -116,10 +116,12 @@ class pass_runner {
     try {
       const default_float_environment exact;
       calls_.enter(run.net, step_, run.shared.decision.terms);
-      const auto work = [this, &run](int w) {  // small enough for a std::function that allocates nothing
-        const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
+      const auto* const programs =
+          whole ? &(step_.trains() ? run.programs.training() : run.programs.forward()) : nullptr;
+      const auto work = [&run, programs, this](int w) {  // small enough for a std::function that allocates nothing
         const std::size_t at = detail::index(w);
-        run.workers[at].run(programs[at % programs.size()], step_.clears());
+        if (programs == nullptr) run.workers[at].run({}, false);
+        else run.workers[at].run((*programs)[at % programs->size()], step_.clears());
       };
       if (options_.job != nullptr) work(0);
       else threads_.run(work);
@@ -143,6 +145,13 @@ class pass_runner {
   }
   /// If replicas keep shares: parameters have changed in the share that is here alone.
   void gather_before_next() { gathers_ = now().plan.trains && now().plan.options.shares() > 1; }
+
+  /// Makes the parameters of all replicas the same now.
+  GPIPE_COLD void gather() {
+    if (!gathers_) return;
+    step_.begin(pass_kind::evaluate);
+    run(false);
+  }
 
   /// After a pass that does not commit. In a commit the workers do this at their barrier.
   void sum_partials() const noexcept {

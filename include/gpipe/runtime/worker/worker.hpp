@@ -102,7 +102,7 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const int s : stages_) {
       bound_stage<Device>& own = replica_->stage(s);
       order_after_previous(own);
-      times_.waiting([&] { context_.sums->gather(replica_->number(), s, {s, -1, "gather"}); });
+      times_.waited(context_.sums->gather(replica_->number(), s, {s, -1, "gather"}));
       context_.wake_signals.progress(waiter_);
       if (!context_.plan.options.share_packed_weights) own.refresh();
     }
@@ -264,9 +264,11 @@ class alignas(alignment) worker final : private gradient_listener {
     const instruction& around = *running_.load(std::memory_order_relaxed);  // the backward that this interrupts
     const instruction reduction{action_kind::reduce, around.stage, -1, -1};
     const auto began = now_ns();
-    if (!context_.sums->begin(replica_->number(), around.stage, layer, wait_context_of(reduction))) return;
+    const auto moved = context_.sums->begin(replica_->number(), around.stage, layer, wait_context_of(reduction));
+    if (!moved) return;
     times_.end(around, io_, began);
     begin();
+    times_.waited(moved.waited);
     times_.end(reduction, io_);
   }
 
@@ -284,8 +286,8 @@ class alignas(alignment) worker final : private gradient_listener {
     bound_stage<Device>& s = stage(i);
     const outside others{this, s.context()};
     if (!is_captured()) order_after_previous(s);
-    times_.on_device().begin(device_context(i));
     if (is_empty(i)) return complete(context_.plan.first[index(i.stage)]);
+    times_.on_device().begin(device_context(i));
     switch (i.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:

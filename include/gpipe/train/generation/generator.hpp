@@ -83,6 +83,7 @@ class token_generator {
   /// Packs the parameters, once for all texts.
   template <class Device>
   void take_values(const basic_trainer<Device>& training, const generator_options& how) {
+    training.gather();
     take(training.net(), training.plan(), training.job(), how,
          [&](const array_location& from, void* into, bool together) {
            if (together) training.read_value(from, into);
