@@ -195,7 +195,10 @@ TEST_CASE("processes with one GPU each have the bits of one process, and go on a
         setting{.S = 1, .replicas = 2}, setting{.S = 1, .replicas = 2, .shares = shard::optimizer_state},
         setting{.S = 1, .replicas = 2, .shares = shard::gradients}}) {
     CAPTURE(as.S);
-    const auto expected = bits(as);
+    setting whole = as;
+    whole.shares = shard::none;
+    const auto expected = bits(whole);
+    if (as.shares != shard::none) CHECK(bits(as) == expected);
     threaded::job job(2);
     std::vector<std::uint64_t> found[2];
     std::string message[2];
