@@ -32,9 +32,8 @@ class all_reduce {
   virtual std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) = 0;
 
   /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
-  /// then. It waits for others only where gradients leave the
-  /// memory of their stage, which the next ones need. Else in one process it does nothing, because only the workers
-  /// could do the work.
+  /// then. It waits for others only where gradients leave the memory of their stage, which the next ones need. Else in
+  /// one process it does nothing, because only the workers could do the work.
   virtual progress begin(int replica, int stage, int layer, const wait_context& what) = 0;
   /// Called before a pass by a worker of each replica: copies the parameters of the other shares from the replicas that
   /// have updated them. It may fail and be called again: those are never written here. Returns for how many nanoseconds

@@ -108,9 +108,19 @@ class leaving_gradients {
     complete(0, what, waited);
     for (const leaving_bucket& b : buckets_)
       if (b.of.owner != here_.number()) left(b, what, waited);
-    reset();
+    next_ = completed_ = summed_ = 0;
   }
-  void reset() { next_ = completed_ = summed_ = 0; }
+  /// Also after a failure, between a bucket's sending and the wait until it has left: a device makes up for that wait,
+  /// for it goes on in the order of its queue. Ignores failures.
+  void reset() noexcept {
+    try {
+      std::int64_t waited = 0;
+      for (std::size_t i = 0; i < next_ && queue_ != nullptr; ++i)
+        if (const leaving_bucket& b = buckets_[i]; b.of.owner != here_.number()) left(b, {.action = "reset"}, waited);
+    } catch (...) {
+    }
+    next_ = completed_ = summed_ = 0;
+  }
 
  private:
   struct leaving_bucket {

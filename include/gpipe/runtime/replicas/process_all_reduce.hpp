@@ -30,6 +30,9 @@ namespace gpipe::detail {
 /// when it is complete, and summed when all slices have arrived. All buckets go as one if channels work in a device's
 /// order.
 ///
+/// If replicas keep shares, each range's slices are those that lie in the shares, and only a pass that does not commit
+/// sends sums, to the first replica. Gradients that leave their stage have their own part, `leaving_gradients`.
+///
 /// Only the transport copies. Slices of other replicas have their own landing buffers in the arena.
 class process_all_reduce final : public all_reduce {
  public:
