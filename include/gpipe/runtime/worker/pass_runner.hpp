@@ -116,12 +116,12 @@ class pass_runner {
     try {
       const default_float_environment exact;
       calls_.enter(run.net, step_, run.shared.decision.terms);
-      const auto* const programs =
-          whole ? &(step_.trains() ? run.programs.training() : run.programs.forward()) : nullptr;
-      const auto work = [&run, programs, this](int w) {  // small enough for a std::function that allocates nothing
-        const std::size_t at = detail::index(w);
-        if (programs == nullptr) run.workers[at].run({}, false);
-        else run.workers[at].run((*programs)[at % programs->size()], step_.clears());
+      // Small enough for a std::function that allocates nothing.
+      const auto work = [&run, &whole](int w) {
+        worker<Device>& at = run.workers[detail::index(w)];
+        if (!whole) return at.run({}, false);
+        const auto& programs = run.shared.step.trains() ? run.programs.training() : run.programs.forward();
+        at.run(programs[detail::index(w) % programs.size()], run.shared.step.clears());
       };
       if (options_.job != nullptr) work(0);
       else threads_.run(work);
