@@ -44,6 +44,7 @@ struct setting {
   schedule_choice schedule{};
   bool canary = true, touches = false;
   int group_gradients = 0, replicas = 1, M = 5;
+  gpipe::shard shard = gpipe::shard::none;
 };
 
 template <class Net, class Optimizer, class Data>
@@ -58,12 +59,13 @@ std::vector<std::uint64_t> train(const setting& as, const Data& data) {
   o.schedule = as.schedule.kind;
   o.chunks = as.schedule.chunks;
   o.replicas = as.replicas;
+  o.shard = as.shard;
   o.group_gradients = as.group_gradients;
   o.optimizer_moments = Optimizer::moments;
   if (!as.canary && as.touches) touches_as_predicted<Net, Optimizer>(o, data);
   trainer<Net, Optimizer> training(o, Optimizer{.learning_rate = 0.05}, how);
   std::vector<std::uint64_t> found;
-  for (const int size : {13, 4, 1}) {
+  for (const int size : {13, 4, as.replicas}) {
     found.push_back(std::bit_cast<std::uint64_t>(training.step(data.take(0, size)).loss));
     found.push_back(gradients_of(training));
     found.push_back(state_of(training));
@@ -74,13 +76,13 @@ std::vector<std::uint64_t> train(const setting& as, const Data& data) {
 }
 
 template <class Net, class Optimizer, class Data>
-void holds_for_random_layers(const Data& data, int count) {
+void holds_for_random_layers(const Data& data, int count, int replicas = 1) {
   const std::vector<std::string> patterns = patterns_of<Net>();
   REQUIRE(patterns.size() > 3);
-  const auto expected = train<Net, Optimizer>({}, data);
+  const auto expected = train<Net, Optimizer>({.replicas = replicas}, data);
   std::mt19937 draw(7);
   for (int n = 0; n < count; ++n) {
-    setting as;
+    setting as{.replicas = replicas};
     const int chosen = n == 0 ? 16 : 1 + static_cast<int>(draw() % 6);
     std::string text;
     for (int i = 0; i < chosen; ++i) {
@@ -94,7 +96,9 @@ void holds_for_random_layers(const Data& data, int count) {
     as.schedule = schedule_choice(kinds[draw() % 3], 2);
     as.canary = draw() % 2 == 0;
     as.touches = !sanitized && draw() % 2 == 0;
-    as.group_gradients = as.schedule.kind == schedule_kind::fill_drain ? static_cast<int>(draw() % 4) : 0;
+    as.group_gradients = as.schedule.kind == schedule_kind::fill_drain ? static_cast<int>(draw() % 6) : 0;
+    if (replicas > 1) as.shard = static_cast<gpipe::shard>(draw() % 3), as.touches = false;
+    CAPTURE(static_cast<int>(as.shard));
     CAPTURE(text);
     CAPTURE(as.S);
     CAPTURE(as.schedule.name());
@@ -114,4 +118,9 @@ TEST_CASE("recomputed layers: the same bits for random lists, stages and schedul
   holds_for_random_layers<image_net<float>, adam>(samples<float>(40, 12, 1), 60);
   holds_for_random_layers<losses_net<bf16>, adam>(samples<float>(40, 12, 1), 30);
   holds_for_random_layers<sliced_net<float>, adam>(tokens, 30);
+}
+
+TEST_CASE("recomputed layers in replicas, with all and with sharded state: the same bits") {
+  holds_for_random_layers<residual_net<float>, adam>(samples<float>(40, 12, 1), 30, 2);
+  holds_for_random_layers<attended_net<float>, adam>(token_samples<float>(40), 30, 3);
 }

@@ -71,8 +71,10 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
   needs.tensor_rule = schedule.trains ? o.tensor_rule : nullptr;
   needs.averages = schedule.trains && o.average_weights;
   needs.shares = schedule.trains ? o.shares() : 1;
-  // All micro-batches of a replica add to a gradient, one after the other or in one call, before it may leave.
-  needs.gradients_leave = needs.shares > 1 && o.shard == shard::gradients && table.group_gradients() >= o.micro_batches;
+  // All micro-batches of a replica add to a gradient, one after the other or in one call, before it may leave. A
+  // parameter part that reads recomputed values comes before its turn.
+  needs.gradients_leave = needs.shares > 1 && o.shard == shard::gradients &&
+                          table.group_gradients() >= o.micro_batches && o.recompute_layers.empty();
   needs.shares_derived = o.share_packed_weights;
   needs.split = splits_backward(table, stage);
   if (needs.split) needs.kept_copies = needs.held = fewest_working_sets(table, stage);

@@ -125,7 +125,9 @@ class recompute_search {
     const stage_memory kept = limit == no_memory_limit ? stage_memory{} : memory_of(plain, all);
     if (take(kept.total(), 0, false) || !as_needed_) return best_;
     recompute_micro_batches(plain);
-    recompute_layers(plain, all, kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held));
+    best_.min = best_.time;
+    if (!all.gradients_leave)  // which parameter parts that come early would overtake
+      recompute_layers(plain, all, kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held));
     return best_;
   }
 
