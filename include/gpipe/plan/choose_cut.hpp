@@ -140,7 +140,7 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
   return partition_unequal(p, first, fits);
 }
 
-/// Beyond so many layers a cut with recomputes is probed, and not searched.
+/// With more layers a cut with recomputes is probed, and not searched.
 inline constexpr int max_layers_searched = 64;
 
 /// Whether the time of a stage depends on what it recomputes under its limit.

@@ -11,13 +11,13 @@
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/model/layer_pattern.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>

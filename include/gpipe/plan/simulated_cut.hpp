@@ -6,13 +6,11 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_time.hpp>
 
 namespace gpipe::detail {

@@ -2,19 +2,10 @@
 
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cost/profile.hpp>
+#include <gpipe/plan/cost/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe {
-
-/// The costs of every layer on the device of each stage, in picoseconds. The array belongs to the caller.
-struct stage_costs {
-  const layer_cost* costs = nullptr;  ///< [kind][layer]: one kind of device, or one for each stage
-  int layers = 0;
-  bool each = false;
-
-  constexpr int kinds(int stages) const { return each ? stages : 1; }
-  constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * layers : 0); }
-};
 
 namespace detail {
 

@@ -10,6 +10,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 

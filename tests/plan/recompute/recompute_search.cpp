@@ -188,3 +188,52 @@ TEST_CASE("under a limit the cut is the best of all cuts with the best layers of
   CHECK(bound > 1000);
   CHECK(refused > 1000);
 }
+
+TEST_CASE("a probed cut obeys its limits, and its slowest stage is near the best of all cuts") {
+  std::mt19937 random(20240503);
+  int found = 0, best = 0;
+  double worst = 1;
+  for (int i = 0; i < 300; ++i) {
+    CAPTURE(i);
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const int layers = 8 + below(8);
+    const random_network drawn(random, layers, false);
+    plan_options o{.stages = 2 + below(3),
+                   .micro_batches = 4 + below(5),
+                   .micro_batch_size = 1,
+                   .schedule = schedule_kind::one_f_one_b};
+    std::vector<layer_cost> costs;
+    for (int l = 0; l < layers; ++l) costs.push_back({100 + below(900), 100 + below(900), 100 + below(900)});
+    const stage_costs of{costs.data(), layers, false};
+    std::vector<memory_requirements> needs;
+    for (int s = 0; s < o.stages; ++s) needs.push_back(requirements_of(o.chosen_schedule(), o, s));
+    std::vector<int> first(static_cast<std::size_t>(o.stages) + 1), probed = first;
+    const std::int64_t least = min_memory_limit(
+        drawn.net,
+        [&] {
+          plan_options none = o;
+          none.memory_limit = 1;
+          return none;
+        }(),
+        o.chosen_schedule(), of);
+    o.memory_limit = least + least * below(40) / 100;
+    const cut_search searched = search_cut(drawn.net, o, o.chosen_schedule(), of, first.data());
+    REQUIRE(searched.fits);
+    recompute_search search(drawn.net, o, of, needs.data());
+    const std::vector<std::int64_t> limits(static_cast<std::size_t>(o.stages), o.memory_limit);
+    with_problem(drawn.net, o, o.chosen_schedule(), of, [&](const partition_problem& problem) {
+      if (!probed_cut(problem, limits.data(), search).find(probed.data())) return 0;
+      ++found;
+      limited_search exact(problem, drawn.net, needs.data(), limits.data(), limited_search::goal::objective, &search);
+      const std::int64_t reached = exact.objective_within(probed.data());
+      REQUIRE(reached != unlimited);
+      REQUIRE(reached >= searched.min);
+      best += reached == searched.min;
+      worst = (std::max)(worst, static_cast<double>(reached) / static_cast<double>(searched.min));
+      return 0;
+    });
+  }
+  CHECK(found > 250);
+  CHECK(best > 200);
+  CHECK(worst < 2);
+}

@@ -3,11 +3,11 @@
 #include <type_traits>
 
 #include <gpipe/core/units.hpp>
-#include <gpipe/model/layer_pattern.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/plan/cost/profile_promises.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>

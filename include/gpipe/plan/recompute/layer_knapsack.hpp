@@ -4,9 +4,9 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/model/layer_pattern.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
@@ -53,7 +53,7 @@ class layer_knapsack {
 
   /// The points, the fastest first: the first runs nothing again.
   constexpr int points() const { return now_[0].count; }
-  /// Of one micro-batch, in picoseconds.
+  /// The time of one micro-batch, in picoseconds.
   constexpr std::int64_t time(int point) const { return nodes_[now_[0].nodes[point]].time; }
   /// Kept bytes of all micro-batches in flight.
   constexpr std::int64_t bytes(int point) const { return nodes_[now_[0].nodes[point]].bytes; }
@@ -69,7 +69,8 @@ class layer_knapsack {
     std::int64_t bytes = 0, time = 0;
     bool runs = false;
   };
-  /// What a layer adds if it may run again, or if not. `read_again(v)`: a layer that runs again reads the value.
+  /// The bytes and the time that a layer adds if it may run again, or if not. `read_again(v)`: a layer that runs again
+  /// reads the value.
   template <class ReadAgain>
   constexpr change change_of(int l, bool again, const ReadAgain& read_again) const {
     const layer_type& r = net_.type_of(l);

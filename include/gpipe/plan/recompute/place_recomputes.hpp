@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gpipe/model/graph.hpp>
-#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
 

@@ -12,8 +12,8 @@ namespace gpipe::detail {
 /// Cuts a large model by the time of its slowest stage, with what the stages recompute under their limits.
 ///
 /// The time is bisected. For each, every stage from the first on takes as many layers as it can: their forward,
-/// backward and recomputes take no longer, and their memory fits. Where a part of a stage needs no more time or memory
-/// than the stage, a time that no cut keeps is found out. Transfers count nothing.
+/// backward and recomputes take no longer, and their memory fits. If a part of a stage needs no more time or memory
+/// than the stage, no cut has a much shorter time than the one found. Transfers count nothing.
 class probed_cut {
  public:
   static constexpr int max_bisections = 10;

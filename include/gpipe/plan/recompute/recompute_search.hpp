@@ -5,14 +5,16 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/model/layer_pattern.hpp>
+#include <gpipe/plan/cost/stage_costs.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/layer_knapsack.hpp>
 #include <gpipe/plan/recompute/place_recomputes.hpp>
-#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 

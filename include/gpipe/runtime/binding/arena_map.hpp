@@ -19,8 +19,8 @@ struct slot_table {
   constexpr slot_table(const int* first, const int* later) : forward(first), again(later) {}
 };
 
-/// The address of a buffer: one address, or one for each slot of its micro-batches. What a recomputed layer writes has
-/// another buffer in backward.
+/// The address of a buffer: one address, or one for each slot of its micro-batches. The values of a recomputed layer
+/// have another buffer in backward.
 struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;

@@ -1,4 +1,4 @@
-#include <gpipe/model/layer_pattern.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 
 #include <doctest/doctest.h>
 
@@ -58,7 +58,7 @@ TEST_CASE("a part of a name matches nothing, nor does a pattern without letters"
   }
 }
 
-TEST_CASE("the first pattern that names no layer is told, and a layer that cannot run again") {
+TEST_CASE("the first pattern that names no layer is returned, and a layer that cannot run again") {
   bool marked[10]{};
   int refused = -1;
   CHECK(mark_layers(network_of<net>, {"h.*.ln", "relu"}, marked, refused) == nullptr);
