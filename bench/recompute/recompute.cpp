@@ -1,5 +1,6 @@
 // One stage, and so no pipeline: how much does recompute cost, and how much memory does it save? All lines but the last
-// compute each micro-batch's parameter gradients alone; the last combines several, as is the default without recompute.
+// of a table compute each micro-batch's parameter gradients alone; the last combines several, as is the default without
+// recompute.
 //
 //     recompute [rounds]
 
@@ -17,28 +18,24 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int M = 32, B = 32;
+std::int64_t activations_of(const stage_memory& m) {
+  return m.of(memory_kind::kept) + m.of(memory_kind::transient) + m.of(memory_kind::held);
+}
 
+template <class Net>
 struct way {
-  recompute_mode mode;
   std::string name;
-  std::unique_ptr<trainer<bench::mlp, sgd>> training;
+  std::unique_ptr<trainer<Net, sgd>> training;
   std::vector<double> seconds{};
-
-  std::int64_t activations() const {
-    const stage_memory& m = training->plan().memory(0);
-    return m.of(memory_kind::kept) + m.of(memory_kind::transient) + m.of(memory_kind::held);
-  }
 };
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
-  bench::print_environment();
-  const bench::random_images made(M * B);
+/// Steps of a model with nothing recomputed, with layers for a half and a quarter of the activations, and with whole
+/// micro-batches.
+template <class Net>
+void compare(const std::string& model, int M, int B, int rounds) {
+  const typename bench::workload<Net>::data made(M * B);
   const batch on = made.all();
-  const auto options = [](recompute_mode mode, std::int64_t bytes = no_memory_limit, int group_gradients = 1) {
+  const auto options = [&](recompute_mode mode, std::int64_t bytes = no_memory_limit, int group_gradients = 1) {
     return plan_options{.micro_batches = M,
                         .micro_batch_size = B,
                         .recompute = mode,
@@ -46,37 +43,51 @@ int main(int count, char** arguments) {
                         .optimizer_moments = sgd::moments,
                         .memory_limit = bytes};
   };
-  // Half of the memory that `never` needs more than every mode.
-  const auto memory_of = [&](recompute_mode mode) {
-    return make_plan(network_of<bench::mlp>, options(mode)).memory(0);
+  const stage_memory all = make_plan(network_of<Net>, options(recompute_mode::never)).memory(0);
+  const auto limit = [&](double share) {
+    return all.total() - static_cast<std::int64_t>((1 - share) * static_cast<double>(activations_of(all)));
   };
-  const stage_memory all = memory_of(recompute_mode::never);
-  const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
-
-  std::vector<way> ways;
-  const auto add = [&](recompute_mode mode, const char* name, std::int64_t bytes = no_memory_limit,
-                       int group_gradients = 1) {
-    ways.push_back({mode, name, std::make_unique<trainer<bench::mlp, sgd>>(options(mode, bytes, group_gradients))});
+  std::vector<way<Net>> ways;
+  const auto add = [&](const char* name, const plan_options& o) {
+    ways.push_back({name, std::make_unique<trainer<Net, sgd>>(o)});
   };
-  add(recompute_mode::never, "never");
-  add(recompute_mode::as_needed, "as_needed", limit);
-  add(recompute_mode::except_last, "except_last");
-  add(recompute_mode::always, "always");
-  add(recompute_mode::never, "never, together", no_memory_limit, 0);
-  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", M, B, rounds);
+  add("never", options(recompute_mode::never));
+  add("half", options(recompute_mode::as_needed, limit(0.5)));
+  add("quarter", options(recompute_mode::as_needed, limit(0.25)));
+  add("except_last", options(recompute_mode::except_last));
+  add("always", options(recompute_mode::always));
+  add("never, together", options(recompute_mode::never, no_memory_limit, 0));
+  std::printf("%s, one stage, %d micro-batches of %d; median of %d rounds\n", model.c_str(), M, B, rounds);
   std::printf("recompute        activations MiB  step ms  throughput over never\n");
-  for (way& w : ways) w.training->step(on);
+  for (auto& w : ways) w.training->step(on);
   for (int round = 0; round < rounds; ++round)
-    for (way& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
-  const double never = bench::median(ways[0].seconds);
-  for (const way& w : ways)
-    std::printf("%-15s  %15.1f  %7.1f  %21.3f\n", w.name.c_str(), static_cast<double>(w.activations()) / (1 << 20),
-                1e3 * bench::median(w.seconds), never / bench::median(w.seconds));
+    for (auto& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
+  const auto seconds = [&](std::size_t i) { return bench::median(ways[i].seconds); };
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    std::printf("%-15s  %15.1f  %7.1f  %21.3f\n", ways[i].name.c_str(),
+                static_cast<double>(activations_of(ways[i].training->plan().memory(0))) / (1 << 20), 1e3 * seconds(i),
+                seconds(0) / seconds(i));
   std::printf("\n");
-  const double together = bench::median(ways.back().seconds);
-  for (const way& w : ways) {
-    if (w.mode == recompute_mode::never) continue;
-    bench::result("recompute." + w.name, never / bench::median(w.seconds), "ratio");
-    bench::result("recompute." + w.name + ".over_group_gradients", together / bench::median(w.seconds), "ratio");
-  }
+  // Whole micro-batches in the same memory: as many working sets as fit, and the others run again.
+  const auto whole = [&](double share) {
+    const std::int64_t above = all.total() - limit(share), sets = M - (above + all.kept_set - 1) / all.kept_set;
+    return seconds(0) + static_cast<double>(M - sets) / M * (seconds(4) - seconds(0));
+  };
+  const std::string of = "recompute.layers." + model;
+  bench::result(of + ".half", seconds(0) / seconds(1), "ratio");
+  bench::result(of + ".quarter", seconds(0) / seconds(2), "ratio");
+  bench::result(of + ".half.over_as_needed", whole(0.5) / seconds(1), "ratio");
+  bench::result(of + ".quarter.over_as_needed", whole(0.25) / seconds(2), "ratio");
+  bench::result("recompute." + model + ".except_last", seconds(0) / seconds(3), "ratio");
+  bench::result("recompute." + model + ".always", seconds(0) / seconds(4), "ratio");
+  bench::result("recompute." + model + ".except_last.over_group_gradients", seconds(5) / seconds(3), "ratio");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  compare<bench::mlp>("mlp", 32, 32, rounds);
+  compare<bench::tf>("tf", 8, 4, rounds);
 }

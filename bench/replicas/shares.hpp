@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/runtime/host_executor.hpp>
+
 #if GPIPE_WITH_MPI
 #include <gpipe/job.hpp>
 #include <gpipe/mpi.hpp>

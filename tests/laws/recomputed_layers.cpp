@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/plan/options/layer_pattern.hpp>
+
 #include "support/attended.hpp"
 #include "support/imaged.hpp"
 #include "support/sanitized.hpp"
