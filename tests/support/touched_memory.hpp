@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include <gpipe/plan/make_plan.hpp>
@@ -82,7 +83,7 @@ void touches_as_predicted(const plan_options& options, const Data& data) {
   for (std::size_t s = 0; s < one.size(); ++s) {
     std::size_t untouched = 0;
     for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
-    CAPTURE(name_of(options.schedule));
+    CAPTURE(std::string(name_of(options.schedule)));
     CAPTURE(options.stages);
     CAPTURE(static_cast<int>(options.recompute));
     CAPTURE(options.micro_batches);

@@ -77,7 +77,10 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
                           table.group_gradients() >= o.micro_batches && o.recompute_layers.empty();
   needs.shares_derived = o.share_packed_weights;
   needs.split = splits_backward(table, stage);
-  if (needs.split) needs.kept_copies = needs.held = fewest_working_sets(table, stage);
+  if (needs.split) {
+    needs.kept_copies = fewest_working_sets(table, stage);
+    needs.held = held_slots(table, stage);
+  }
   if (table.group_gradients() > 1) {
     needs.split = true;
     needs.held = table.group_gradients();
