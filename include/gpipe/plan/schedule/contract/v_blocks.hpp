@@ -1,13 +1,14 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/schedule/contract/v_shape.hpp>
 
 #include <bit>
 
 namespace gpipe::detail {
 
-/// The common part of schedules that repeat one block of cells every 6 ticks, a block for each micro-batch. Worker w of
-/// K has stages w and S - 1 - w, and the parts of a micro-batch go down and up a V twice:
+/// The common part of schedules on `v_workers` that repeat one block of cells every 6 ticks, a block for each
+/// micro-batch. The parts of a micro-batch go down and up a V twice:
 ///
 ///     worker 0   F             F I                 I         forward down, up; backward's input part down, up:
 ///     worker 1     F         F     I             I           workers on a way begin `ways[i]` ticks one after the
@@ -71,14 +72,7 @@ struct v_block {
 };
 
 template <class Schedule>
-struct v_blocks {
-  static constexpr bool trains = true, splits = true;
-
-  static constexpr bool admits(int stages, int micro_batches) {
-    return stages >= 2 && stages % 2 == 0 && micro_batches >= 1;
-  }
-  static constexpr int workers(int stages) { return stages / 2; }
-  static constexpr int worker_of(int stages, int stage) { return stage < stages / 2 ? stage : stages - 1 - stage; }
+struct v_blocks : v_workers {
   static constexpr int ticks(int stages, int micro_batches) {
     int last = 0;
     for (int w = 0; w < workers(stages); ++w) {

@@ -4,16 +4,12 @@
 
 namespace gpipe::detail {
 
-/// The common part of schedules whose worker w of K has stages w and S - 1 - w, so that micro-batches go down and up a
-/// V, and the loss is on worker 0. A step takes 6 M + K - 1 ticks; worker w begins at tick w.
+/// Worker w of K has stages w and S - 1 - w, so that micro-batches go down and up a V, and the loss is on worker 0.
+/// Backward is in two parts.
 ///
 ///     worker 0   stage 0      stage 3        S = 4, K = 2
 ///     worker 1      stage 1  stage 2
-///
-/// With fewer than `Schedule::min_micro_batches(stages)`, the ticks of the missing ones are idle.
-/// `Schedule::nth(stages, M, worker, n)` is the worker's n-th cell.
-template <class Schedule>
-struct v_shape {
+struct v_workers {
   static constexpr bool trains = true, splits = true;
 
   static constexpr bool admits(int stages, int micro_batches) {
@@ -21,6 +17,14 @@ struct v_shape {
   }
   static constexpr int workers(int stages) { return stages / 2; }
   static constexpr int worker_of(int stages, int stage) { return stage < stages / 2 ? stage : stages - 1 - stage; }
+};
+
+/// The common part of schedules on such workers whose step takes 6 M + K - 1 ticks; worker w begins at tick w.
+///
+/// With fewer than `Schedule::min_micro_batches(stages)`, the ticks of the missing ones are idle.
+/// `Schedule::nth(stages, M, worker, n)` is the worker's n-th cell.
+template <class Schedule>
+struct v_shape : v_workers {
   static constexpr int ticks(int stages, int micro_batches) {
     return 6 * filled(stages, micro_batches) + workers(stages) - 1;
   }
