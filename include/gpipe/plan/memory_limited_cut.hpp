@@ -197,7 +197,7 @@ class limited_search {
       first_[it.stage - 1] = it.begin - 1;
       if (decides) {
         const stage_recompute at_most = recompute_->decide(first_.data(), it.stage, limit);
-        it.certain = at_most.fits && at_most.time == decided.time && at_most.before == decided.before &&
+        it.certain = at_most.fits && at_most.time == decided.time && at_most.early == decided.early &&
                      at_most.working_sets == decided.working_sets;
       } else {
         const std::int64_t max = bytes_of(it.stage) - limit;
@@ -241,7 +241,7 @@ class limited_search {
   constexpr void add_recompute(partial& it, const partial& behind, const stage_recompute& decided,
                                const std::int64_t* path_behind, std::int64_t* path) const {
     const std::int64_t each = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
-    const std::int64_t again = decided.by_layer ? each : 0, r = decided.before;
+    const std::int64_t again = decided.by_layer ? each : 0, r = decided.early;
     it.total = larger(it.first.both + each + it.moved, behind.total);
     it.turn = it.first.both + again - r + larger(r, behind.turn);
     path_.extend(path_behind, it.first.forward, it.first.backward + again,

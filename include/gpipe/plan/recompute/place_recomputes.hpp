@@ -8,9 +8,9 @@ namespace gpipe::detail {
 /// first backward that reads what the layer writes, or together with a layer that then runs again and reads it. So each
 /// runs once. A marked layer that nothing of this reads does not run.
 ///
-///     layers       norm > attention > add > norm > linear > gelu > linear > add
-///     marked              x                  x              x
-///     runs before         itself             linear         linear             the norm's and gelu's readers
+///     layers       0 norm > 1 attention > 2 add > 3 norm > 4 linear > 5 gelu > 6 linear > 7 add
+///     marked       0                              3                   5
+///     runs before  1                              4                   6
 constexpr void place_recomputes(const network& net, int first, int last, const bool* marked, int* before) {
   const auto raise = [](int& to, int layer) {
     if (layer > to) to = layer;

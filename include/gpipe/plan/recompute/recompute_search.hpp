@@ -26,10 +26,10 @@ struct stage_recompute {
   bool fits = false;  ///< the stage obeys its memory limit
   bool by_layer = false;
   int working_sets = 1;
-  std::int64_t time = 0;    ///< of all recomputes of a step, in picoseconds
-  std::int64_t before = 0;  ///< by layer: of those of a micro-batch that run before its gradient arrives
-  std::int64_t bytes = 0;   ///< of the stage
-  std::int64_t min = 0;     ///< no choice that fits takes less time
+  std::int64_t time = 0;   ///< of all recomputes of a step, in picoseconds
+  std::int64_t early = 0;  ///< by layer: of those of a micro-batch that run before its gradient arrives
+  std::int64_t bytes = 0;  ///< of the stage
+  std::int64_t min = 0;    ///< no choice that fits takes less time
 };
 
 /// Decides what the stages of any cut recompute.
@@ -152,7 +152,7 @@ class recompute_search {
     best_.bytes = bytes;
     best_.time = time;
     best_.by_layer = by_layer;
-    best_.before = 0;
+    best_.early = 0;
     if (!by_layer) keep_all();
     return fits;
   }
@@ -166,11 +166,9 @@ class recompute_search {
     for (int l = begin(); l < end(); ++l) forward = summed(forward, costs()[l].forward);
     const int times = drains(table_.schedule(), o_.stages) ? o_.micro_batches - needs.kept_copies
                                                            : count_recomputed(needs.kept_copies);
-    const stage_recompute before = best_;
     best_ = {};
     best_.working_sets = needs.kept_copies;
-    if (!take(memory_of(plain, needs).total(), multiplied(forward, times), false) && before.bytes < best_.bytes)
-      best_ = before;
+    take(memory_of(plain, needs).total(), multiplied(forward, times), false);
   }
   constexpr int count_recomputed(int working_sets) {
     const zeroed_array<int> of_stages(o_.stages);
@@ -252,18 +250,18 @@ class recompute_search {
     place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
     const stage_view stage(net_, {first_, o_.stages, chosen_.data()}, stage_);
     const std::int64_t bytes = limit_ == no_memory_limit ? 0 : memory_of(stage, all).total();
-    std::int64_t time = 0, before = 0;
+    std::int64_t time = 0, early = 0;
     const int earliest = stage.first_recomputed();
     for (int l = begin(); l < end(); ++l)
       if (stage.recomputed(l)) {
         time = summed(time, costs()[l].forward);
-        if (stage.recomputed_before(l) == earliest) before = summed(before, costs()[l].forward);
+        if (stage.recomputed_before(l) == earliest) early = summed(early, costs()[l].forward);
       }
     const stage_recompute old = best_;
     const bool fits = take(bytes, of_step(time), earliest >= 0);
     if (best_.bytes == old.bytes && best_.time == old.time && best_.fits == old.fits) return fits;
     best_.working_sets = all.kept_copies;
-    best_.before = before;
+    best_.early = early;
     for (int l = begin(); l < end(); ++l) before_[l] = chosen_[l];
     return fits;
   }
