@@ -109,6 +109,14 @@ TEST_CASE("the text says the optimum only where that is proven") {
   CHECK(detail::quality_text(facts) ==
         "the cut is at most 10.0 % above the optimum within the memory limit; "
         "the search within the limit stopped after 32768 partial cuts");
+  struct deep : model<input<float, 8>, repeat<33, linear<8>, relu>> {};
+  plan_options probed = o;
+  probed.recompute = recompute_mode::as_needed;
+  detail::plan_facts of_deep{network_of<deep>, probed, {}, "", {}, {}};
+  of_deep.quality = facts.quality;
+  CHECK(detail::quality_text(of_deep) ==
+        "the cut is at most 10.0 % above the optimum within the memory limit; "
+        "a cut of more than 64 layers that may run again is probed, not searched");
   facts.quality = {.step = 100, .min = 100, .free = 80, .proven = true};
   CHECK(detail::quality_text(facts) ==
         "the cut is the optimum within the memory limit, which is 25.0 % above that without");
@@ -158,4 +166,23 @@ TEST_CASE("a plan says where a choice of shares does not do what its name says")
                .group_gradients = 4},
               "gradients are whole"));
   CHECK(!says({.micro_batches = 4, .replicas = 2, .shard = shard::optimizer_state}, "gradients are whole"));
+}
+
+TEST_CASE("the table says which layers of a stage run again, if any does, and their share of its time") {
+  struct blocks : model<input<float, 8>, named<"h", repeat<2, linear<16>, relu, linear<8>>>, linear<4>> {};
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8};
+  CHECK(describe(network_of<blocks>, make_plan(network_of<blocks>, o)).find("recomputed") == std::string::npos);
+  o.recompute_layers = {"h.0.1"};
+  const std::string text = describe(network_of<blocks>, make_plan(network_of<blocks>, o, {3}));
+  CAPTURE(text);
+  const auto line = [&](int number) {
+    std::size_t at = 0;
+    for (; number > 0; --number) at = text.find('\n', at) + 1;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  CHECK(line(0).ends_with("memory       recomputed"));
+  CHECK(line(1).find("  1 layer, ") != std::string::npos);
+  CHECK(line(1).ends_with(" %"));
+  CHECK(line(2).ends_with("  none"));
+  CHECK(line(3).find(", recompute of listed layers") != std::string::npos);
 }

@@ -140,7 +140,6 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
   return partition_unequal(p, first, fits);
 }
 
-/// With more layers a cut with recomputes is probed, and not searched.
 inline constexpr int max_layers_searched = 64;
 
 /// Whether the time of a stage depends on what it recomputes under its limit.
@@ -148,13 +147,18 @@ template <scheduler Schedule>
 constexpr bool decides_recompute(const plan_options& o, const Schedule& schedule) {
   return schedule.trains && (!o.recompute_layers.empty() || o.recompute_whole() == recompute_mode::as_needed);
 }
+/// Whether a cut under a limit is probed, and not searched: the model has many layers, and stages decide what they
+/// recompute.
+constexpr bool is_probed(const network& net, const plan_options& o) {
+  return net.layer_count > max_layers_searched && decides_recompute(o, o.chosen_schedule());
+}
 
 }  // namespace detail
 
 /// The result of a search for the best cut.
 struct cut_search {
   bool fits = true;   ///< a cut that obeys the memory limit
-  bool whole = true;  ///< the search came to its end; else it stopped after 32,768 partial cuts
+  bool whole = true;  ///< the search came to its end; else it stopped after 32,768 partial cuts, or the cut was probed
   /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
   std::int64_t min = 0;
 };
@@ -166,15 +170,15 @@ struct cut_search {
 /// If that one breaks the limit, or recomputes more because of it, the result is still exactly the best that obeys it,
 /// as long as 32,768 partial cuts suffice to find it: with 60 layers and 8 stages they mostly do. Beyond, a range of
 /// layers counts as fitting if its parts fit, and the gradients that return to it are taken at their minimum or
-/// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found.
+/// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found. So it is with
+/// more than 64 layers if stages decide what they recompute: then the cut is probed (see `probed_cut`).
 template <scheduler Schedule>
 GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                            const stage_costs& costs, int* first, std::int64_t more = 0) {
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.limits_memory() && more != no_memory_limit;
-    const bool decides =
-        schedule.trains && (!o.recompute_layers.empty() || (limited && detail::decides_recompute(o, schedule)));
+    const bool decides = detail::decides_recompute(o, schedule) && (limited || !o.recompute_layers.empty());
     const detail::zeroed_array<memory_requirements> needs(o.stages);
     for (int s = 0; (limited || decides) && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     const detail::stage_limits limits(o, more);
@@ -203,7 +207,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
       reached = value;
       for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
     };
-    if (decides && net.layer_count > detail::max_layers_searched) {
+    if (decides && detail::is_probed(net, o)) {
       found.whole = false;
       if (detail::probed_cut(problem, limits.data(), recompute).find(other.data()))
         take_if_better(search.objective_within(other.data()));
@@ -234,7 +238,8 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
 /// Why no cut fits: in the one that exceeds the memory limits by the fewest bytes, the stage that exceeds its by most.
 struct memory_shortage {
   int stage = 0;
-  std::int64_t bytes = 0;  ///< if every stage may have these bytes more, and not if one fewer, `choose_cut` finds a cut
+  /// If every stage may have these bytes more, `choose_cut` finds a cut; if one fewer, it does not, unless it probes.
+  std::int64_t bytes = 0;
 };
 
 /// Call it if no cut obeys the options' limits.
@@ -248,15 +253,15 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
   const detail::stage_limits limits(o, 0);
   detail::recompute_search recompute(net, o, costs, needs.data());
   const auto above = [&](int s) { return recompute.least_bytes(first.data(), s) - limits[s]; };
-  const bool large = detail::decides_recompute(o, schedule) && net.layer_count > detail::max_layers_searched;
+  const bool probes = detail::is_probed(net, o);
   const auto fits = [&](std::int64_t more) {
-    if (!large || more == no_memory_limit) return search_cut(net, o, schedule, costs, first.data(), more).fits;
+    if (!probes || more == no_memory_limit) return search_cut(net, o, schedule, costs, first.data(), more).fits;
     return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
       const detail::stage_limits with_more(o, more);
       return detail::probed_cut(problem, with_more.data(), recompute).fit(first.data());
     });
   };
-  std::int64_t low = 0, high = large ? 0 : detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
+  std::int64_t low = 0, high = probes ? 0 : detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
                           limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::bytes,
                                                 &recompute);
                           return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
@@ -265,7 +270,7 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
     fits(no_memory_limit);
     for (int s = 0; s < o.stages; ++s)
       if (above(s) > high) high = above(s);
-    while (high - low > (large ? 1 + high / 64 : 1)) {
+    while (high - low > (probes ? 1 + high / 64 : 1)) {
       const std::int64_t middle = low + (high - low) / 2;
       (fits(middle) ? high : low) = middle;
     }

@@ -48,7 +48,10 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
            (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
   if (o.limits_memory()) text += " within the memory limit";
   if (v.free > 0 && v.min > v.free) text += ", which is " + above(v.min, v.free) + "that without";
-  if (!v.whole)
+  if (!v.whole && is_probed(plan.net, o))
+    text +=
+        "; a cut of more than " + several(max_layers_searched, "layer") + " that may run again is probed, not searched";
+  else if (!v.whole)
     text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");
   return text;
 }
