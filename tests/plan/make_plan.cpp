@@ -11,6 +11,7 @@
 #include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/program/print.hpp>
 
@@ -27,6 +28,7 @@ struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, pop<"x
 constexpr const network& n = network_of<net>;
 /// One tensor of 16 numbers on each edge.
 struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_loss> {};
+struct chain_without_loss : model<input<float, 16>, relu, relu> {};
 
 struct lends : model<input<float, 64>, tied<"w", linear<64>>, linear<64>, tied<"w", linear<64>>, passing_loss> {};
 
@@ -251,6 +253,32 @@ TEST_CASE("where a limit is too small and nothing is recomputed, the error offer
   } catch (const error& refused) {
     CHECK(std::string(refused.what()).find("as-needed") == std::string::npos);
   }
+}
+
+TEST_CASE("a list of recomputed layers that names none, a loss or the last layer is refused, and two kinds at once") {
+  struct named_net
+      : model<input<float, 8>, named<"h", repeat<2, named<"act", relu>, linear<8>>>, linear<4>, softmax_cross_entropy> {
+  };
+  const network& net = network_of<named_net>;
+  const auto refuse = [&](const layer_patterns& layers, const char* text) {
+    CHECK_THROWS_WITH_AS(make_plan(net, {.stages = 2, .recompute_layers = layers}), text, error);
+  };
+  refuse(
+      {"relu", "h.*.mlp"},
+      "recompute_layers has the pattern \"h.*.mlp\", and no layer is there; write the path of a layer or a group, with "
+      "* for any part, such as \"h.*.mlp\", or a type, such as \"layer_norm\"; the first layer's path is "
+      "\"h.0.act\"");
+  refuse({"softmax_cross_entropy"},
+         "recompute_layers names \"2\", which is a loss; leave it out: its backward follows directly, so nothing is "
+         "saved");
+  CHECK_THROWS_WITH_AS(make_plan(network_of<chain_without_loss>, {.recompute_layers = {"*"}}),
+                       doctest::Contains(", which is the last layer; leave it out"), error);
+  CHECK_THROWS_WITH_AS(make_plan(net, {.recompute = recompute_mode::always, .recompute_layers = {"relu"}}),
+                       "recompute_layers names layers, and recompute is always, for whole micro-batches; choose one of "
+                       "them",
+                       error);
+  const step_plan made = make_plan(net, {.stages = 2, .recompute_layers = {"h.*.act"}});
+  CHECK(made.cut().recomputed_before != nullptr);
 }
 
 TEST_CASE("a schedule whose workers wait in a circle is refused, with the worker, tick and cell of each") {

@@ -35,6 +35,21 @@ static_assert(step(one_f_one_b{}, recompute_mode::always) == 41);
 static_assert(step(one_f_one_b{}, recompute_mode::except_last) == 39);
 static_assert(step(forward_only{}, recompute_mode::never) == 11);
 
+// Layers run again: a recompute before the gradient arrives hides in the ramp, as that of whole micro-batches does. A
+// parameter part that reads what ran again comes with the input part, also if backward is in two.
+template <class Schedule>
+constexpr std::int64_t step_again(Schedule schedule, int layer, int before) {
+  const plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 1};
+  int again[] = {-1, -1, -1, -1};
+  if (layer >= 0) again[layer] = before;
+  constexpr int halves[] = {0, 2, 4};
+  return makespan_of(network_of<net>, o, schedule, {alike, 4}, {halves, 2, again}, chain, 1, [](int) { return 4; });
+}
+static_assert(step_again(fill_drain{}, -1, -1) == 30);
+static_assert(step_again(fill_drain{}, 0, 1) == 33);  // the first one runs while the last stage is in backward
+static_assert(step_again(fill_drain{}, 2, 3) == 34);  // the last stage has nothing to wait for
+static_assert(step_again(zb_h1{}, 0, 1) > step_again(zb_h1{}, -1, -1));
+
 // As needed, with more and more memory, goes from the one to the other.
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 1) == 40);
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 4) < 40 &&
