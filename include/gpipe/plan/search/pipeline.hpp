@@ -1,0 +1,113 @@
+#pragma once
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/program/simulate.hpp>
+
+#include <cstdint>
+#include <limits>
+
+namespace gpipe {
+
+/// What a search of tables knows of a stage: its times for a micro-batch, and the bytes that a micro-batch takes there.
+///
+///     F ------ kept ------ I --- held --- W        until backward's input part, then until its parameter part
+///
+/// The bytes held are at most the bytes kept.
+struct searched_stage {
+  std::int64_t forward = 1, backward_input = 1, backward_parameters = 1;
+  std::int64_t kept = 1, held = 1;
+};
+
+/// The stages of workers: one each, or two each, as a V.
+///
+///     worker 0   stage 0    |  stage 0      stage 3
+///     worker 1   stage 1    |     stage 1  stage 2
+enum class placement : std::uint8_t { one_each, v };
+
+/// A pipeline for which a table is searched. The arrays belong to the caller.
+struct searched_pipeline {
+  int workers = 1, micro_batches = 1;
+  placement placed = placement::one_each;
+  const searched_stage* stages = nullptr;  ///< null: all alike, and a byte is a micro-batch
+  const link_times* transfers = nullptr;   ///< from stage s to s + 1, if they have two workers; null: no time
+  const std::int64_t* limits = nullptr;    ///< bytes of each worker; null: no limit
+
+  constexpr int chunks() const { return placed == placement::v ? 2 : 1; }
+  constexpr int stage_count() const { return chunks() * workers; }
+  constexpr int stage_at(int worker, int chunk) const { return chunk == 0 ? worker : 2 * workers - 1 - worker; }
+  constexpr int worker_of(int stage) const { return stage < workers ? stage : 2 * workers - 1 - stage; }
+  constexpr int chunk_of(int stage) const { return stage < workers ? 0 : 1; }
+  constexpr searched_stage stage(int s) const { return stages == nullptr ? searched_stage{} : stages[s]; }
+  constexpr std::int64_t limit(int worker) const {
+    return limits == nullptr ? (std::numeric_limits<std::int64_t>::max)() : limits[worker];
+  }
+  /// The time from stage s to stage s + 1, or back.
+  constexpr std::int64_t transfer(int s, bool back) const {
+    if (transfers == nullptr || worker_of(s) == worker_of(s + 1)) return 0;
+    return back ? transfers[s].back : transfers[s].forward;
+  }
+};
+
+namespace detail {
+
+/// A worker's next action in short: its kind and its chunk. Micro-batches of one code ascend, so that the codes alone
+/// are a worker's order.
+constexpr int code_of(action_kind kind, int chunk) {
+  return 3 * chunk + (kind == action_kind::forward ? 0 : kind == action_kind::backward_input ? 1 : 2);
+}
+constexpr action_kind kind_of(int code) {
+  constexpr action_kind kinds[] = {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters};
+  return kinds[code % 3];
+}
+constexpr int chunk_of(int code) { return code / 3; }
+
+constexpr std::int64_t time_of(const searched_stage& of, action_kind kind) {
+  return kind == action_kind::forward          ? of.forward
+         : kind == action_kind::backward_input ? of.backward_input
+                                               : of.backward_parameters;
+}
+/// The bytes that an action takes; negative: that it frees.
+constexpr std::int64_t taken_by(const searched_stage& of, action_kind kind) {
+  return kind == action_kind::forward ? of.kept : kind == action_kind::backward_input ? of.held - of.kept : -of.held;
+}
+
+[[noreturn]] GPIPE_COLD inline void bad_pipeline(int workers, int micro_batches) {
+  throw_error({"a search has ", workers, " workers and ", micro_batches, " micro-batches"},
+              {"give at least one of each"});
+}
+[[noreturn]] GPIPE_COLD inline void bad_bytes(int stage, const searched_stage& of) {
+  throw_error({"stage ", stage, " keeps ", of.kept, " bytes of a micro-batch and then holds ", of.held},
+              {"give zero or more, and hold at most what it keeps"});
+}
+[[noreturn]] GPIPE_COLD inline void no_room(int worker, std::int64_t limit, std::int64_t least) {
+  throw_error({"worker ", worker, " has ", limit, " bytes, and one micro-batch takes ", least},
+              {"choose at least ", least, " bytes"});
+}
+
+/// Throws for what no table has, and if the sum of all times overflows.
+GPIPE_COLD constexpr void require_searchable(const searched_pipeline& of) {
+  if (of.workers < 1 || of.micro_batches < 1) bad_pipeline(of.workers, of.micro_batches);
+  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / of.micro_batches;
+  const auto take = [&left](std::int64_t time, const char* what, int index) {
+    if (time < 0) bad_times(what, index);
+    if (time > left) times_overflow();
+    left -= time;
+  };
+  for (int s = 0; s < of.stage_count(); ++s) {
+    const searched_stage stage = of.stage(s);
+    for (const std::int64_t time : {stage.forward, stage.backward_input, stage.backward_parameters})
+      take(time, "stage", s);
+    if (stage.held < 0 || stage.held > stage.kept) bad_bytes(s, stage);
+    for (const bool back : {false, true})
+      if (s + 1 < of.stage_count()) take(of.transfer(s, back), "link", s);
+  }
+  for (int w = 0; w < of.workers; ++w) {
+    std::int64_t least = 0;
+    for (int c = 0; c < of.chunks(); ++c) least += of.stage(of.stage_at(w, c)).kept;
+    if (least > of.limit(w)) no_room(w, of.limit(w), least);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,42 @@
+// optimize: yes
+
+#include <gpipe/plan/search/table_bound.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "support/searched_pipelines.hpp"
+
+using namespace gpipe;
+
+// With equal stages ZB-V's 6 M + K - 1 ticks are the shortest, and ZB-H1 fills a worker but for its first cells.
+static_assert(lower_bound_of_tables({.workers = 4, .micro_batches = 8, .placed = placement::v}) == 6 * 8 + 3);
+static_assert(lower_bound_of_tables({.workers = 1, .micro_batches = 3}) == 9);
+
+TEST_CASE("no table of a small pipeline is shorter than the bound") {
+  std::mt19937 random(1);
+  int met = 0, all = 0;
+  const auto check = [&](int workers, int micro_batches, placement placed, int count) {
+    for (int i = 0; i < count; ++i) {
+      const searches::random_pipeline it(random, workers, micro_batches, placed);
+      const std::int64_t best = searches::optimum(it.is), bound = lower_bound_of_tables(it.is);
+      CAPTURE(i);
+      REQUIRE(best > 0);
+      CHECK(bound <= best);
+      CHECK(static_cast<double>(bound) > 0.9 * static_cast<double>(best));
+      met += bound == best;
+      ++all;
+    }
+  };
+  check(1, 4, placement::one_each, 100);
+  check(2, 2, placement::one_each, 300);
+  check(2, 3, placement::one_each, 200);
+  check(3, 2, placement::one_each, 200);
+  check(1, 2, placement::v, 100);
+  check(1, 3, placement::v, 20);
+  check(2, 2, placement::v, 8);
+  MESSAGE("the bound is the optimum of ", met, " of ", all, " pipelines");
+  CHECK(met > all / 2);
+}
