@@ -8,6 +8,7 @@
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <cctype>
@@ -77,6 +78,34 @@ figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
           1 - micro_batches * work_ms / static_cast<double>(predicted), 1 - busy_ms / devices / all};
 }
 
+/// The tables that a search finds for equal stages of a V, at shares of 1F1B's activations: of these, half stay from
+/// backward's input part to its parameter part.
+void search_tables() {
+  std::printf("\nsearched tables of a V, equal stages\n");
+  std::printf("workers   M  activations  seconds  predicted idle  at most from the best\n");
+  const auto search = [](int workers, int micro_batches, double share, double effort) {
+    const std::vector<gpipe::searched_stage> stages(static_cast<std::size_t>(2 * workers), {1, 1, 1, 10, 6});
+    const std::vector<std::int64_t> limits(static_cast<std::size_t>(workers),
+                                           static_cast<std::int64_t>(share * 20 * workers));
+    const gpipe::searched_pipeline of{workers,       micro_batches, gpipe::placement::v,
+                                      stages.data(), nullptr,       limits.data()};
+    double idle = 0, gap = 0;
+    const double seconds = bench::timed([&] {
+      const gpipe::searched_schedule found(of, effort);
+      idle = 1 - 6.0 * micro_batches / static_cast<double>(found.makespan());
+      gap = found.gap();
+    });
+    std::printf("%7d  %2d  %11.3f  %7.2f  %14.4f  %21.4f\n", workers, micro_batches, share, seconds, idle, gap);
+    const std::string of_share = "." + std::to_string(workers) + "x" + std::to_string(micro_batches) + "." +
+                                 std::to_string(static_cast<int>(1000 * share));
+    bench::result("schedules.searched.idle" + of_share, idle, "share");
+    bench::result("schedules.searched.gap" + of_share, gap, "share");
+    bench::result("schedules.searched.seconds" + of_share, seconds, "s");
+  };
+  for (const double share : {1.0, 0.75, 0.625, 0.5}) search(8, 32, share, 1);
+  for (const double share : {1.0, 0.75, 0.625}) search(16, 64, share, 4);
+}
+
 }  // namespace
 
 int main() {
@@ -102,4 +131,5 @@ int main() {
     bench::result(std::string("schedules.gain.") + key,
                   (one.step_ms / zb.step_ms) / (one.predicted_ms / zb.predicted_ms), "ratio");
   }
+  search_tables();
 }
