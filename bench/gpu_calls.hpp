@@ -118,6 +118,8 @@ class layer_on_gpu {
     call_.state = take(bytes * d.first_of_state(d.state.size()));
     call_.derived = take(offset_in(d.derived, d.derived.size(), 1));
     call_.extras = take(offset_in(d.extras, d.extras.size(), samples));
+    call_.backward_extras = take(offset_in(d.backward_extras, d.backward_extras.size(), samples));
+    call_.forward_workspace = take(offset_in(d.forward_workspace, d.forward_workspace.size(), samples));
     call_.workspace = take(offset_in(d.workspace, d.workspace.size(), samples));
     std::size_t partials = 0;
     for (const partial& p : d.partials) partials += p.size;

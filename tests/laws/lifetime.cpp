@@ -66,6 +66,15 @@ struct marks {
   /// Writes what no other buffer bears. Both before the kernel's checks and behind its marks: the workspace shares no
   /// byte with what the kernel reads or writes.
   void work() const { mark<unsigned char>(c.workspace, r.workspace_bytes(c.capacity), 251); }
+  void work_forward() const { mark<unsigned char>(c.forward_workspace, r.forward_workspace_bytes(c.capacity), 251); }
+  /// The input part leaves them to the parameter part.
+  void leave() const {
+    mark<unsigned char>(c.backward_extras, r.backward_extra_bytes(c.capacity), mark_of(3, l, m) % 251);
+  }
+  void left() const {
+    if (!bears<unsigned char>(c.backward_extras, r.backward_extra_bytes(c.capacity), mark_of(3, l, m) % 251))
+      lost("backward's extras of layer", l);
+  }
   bool wants_input() const {
     bool wanted = false;
     for (int i = 0; i < r.inputs; ++i) wanted = wanted || c.in_gradient[i] != nullptr;
@@ -94,24 +103,29 @@ struct marks {
 
 void forward(const context&, const gpipe::detail::call& c) {
   const marks k(c);
+  k.work_forward();
   k.inputs();
   for (int o = 0; o < k.r.outputs; ++o)
     mark(c.out[o], k.r.out[o], c.samples, mark_of(0, net->writes_value(k.l, o), k.m));
   mark<unsigned char>(c.extras, k.extra_bytes(), mark_of(2, k.l, k.m) % 251);
   if (!c.recompute) mark<double>(c.partials, k.r.partial_elements(), c.samples);
+  k.work_forward();
 }
 void backward_input(const context&, const gpipe::detail::call& c) {
   const marks k(c);
   k.work();
+  k.leave();
   k.backward();
   for (int i = 0; i < k.r.inputs; ++i)
     if (c.in_gradient[i] != nullptr)
       mark(c.in_gradient[i], k.r.in[i], c.samples, mark_of(1, net->reads_value(k.l, i), k.m));
   k.work();
+  k.leave();
 }
 void backward_parameters(const context&, const gpipe::detail::call& c) {
   const marks k(c);
-  if (!k.wants_input()) k.work();
+  if (!k.wants_input()) k.work(), k.leave();
+  k.left();
   k.backward();
 }
 
@@ -175,7 +189,8 @@ struct keeping {
   };
 };
 
-/// Has a parameter, and a workspace of 4 times its input.
+/// Has a parameter, and workspaces of 4 times its input and of 3 times, and leaves 3 times its input to the parameter
+/// part.
 struct working {
   template <class In>
   struct on;
@@ -184,6 +199,20 @@ struct working {
     using output = tensor<T, N>;
     static constexpr parameter parameters[] = {{"weight", {N}}};
     static constexpr buffer workspace[] = {{"larger", std::size_t{3} * N, dtype_of<T>}, {"rest", N, dtype_of<T>}};
+    static constexpr buffer forward_workspace[] = {{"in forward", std::size_t{3} * N, dtype_of<T>}};
+    static constexpr buffer backward_extras[] = {{"in backward", std::size_t{3} * N, dtype_of<T>}};
+  };
+};
+
+/// Keeps its input and its output, and has a workspace of 40 times its input in forward alone.
+struct drafting {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr keep keeps{.input = true, .output = true};
+    static constexpr buffer forward_workspace[] = {{"draft", std::size_t{40} * N, dtype_of<T>}};
   };
 };
 
@@ -192,6 +221,9 @@ struct working {
 struct worked
     : model<input<float, 16>, working, linear<64>, linear<16>, stash<"x">, only<from<"side", tensor<float, 16>>>,
             working, working, pop<"x">, cross, join, linear<4>, softmax_cross_entropy> {};
+/// Neighbours whose parameter parts wait at one time, and a workspace larger than all that backward has.
+struct drafted : model<input<float, 16>, linear<16>, working, working, drafting, working, drafting, linear<4>,
+                       softmax_cross_entropy> {};
 /// A value kept for two readers: one needs it no more before the other's parameter part, and a wide gradient follows.
 struct kept_twice : model<input<float, 16>, linear<16>, linear<256>, linear<16>, stash<"x">, keeping, pop<"x">, cross,
                           join, linear<4>, softmax_cross_entropy> {};
@@ -211,6 +243,29 @@ void holds_for_stages(std::initializer_list<int> stages) {
         CAPTURE(static_cast<int>(mode));
         run<Net>({.stages = S, .micro_batches = M, .micro_batch_size = 2, .recompute = mode, .optimizer_moments = 0});
       }
+}
+
+/// The same if parameter parts wait, one by one or in groups, and if layers run again.
+template <class Net>
+void holds_in_split_backwards(std::initializer_list<layer_patterns> lists) {
+  for (const int S : {1, 2, 3, 5})
+    for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+      for (const int group : {0, 3})
+        for (const layer_patterns& list : lists) {
+          if (group > 0 && schedule != schedule_kind::fill_drain) continue;
+          CAPTURE(S);
+          CAPTURE(std::string(name_of(schedule)));
+          CAPTURE(group);
+          CAPTURE(list.count);
+          run<Net>({.stages = S,
+                    .micro_batches = 6,
+                    .micro_batch_size = 2,
+                    .recompute = recompute_mode::never,
+                    .recompute_layers = list,
+                    .schedule = schedule,
+                    .group_gradients = group,
+                    .optimizer_moments = 0});
+        }
 }
 
 template <class Net>
@@ -241,6 +296,11 @@ TEST_CASE("every read finds what was written: no two buffers that are live toget
   holds_for_stages<celled_net<double>>({1, 2, 3, 11, layers_of<celled_net<double>>});
 }
 
+TEST_CASE("no two live buffers share memory if parameter parts wait, or layers run again") {
+  holds_in_split_backwards<worked>({{}, {"5"}, {"0", "5", "6"}, {"6", "linear", "8"}, {"0", "5", "6", "linear"}});
+  holds_in_split_backwards<drafted>({{}, {"3"}, {"5"}, {"1", "3", "4", "5"}});
+}
+
 TEST_CASE("no two live buffers share memory, for any cut") {
   holds_for_every_cut<skip_net<float>>();
   holds_for_every_cut<pair_net<double>>();
@@ -248,4 +308,5 @@ TEST_CASE("no two live buffers share memory, for any cut") {
   holds_for_every_cut<kept_twice>();
   holds_for_every_cut<kept_early>();
   holds_for_every_cut<worked>();
+  holds_for_every_cut<drafted>();
 }

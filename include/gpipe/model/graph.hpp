@@ -39,11 +39,13 @@ struct layer_type {
   dtype type = dtype::float32;              ///< of the parameters
   dtype computes = dtype::float32;          ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
-  const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
+  const buffer *derived = nullptr, *extras = nullptr, *backward_extras = nullptr;
+  const buffer *forward_workspace = nullptr, *workspace = nullptr;
   const field* fields = nullptr;
   const partial* partials = nullptr;
   const layer_lists* lists = nullptr;  ///< for kernels that serve a kind of layers
-  int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, workspace_count = 0;
+  int parameter_count = 0, state_count = 0, derived_count = 0;
+  int extra_count = 0, backward_extra_count = 0, forward_workspace_count = 0, workspace_count = 0;
   int field_count = 0, partial_count = 0;
   int predicted = -1;                        ///< the extra that a prediction reads, in place of the inputs; -1: none
   bool predicts = true;                      ///< of a loss: its input, or what it makes, is a prediction
@@ -84,6 +86,12 @@ struct layer_type {
   /// The offset of an extra in the block of all of them.
   GPIPE_COLD constexpr std::size_t extra_offset(int extra, int samples) const {
     return bytes_of_first(extra, extras, samples);
+  }
+  GPIPE_COLD constexpr std::size_t backward_extra_bytes(int samples) const {
+    return bytes_of_first(backward_extra_count, backward_extras, samples);
+  }
+  GPIPE_COLD constexpr std::size_t forward_workspace_bytes(int samples) const {
+    return bytes_of_first(forward_workspace_count, forward_workspace, samples);
   }
   GPIPE_COLD constexpr std::size_t workspace_bytes(int samples) const {
     return bytes_of_first(workspace_count, workspace, samples);
@@ -310,6 +318,8 @@ constexpr layer_type describe_layer_type() {
   r.state = Bound::state.data();
   r.derived = Bound::derived.data();
   r.extras = Bound::extras.data();
+  r.backward_extras = Bound::backward_extras.data();
+  r.forward_workspace = Bound::forward_workspace.data();
   r.workspace = Bound::workspace.data();
   r.fields = Bound::fields.data();
   r.partials = Bound::partials.data();
@@ -318,6 +328,8 @@ constexpr layer_type describe_layer_type() {
   r.state_count = static_cast<int>(Bound::state.size());
   r.derived_count = static_cast<int>(Bound::derived.size());
   r.extra_count = static_cast<int>(Bound::extras.size());
+  r.backward_extra_count = static_cast<int>(Bound::backward_extras.size());
+  r.forward_workspace_count = static_cast<int>(Bound::forward_workspace.size());
   r.workspace_count = static_cast<int>(Bound::workspace.size());
   r.field_count = static_cast<int>(Bound::fields.size());
   r.partial_count = static_cast<int>(Bound::partials.size());

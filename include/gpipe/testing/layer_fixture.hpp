@@ -87,7 +87,7 @@ struct layer_declaration {
   };
   std::span<const tensor_of_edge> in{}, out{};
   std::span<const parameter> parameters{}, state{};
-  std::span<const buffer> derived{}, extras{}, workspace{};
+  std::span<const buffer> derived{}, extras{}, backward_extras{}, forward_workspace{}, workspace{};
   std::span<const field> fields{};
   std::span<const partial> partials{};
   dtype value_type = dtype::float32;  ///< of parameters and state
@@ -121,6 +121,8 @@ inline constexpr layer_declaration declaration_of{.in = tensors_of_edge<typename
                                                   .state = Bound::state,
                                                   .derived = Bound::derived,
                                                   .extras = Bound::extras,
+                                                  .backward_extras = Bound::backward_extras,
+                                                  .forward_workspace = Bound::forward_workspace,
                                                   .workspace = Bound::workspace,
                                                   .fields = Bound::fields,
                                                   .partials = Bound::partials,
@@ -151,9 +153,13 @@ class layer_buffers {
     gradients.emplace_back("parameter gradients", declared.value_type, parameters[0].count());
     state.emplace_back("state", declared.value_type, declared.first_of_state(declared.state.size()));
     derived.emplace_back("derived", dtype::uint8, offset_in(declared.derived, declared.derived.size(), 1));
-    extras.emplace_back("extras", dtype::uint8, offset_in(declared.extras, declared.extras.size(), max_samples));
-    workspace.emplace_back("workspace", dtype::uint8,
-                           offset_in(declared.workspace, declared.workspace.size(), max_samples));
+    const auto block = [&](const char* name, std::span<const buffer> list) {
+      return guarded_buffer(name, dtype::uint8, offset_in(list, list.size(), max_samples));
+    };
+    extras.push_back(block("extras", declared.extras));
+    backward_extras.push_back(block("backward extras", declared.backward_extras));
+    forward_workspace.push_back(block("forward workspace", declared.forward_workspace));
+    workspace.push_back(block("workspace", declared.workspace));
     std::size_t partial_count = 0;
     for (const partial& p : declared.partials) partial_count += p.size;
     partials.emplace_back("partials", dtype::float64, partial_count);
@@ -163,6 +169,8 @@ class layer_buffers {
     call_.state = state[0].data();
     call_.derived = derived[0].data();
     call_.extras = extras[0].data();
+    call_.backward_extras = backward_extras[0].data();
+    call_.forward_workspace = forward_workspace[0].data();
     call_.workspace = workspace[0].data();
     if (!declared.partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
     call_.micro_batches = 1;
@@ -223,7 +231,7 @@ class layer_buffers {
   /// The name of the first buffer with a write outside of it, or empty.
   std::string overrun() const {
     for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived, &extras,
-                             &workspace, &partials, &fields})
+                             &backward_extras, &forward_workspace, &workspace, &partials, &fields})
       for (const auto& buffer : *list)
         if (!buffer.intact()) return buffer.name();
     return {};
@@ -233,7 +241,7 @@ class layer_buffers {
 
   std::vector<guarded_buffer> in, out, in_gradient, out_gradient;             ///< one per part of the edge
   std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block per list
-  std::vector<guarded_buffer> workspace, partials, fields;
+  std::vector<guarded_buffer> backward_extras, forward_workspace, workspace, partials, fields;
 
  private:
   static void add_edge(const std::string& name, std::span<const layer_declaration::tensor_of_edge> edge,
@@ -276,8 +284,12 @@ class layer_fixture : public layer_buffers {
                   })
       own::update_state(Context{}, operands<view, gpipe::detail::pass::update_state>(call()));
   }
+  /// Forward finds a poisoned workspace, and backward none of its values. Backward's extras do not outlive backward.
   void forward() {
+    forward_workspace[0].poison();
     if constexpr (!bound::view) own::forward(Context{}, operands<view>(call()));
+    forward_workspace[0].poison();
+    backward_extras[0].poison();
   }
   /// Each part of backward finds a poisoned workspace.
   void backward_input() {

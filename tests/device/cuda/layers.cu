@@ -71,7 +71,7 @@ class moved {
       move(call_.in[i]), move(call_.out[i]), move(call_.in_gradient[i]), move(call_.out_gradient[i]);
     for (auto& field : call_.fields) move(field);
     move(call_.parameters), move(call_.state), move(call_.derived), move(call_.gradients), move(call_.extras);
-    move(call_.workspace), move(call_.partials);
+    move(call_.backward_extras), move(call_.forward_workspace), move(call_.workspace), move(call_.partials);
   }
 
   const gpipe::detail::call& call() const { return call_; }
@@ -90,7 +90,8 @@ class moved {
   void each_buffer(F f) {
     for (auto* list :
          {&from_.in, &from_.out, &from_.in_gradient, &from_.out_gradient, &from_.parameters, &from_.gradients,
-          &from_.state, &from_.derived, &from_.extras, &from_.workspace, &from_.partials, &from_.fields})
+          &from_.state, &from_.derived, &from_.extras, &from_.backward_extras, &from_.forward_workspace,
+          &from_.workspace, &from_.partials, &from_.fields})
       for (auto& b : *list) f(b);
   }
 

@@ -23,6 +23,8 @@ struct full {
     using output = tensor<bf16, 2>;
     static constexpr parameter parameters[] = {{"weight", {2, 3}}, {"bias", {2}}};
     static constexpr buffer extras[] = {{"mask", 3, dtype::uint8}};
+    static constexpr buffer backward_extras[] = {{"signs", 7, dtype::uint8}};
+    static constexpr buffer forward_workspace[] = {{"rows", 6, dtype::bf16}};
     static constexpr buffer workspace[] = {{"sums", 5, dtype::float64}};
     static constexpr partial partials[] = {"loss"};
     static constexpr keep keeps{.output = true};
@@ -32,13 +34,15 @@ struct full {
 
 using small = bound<minimal, tensor<double, 3>>;
 static_assert(small::parameters.empty() && small::state.empty() && small::derived.empty() && small::extras.empty());
-static_assert(small::workspace.empty());
+static_assert(small::backward_extras.empty() && small::forward_workspace.empty() && small::workspace.empty());
 static_assert(small::fields.empty() && small::partials.empty() && !small::view && small::cost.forward == 0);
 static_assert(!small::keeps.input && !small::keeps.output);
 
 using large = bound<full, tensor<float, 3>>;
 static_assert(large::parameters.size() == 2 && large::parameters[0].extents == shape{2, 3});
 static_assert(large::workspace[0].size == 5 && large::workspace[0].type == dtype::float64);
+static_assert(large::backward_extras[0].size == 7 && large::forward_workspace[0].type == dtype::bf16);
+static_assert(large::lists.backward_extras[0].size == 7 && large::lists.forward_workspace[0].size == 6);
 static_assert(large::extras[0].size == 3 && large::keeps.output && large::cost.forward == 12);
 
 // The element type is that of the output, else of the input; parameters of bf16 layers are float.

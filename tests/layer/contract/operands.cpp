@@ -16,6 +16,8 @@ struct rich {
     using output = tensor<float, 4>;
     static constexpr parameter parameters[] = {{"weight", {4, 5}}, {"bias", {4}}};
     static constexpr buffer extras[] = {{"mask", 5, dtype::uint8}, {"mean", 1, dtype::float64}};
+    static constexpr buffer backward_extras[] = {{"signs", 5, dtype::uint8}, {"sums", 2, dtype::float64}};
+    static constexpr buffer forward_workspace[] = {{"rows", 5, dtype::float32}, {"found", 7, dtype::uint8, true}};
     static constexpr buffer workspace[] = {{"row", 5, dtype::float32}, {"sums", 2, dtype::float64}};
     static constexpr keep keeps{.input = true};
   };
@@ -62,6 +64,22 @@ TEST_CASE("backward and decode have the layer's workspace") {
   const operands<layer, pass::decode> one_token(c);
   CHECK(one_token.workspace<1>() == again.workspace<1>());
   CHECK(one_token.in() == nullptr);
+}
+
+TEST_CASE("forward has its workspace, and backward has its extras") {
+  alignas(alignment) std::byte in_forward[128]{}, in_backward[128]{};
+  call c;
+  c.capacity = 3;
+  c.forward_workspace = in_forward;
+  c.backward_extras = in_backward;
+  const operands<layer> first(c);
+  static_assert(std::is_same_v<decltype(first.forward_workspace<0>()), float*>);
+  CHECK(static_cast<void*>(first.forward_workspace()) == in_forward);
+  CHECK(static_cast<void*>(first.forward_workspace<1>()) == in_forward + 64);
+  const operands<layer, pass::backward> again(c);
+  static_assert(std::is_same_v<decltype(again.backward_extra<1>()), double*>);
+  CHECK(static_cast<void*>(again.backward_extra()) == in_backward);
+  CHECK(static_cast<void*>(again.backward_extra<1>()) == in_backward + 64);
 }
 
 TEST_CASE("a recompute reads the recorded partials and writes none") {

@@ -37,7 +37,8 @@ static_assert(wide::cost.backward_parameters ==
 constexpr std::int64_t separate = inner_linear::cost.forward + between::cost.forward + outer_linear::cost.forward;
 static_assert(separate - wide::cost.forward == 3 * 32 + 3 * 8);  // the two biases: products add them at no cost
 
-static_assert(wide::extras[0].size == 3 * 32 && wide::extras[1].size == 3 * 32);
+static_assert(wide::extras.size() == 1 && wide::extras[0].size == 3 * 32);
+static_assert(wide::forward_workspace[0].size == 3 * 32 && wide::backward_extras[0].size == 3 * 32);
 static_assert(wide::derived[0].size == inner_linear::derived[0].size &&
               wide::derived[3].size == outer_linear::derived[1].size);
 

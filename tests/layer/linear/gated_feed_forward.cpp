@@ -13,7 +13,7 @@ using namespace gpipe;
 using namespace gpipe::detail;
 
 using wide = bound<gated_feed_forward<32>, tensor<float, 3, 8>>;
-static_assert(wide::parameters.size() == 3 && wide::extras.size() == 3 && wide::extras[2].size == 3 * 32);
+static_assert(wide::parameters.size() == 3 && wide::extras.size() == 2 && wide::extras[1].size == 3 * 32);
 static_assert(wide::parameters[0].extents == shape{32, 8} && wide::parameters[2].extents == shape{8, 32});
 static_assert(wide::parameters[0].path_name() == std::string_view("gate_proj.weight"));
 

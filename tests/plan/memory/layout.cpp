@@ -99,6 +99,50 @@ constexpr std::int64_t working_set(int copies, bool split) {
 static_assert(working_set(1, false) == 128 + 128 + 512 && working_set(1, true) == working_set(1, false));
 static_assert(working_set(3, false) == 3 * (128 + 64) + 128 + 512);  // one gradient lies where the loss has read
 
+// 512 bytes in forward alone, or in backward alone, are there once for all micro-batches; those in backward lie as the
+// workspace does. If parameter parts are delayed, these are held.
+template <bool InForward>
+struct passing_memory {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {16}}};
+    static constexpr std::size_t forward_elements = InForward ? 64 : 0, backward_elements = InForward ? 0 : 64;
+    static constexpr buffer forward_workspace[] = {{"rows", forward_elements, dtype::float32}};
+    static constexpr buffer backward_extras[] = {{"sums", backward_elements, dtype::float32}};
+  };
+};
+template <bool InForward>
+struct with_passing : model<input<float, 16>, linear<16>, passing_memory<InForward>, softmax_cross_entropy> {};
+template <bool InForward>
+constexpr stage_memory memory_with_passing(int copies, int held, bool trains = true) {
+  return memory_of({network_of<with_passing<InForward>>, {of_worked, 1}, 0}, {.micro_batches = 5,
+                                                                              .micro_batch_size = 2,
+                                                                              .in_flight = 4,
+                                                                              .kept_copies = copies,
+                                                                              .split = held > 0,
+                                                                              .held = held,
+                                                                              .trains = trains});
+}
+template <bool InForward>
+constexpr std::int64_t passing_set(int copies, int held = 0) {
+  const stage_memory found = memory_with_passing<InForward>(copies, held);
+  return found.of(memory_kind::kept) + found.of(memory_kind::transient);
+}
+static_assert(passing_set<false>(1) == working_set(1, false) && passing_set<false>(3) == working_set(3, false));
+static_assert(memory_with_passing<false>(3, 2).of(memory_kind::held) ==
+              2 * 512 + memory_with_passing<true>(3, 2).of(memory_kind::held));
+static_assert(passing_set<false>(3, 2) == 3 * (128 + 64) + 128);  // above: what linear writes in forward
+static_assert(passing_set<true>(1) == 128 + 64 + 128 + 512);      // kept: the loss's input and summary
+static_assert(passing_set<true>(3) == 3 * (128 + 64) + 128 + 512);
+// If the layer runs again, its workspace lies beside all that is kept, and what it writes again.
+constexpr int runs_again[] = {-1, 2, -1};
+constexpr stage_memory rerun =
+    memory_of({network_of<with_passing<true>>, {of_worked, 1, runs_again}, 0}, {.micro_batch_size = 2});
+static_assert(rerun.of(memory_kind::kept) == 128 + 64);
+static_assert(rerun.of(memory_kind::kept) + rerun.of(memory_kind::transient) == 128 + 64 + 128 + 512);
+static_assert(rerun.lower_bound == rerun.total());
+
 // Without training parameters have values only.
 constexpr stage_memory evaluated = memory_of(whole, {.micro_batches = 5, .micro_batch_size = 2, .trains = false});
 static_assert(evaluated.of(memory_kind::parameters) == 128 && evaluated.of(memory_kind::gradients) == 0);

@@ -55,6 +55,52 @@ struct remembering {
   };
 };
 
+/// y = 2 x. Its backward reads what forward has left in its workspace.
+struct left_by_forward {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr int middle = 512;  // no other buffer gets there
+    static constexpr buffer forward_workspace[] = {{"factors", 2 * middle, dtype_of<T>, true}};
+    static inline const T* factor = nullptr;
+    static void forward(const auto& c, const auto& a) {
+      c.fill(2 * middle, T(2), a.forward_workspace());
+      factor = a.forward_workspace() + middle;
+      c.each(a.samples() * N, [by = factor, x = a.in(), y = a.out()](std::ptrdiff_t i) { y[i] = *by * x[i]; });
+    }
+    static void backward_input(const auto& c, const auto& a) {
+      c.each(a.samples() * N,
+             [by = factor, dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) { dx[i] = *by * dy[i]; });
+    }
+  };
+};
+/// y = 2 x. Its forward reads what the backward of an earlier micro-batch has left in its extras.
+struct left_by_backward {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr int middle = 512;
+    static constexpr buffer backward_extras[] = {{"factors", 2 * middle, dtype_of<T>, true}};
+    static inline const T* factor = nullptr;
+    static void forward(const auto& c, const auto& a) {
+      c.each(a.samples() * N,
+             [by = factor, x = a.in(), y = a.out()](std::ptrdiff_t i) { y[i] = (by == nullptr ? T(2) : *by) * x[i]; });
+    }
+    static void backward_input(const auto& c, const auto& a) {
+      c.fill(2 * middle, T(2), a.backward_extra());
+      factor = a.backward_extra() + middle;
+      c.each(a.samples() * N,
+             [by = factor, dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) { dx[i] = *by * dy[i]; });
+    }
+  };
+};
+template <class Leaves>
+struct left : model<input<float, 6>, linear<8>, Leaves, linear<3>, softmax_cross_entropy> {};
+
 struct remembered : model<input<float, 6>, linear<8>, remembering, linear<3>, softmax_cross_entropy> {};
 struct net : model<input<float, 6>, linear<8>, relu, linear<8>, forgetful, linear<3>, softmax_cross_entropy> {};
 
@@ -64,7 +110,9 @@ step_result one_step(bool canary, recompute_mode recompute) {
   const std::vector<std::int32_t> labels{0, 1, 2, 0};
   training_options how;
   how.canary = canary;
-  trainer<Net, sgd> training(plan_options{.micro_batches = 2, .micro_batch_size = 2, .recompute = recompute}, {}, how);
+  plan_options options{.micro_batches = 2, .micro_batch_size = 2, .recompute = recompute};
+  options.schedule = schedule_kind::one_f_one_b;  // the second forward comes behind the first backward
+  trainer<Net, sgd> training(options, {}, how);
   return training.step(batch(4).with("inputs", inputs).with("labels", labels));
 }
 
@@ -72,6 +120,14 @@ step_result one_step(bool canary, recompute_mode recompute) {
 
 TEST_CASE("the canary finds and names a layer that reads what an earlier call left in its workspace") {
   CHECK_THROWS_WITH_AS(one_step<remembered>(true, recompute_mode::never), doctest::Contains("remembering"), error);
+}
+
+TEST_CASE("the canary finds and names a layer that reads memory of the other pass") {
+  for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never}) {
+    CHECK_THROWS_WITH_AS(one_step<left<left_by_forward>>(true, mode), doctest::Contains("left_by_forward"), error);
+    left_by_backward::on<tensor<float, 8>>::factor = nullptr;
+    CHECK_THROWS_WITH_AS(one_step<left<left_by_backward>>(true, mode), doctest::Contains("left_by_backward"), error);
+  }
 }
 
 TEST_CASE("the canary finds and names a layer that reads a value that it did not keep") {

@@ -57,6 +57,9 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr parameter state[] = {...};       not trained: `update_state` updates it from all partials
 ///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
+///       static constexpr buffer backward_extras[] = {...};  written by backward's input part, read by its parameter
+///                                                         part; by the latter alone if no input has a gradient
+///       static constexpr buffer forward_workspace[] = {...};  for one call of forward, or of `predict`
 ///       static constexpr buffer workspace[] = {...};      for one call of backward's input part; of its parameter part
 ///                                                         if no input has a gradient; of `decode`
 ///       static constexpr keep keeps{.input = true};       its edges that backward reads again
@@ -111,6 +114,14 @@ struct bound {
     if constexpr (requires { sizeof(on::extras); }) return detail::to_array<buffer>(on::extras);
     else return std::array<buffer, 0>{};
   }();
+  static constexpr auto backward_extras = [] {
+    if constexpr (requires { sizeof(on::backward_extras); }) return detail::to_array<buffer>(on::backward_extras);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto forward_workspace = [] {
+    if constexpr (requires { sizeof(on::forward_workspace); }) return detail::to_array<buffer>(on::forward_workspace);
+    else return std::array<buffer, 0>{};
+  }();
   static constexpr auto workspace = [] {
     if constexpr (requires { sizeof(on::workspace); }) return detail::to_array<buffer>(on::workspace);
     else return std::array<buffer, 0>{};
@@ -157,10 +168,15 @@ struct bound {
   template <int I>
   using extra_type = element_of<extras[std::size_t{I}].type>;
   template <int I>
+  using backward_extra_type = element_of<backward_extras[std::size_t{I}].type>;
+  template <int I>
+  using forward_workspace_type = element_of<forward_workspace[std::size_t{I}].type>;
+  template <int I>
   using workspace_type = element_of<workspace[std::size_t{I}].type>;
 
   static constexpr layer_lists lists = [] {
-    layer_lists all{nullptr, parameters.data(), state.data(), derived.data(), extras.data(), workspace.data()};
+    layer_lists all{nullptr,       parameters.data(),      state.data(),             derived.data(),
+                    extras.data(), backward_extras.data(), forward_workspace.data(), workspace.data()};
     if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
     if constexpr (requires { on::predicted_rows; }) all.predicted = on::predicted_rows;
     return all;

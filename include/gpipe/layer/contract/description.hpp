@@ -68,9 +68,13 @@ struct parameter {
   constexpr const char* path_name() const { return *other_name != 0 ? other_name : name; }
 };
 
-/// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
-/// backward (`extras`) or that live for one call (`workspace`), unless all samples of a micro-batch share one; in total
-/// for buffers that are derived from the parameters after each commit (`derived`).
+/// Memory that a layer needs beside its edges. `size` counts elements: per sample, unless all samples of a micro-batch
+/// share one; in total for buffers that are derived from the parameters after each commit (`derived`).
+///
+///     extras               forward ----------------------> backward
+///     forward_workspace    forward
+///     backward_extras                    backward's input part ---> its parameter part
+///     workspace                          backward's input part
 struct buffer {
   const char* name = "";
   std::size_t size = 0;

@@ -25,7 +25,7 @@ namespace gpipe {
 ///     };
 ///
 /// The kind declares what all of its layers have alike, such as `keeps`; `on` declares the rest, and no kernels. A kind
-/// has its operands by `a.extra<I, U>()` and `a.workspace<I, U>()`, with their types, and prepares products by
+/// has its operands by `a.extra<I, U>()`, `a.workspace<I, U>()` and so on, with their types, and prepares products by
 /// `prepare(c, samples, sizes)`. Kernels of a struct derived from `on`, and those that `kernels` specializes for it,
 /// are compiled for it alone; there `a.sizes()` are constants.
 template <class On, class Kind>
@@ -44,7 +44,8 @@ namespace detail {
 struct layer_lists {
   const void* sizes = nullptr;
   const parameter *parameters = nullptr, *state = nullptr;
-  const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
+  const buffer *derived = nullptr, *extras = nullptr, *backward_extras = nullptr;
+  const buffer *forward_workspace = nullptr, *workspace = nullptr;
   row_blocks predicted{};  ///< of a layer that makes some columns of a prediction
 };
 
@@ -101,6 +102,10 @@ struct bound_kind {
   using derived_type = output;
   template <int I>
   using extra_type = void;  // named by the kernel
+  template <int I>
+  using backward_extra_type = void;
+  template <int I>
+  using forward_workspace_type = void;
   template <int I>
   using workspace_type = void;
 

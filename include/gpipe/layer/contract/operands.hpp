@@ -21,8 +21,8 @@ namespace detail {
 enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
 
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
-/// State, extras, workspace and derived are blocks with the inner offsets of `offset_in`; parameters and gradients,
-/// too, unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
+/// State, derived, extras and so on are blocks with the inner offsets of `offset_in`; parameters and gradients, too,
+/// unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
 struct call {
   int samples = 0;         ///< in this micro-batch, at most `capacity`
   int capacity = 0;        ///< the plan's micro-batch size
@@ -39,6 +39,8 @@ struct call {
   const std::byte* const* parameter_at = nullptr;
   std::byte* const* gradient_at = nullptr;
   std::byte* extras = nullptr;
+  std::byte* backward_extras = nullptr;
+  std::byte* forward_workspace = nullptr;
   std::byte* workspace = nullptr;
   double* partials = nullptr;         ///< of the micro-batch; for `update_state` those of the first
   std::ptrdiff_t partial_stride = 0;  ///< from one micro-batch's partials to the next's
@@ -94,7 +96,19 @@ template <class Layer, class Input, bool Holds>
 struct forward_has_no_workspace {
   static_assert(Holds,
                 "gpipe: a layer's workspace is memory of its backward and of `decode`: in forward use what the "
-                "layer declares as `extras`");
+                "layer declares as `forward_workspace`");
+};
+template <class Layer, class Input, bool Holds>
+struct only_forward_has_forward_workspace {
+  static_assert(Holds,
+                "gpipe: a layer's `forward_workspace` is memory of its forward alone: in backward use what the layer "
+                "declares as `workspace`, and as `extras` what backward reads from forward");
+};
+template <class Layer, class Input, bool Holds>
+struct only_backward_has_backward_extras {
+  static_assert(Holds,
+                "gpipe: a layer's `backward_extras` live in its backward alone: in forward use what the layer declares "
+                "as `forward_workspace`, and as `extras` what backward reads from forward");
 };
 
 }  // namespace broken
@@ -129,6 +143,10 @@ struct partial_list {
 ///     state<I>()         as declared       const       `update_state` writes it
 ///     derived<I>()       as declared                   `refresh` writes it
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads and may overwrite
+///     backward_extra<I>()  [samples][backward extra I]  backward_input writes, backward_parameters reads; the latter
+///                                                      alone if no input has a gradient
+///     forward_workspace<I>()  [samples][forward workspace I]  forward and `predict`; its values are lost when the call
+///                                                      returns
 ///     workspace<I>()     [samples][workspace I]        backward_input, backward_parameters if no input has a gradient,
 ///                                                      decode; its values are lost when the call returns
 ///     first_predicted_row()  int                       `predict` of a layer with `predicted_rows`
@@ -150,6 +168,10 @@ class operands {
   using derived_type = typename Bound::template derived_type<I>;
   template <int I>
   using extra_type = typename Bound::template extra_type<I>;
+  template <int I>
+  using backward_extra_type = typename Bound::template backward_extra_type<I>;
+  template <int I>
+  using forward_workspace_type = typename Bound::template forward_workspace_type<I>;
   template <int I>
   using workspace_type = typename Bound::template workspace_type<I>;
 
@@ -235,15 +257,25 @@ class operands {
   }
   template <int I = 0, class T = extra_type<I>>
   T* extra() const {
-    return reinterpret_cast<T*>(call_.extras + detail::offset_in(first(lists().extras, I), std::size_t{I},
-                                                                 static_cast<std::size_t>(call_.capacity)));
+    return in_block<T>(call_.extras, lists().extras, I);
+  }
+  template <int I = 0, class T = backward_extra_type<I>>
+  T* backward_extra() const {
+    static_assert(sizeof(broken::only_backward_has_backward_extras < typename Bound::layer, typename Bound::input,
+                         Pass == detail::pass::backward >) > 0);
+    return in_block<T>(call_.backward_extras, lists().backward_extras, I);
+  }
+  template <int I = 0, class T = forward_workspace_type<I>>
+  T* forward_workspace() const {
+    static_assert(sizeof(broken::only_forward_has_forward_workspace < typename Bound::layer, typename Bound::input,
+                         Pass == detail::pass::forward >) > 0);
+    return in_block<T>(call_.forward_workspace, lists().forward_workspace, I);
   }
   template <int I = 0, class T = workspace_type<I>>
   T* workspace() const {
     static_assert(sizeof(broken::forward_has_no_workspace < typename Bound::layer, typename Bound::input,
                          Pass == detail::pass::backward || Pass == detail::pass::decode >) > 0);
-    return reinterpret_cast<T*>(call_.workspace + detail::offset_in(first(lists().workspace, I), std::size_t{I},
-                                                                    static_cast<std::size_t>(call_.capacity)));
+    return in_block<T>(call_.workspace, lists().workspace, I);
   }
   template <int I, class T>
   const T* field() const {
@@ -278,6 +310,11 @@ class operands {
   template <class T>
   static constexpr std::span<const T> first(const T* list, int count) {
     return {list, static_cast<std::size_t>(count)};
+  }
+  template <class T>
+  T* in_block(std::byte* block, const buffer* list, int i) const {
+    return reinterpret_cast<T*>(block + detail::offset_in(first(list, i), static_cast<std::size_t>(i),
+                                                          static_cast<std::size_t>(call_.capacity)));
   }
   static constexpr bool forwards = Pass == detail::pass::forward || Pass == detail::pass::decode;
 

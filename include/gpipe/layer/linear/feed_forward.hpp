@@ -30,10 +30,12 @@ struct function_among<Function> {
 ///     linear2_weight {width, Hidden}, linear2_bias {width}
 ///
 /// f is `gelu`, the approximation by tanh, or the activation in `feed_forward<8192, relu>`; PyTorch's default, and
-/// BERT's, is `feed_forward<8192, exact_gelu>`. Two buffers of the hidden width serve for four tensors:
+/// BERT's, is `feed_forward<8192, exact_gelu>`. Backward computes z again, so h alone is kept of the
+/// two:
 ///
-///     "hidden"     forward: h    backward: z, computed again
-///     "function"   forward: z    backward: dz, then dh
+///     "hidden"     kept                    forward: h     backward: z
+///     "function"   in forward alone        z
+///     "gradient"   in backward alone                      dz, then dh
 ///
 /// On a GPU, in bf16, GELU and its derivative are computed with the products, where cuBLASLt has such kernels.
 template <int Hidden, class... Function>
@@ -65,7 +67,7 @@ struct feed_forward {
                                          {"linear2 backward", outer.packed_backward(), dtype_of<T>},
                                          {"linear1 bias", detail::rounded_bias_size<T>(Hidden), dtype_of<T>},
                                          {"linear2 bias", detail::rounded_bias_size<T>(width), dtype_of<T>}};
-    static constexpr buffer extras[] = {{"hidden", hidden, dtype_of<T>}, {"function", hidden, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"hidden", hidden, dtype_of<T>}};
 
     static constexpr work cost{.forward = products + 20 * elements,
                                .backward_input = products + 20 * elements,

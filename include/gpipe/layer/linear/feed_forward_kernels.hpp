@@ -20,9 +20,11 @@ namespace gpipe::detail {
 /// The kernels of a feed-forward layer, plain or gated: inner products of the input, a function of their elements, and
 /// an outer product.
 ///
-///              inner      z         parameters                                      buffers: forward, backward
-///     plain    h          f(h)      inner weight, bias, outer weight, bias          h, z          z, dz then dh
-///     gated    g and u    f(g) u    weights of g and of u, outer weight             g, u, z       dg, du, dz then z
+///              inner      z         parameters                               kept: forward, backward    in one of them
+///     plain    h          f(h)      inner weight, bias, outer weight, bias   h          z              z, dz then dh
+///     gated    g and u    f(g) u    weights of g and of u, outer weight      g, u       dg, du         z, dz then z
+///
+/// The last are forward's workspace and backward's extra: z is not kept, because backward computes it again anyway.
 template <class T, class Function, bool Gated>
 struct feed_forward_kernels {
   using value_type = T;
@@ -63,7 +65,7 @@ struct feed_forward_kernels {
   static void forward(const C& c, const A& a) {
     const numbers& of = a.sizes();
     const int count = a.samples() * of.rows;
-    T* const z = a.template extra<inner_count, T>();
+    T* const z = a.template forward_workspace<0, T>();
     if (!apply_fused(c, a, count, z)) {
       each_inner([&](auto i) {
         T* const into = a.template extra<i, T>();
@@ -87,7 +89,7 @@ struct feed_forward_kernels {
     if (into == nullptr) return;
     differentiate(c, a);
     each_inner([&](auto i) {
-      const T* dh = a.template extra<gradient_of(i), T>();
+      const T* dh = gradient_of<i>(a);
       of.inner().apply_back(c, a.samples() * of.rows, dh, a.template derived<2 * i + 1>(), into, i > 0);
     });
   }
@@ -99,10 +101,10 @@ struct feed_forward_kernels {
     if (a.in_gradient() == nullptr) differentiate(c, a);
     const int count = a.samples() * of.rows;
     each_inner([&](auto i) {
-      const T* dh = a.template extra<gradient_of(i), T>();
+      const T* dh = gradient_of<i>(a);
       of.inner().add_weight_gradient(c, count, dh, a.in(), a.template gradient<i>());
     });
-    const T* z = a.template extra<value, T>();
+    const T* z = value(a);
     of.outer().add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
     add_bias_gradients(c, a, a);
   }
@@ -117,9 +119,9 @@ struct feed_forward_kernels {
     for (int m = 0; m < micro_batches; ++m) {
       if (all[m].in_gradient() == nullptr) differentiate(c, all[m]);
       x.part[m] = all[m].in();
-      z.part[m] = all[m].template extra<value, T>();
+      z.part[m] = value(all[m]);
       dy.part[m] = all[m].out_gradient();
-      each_inner([&](auto i) { dh[i].part[m] = all[m].template extra<gradient_of(i), T>(); });
+      each_inner([&](auto i) { dh[i].part[m] = gradient_of<i>(all[m]); });
     }
     const int count = all.samples() * of.rows;
     each_inner([&](auto i) { of.inner().add_weight_gradient(c, count, dh[i], x, all[0].template gradient<i>()); });
@@ -159,8 +161,18 @@ struct feed_forward_kernels {
   static constexpr int outer_weight = 2;         // without a gate behind the inner bias, else behind two weights
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
   static constexpr int inner_bias = outer + 2, outer_bias = outer + 3;  // rounded
-  static constexpr int value = Gated ? 2 : 0;  // the buffer that has z after backward's function
-  static constexpr int gradient_of(int inner) { return Gated ? inner : 1; }  // the buffer with its output's gradient
+
+  // After backward's function: the buffer that has z, and those with the gradients of the inner products.
+  template <class A>
+  static T* value(const A& a) {
+    if constexpr (Gated) return a.template backward_extra<0, T>();
+    else return a.template extra<0, T>();
+  }
+  template <int Inner, class A>
+  static T* gradient_of(const A& a) {
+    if constexpr (Gated) return a.template extra<Inner, T>();
+    else return a.template backward_extra<0, T>();
+  }
 
   template <class A>
   static T* factor(const A& a) {
@@ -218,7 +230,7 @@ struct feed_forward_kernels {
     if constexpr (!Gated) {
       const numbers& of = a.sizes();
       const int count = a.samples() * of.rows;
-      const T* dh = a.template extra<1, T>();
+      const T* dh = gradient_of<0>(a);
       of.inner().add_bias_gradient(c, count, dh, into.template gradient<1>());
       of.outer().add_bias_gradient(c, count, a.out_gradient(), into.template gradient<3>());
     }
@@ -227,7 +239,7 @@ struct feed_forward_kernels {
   template <class C, class A>
   static void differentiate(const C& c, const A& a) {
     const numbers& of = a.sizes();
-    T* const dz = a.template extra<inner_count, T>();
+    T* const dz = a.template backward_extra<0, T>();
     if (differentiate_fused(c, a, dz)) return;
     of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
     each_element(c, a.samples() * of.elements(), chain{a.template extra<0, T>(), factor(a), dz});
@@ -243,6 +255,8 @@ struct feed_forward_layer : of_kind<On, feed_forward_kernels<typename In::value_
   static constexpr typename kernels::numbers sizes{rows, width, Hidden};
   static constexpr auto inner = sizes.inner(), outer = sizes.outer();
   static constexpr std::size_t hidden = std::size_t{rows} * Hidden;
+  static constexpr buffer forward_workspace[] = {{"function", hidden, dtype_of<typename In::value_type>}};
+  static constexpr buffer backward_extras[] = {{Gated ? "function" : "gradient", hidden, forward_workspace[0].type}};
   static constexpr auto elements = static_cast<std::int64_t>(hidden);
   static constexpr std::int64_t products = 2 * (kernels::inner_count + 1) * elements * width;
 };

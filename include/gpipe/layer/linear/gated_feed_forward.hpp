@@ -16,7 +16,7 @@ namespace gpipe {
 ///     input and output tensor<T, ..., width>, gate_proj_weight and up_proj_weight {Hidden, width},
 ///     down_proj_weight {width, Hidden}
 ///
-/// Backward overwrites the buffers of g and u with dg and du; that of z holds dz in between.
+/// It keeps g and u. Backward overwrites them with dg and du, and computes z again, where dz has been.
 template <int Hidden>
 struct gated_feed_forward {
   static_assert(Hidden > 0, "gpipe: gated_feed_forward<Hidden>: the hidden width must be at least 1");
@@ -43,8 +43,7 @@ struct gated_feed_forward {
                                          {"up_proj backward", inner.packed_backward(), dtype_of<T>},
                                          {"down_proj forward", outer.packed_forward(), dtype_of<T>},
                                          {"down_proj backward", outer.packed_backward(), dtype_of<T>}};
-    static constexpr buffer extras[] = {
-        {"gate", hidden, dtype_of<T>}, {"up", hidden, dtype_of<T>}, {"product", hidden, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"gate", hidden, dtype_of<T>}, {"up", hidden, dtype_of<T>}};
 
     static constexpr work cost{.forward = products + 20 * elements,
                                .backward_input = products + 25 * elements,

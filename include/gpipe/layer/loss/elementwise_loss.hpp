@@ -49,7 +49,7 @@ struct elementwise_loss {
     };
     static constexpr field fields[] = {Function::field(input::size, dtype_of<number>),
                                        {"weights", 1, dtype_of<number>, 0, true}};
-    static constexpr buffer extras[] = {{"summary", sizeof(summary) / sizeof(number), dtype_of<number>}};
+    static constexpr buffer forward_workspace[] = {{"summary", sizeof(summary) / sizeof(number), dtype_of<number>}};
     static constexpr keep keeps{.input = true};
     static constexpr work cost{.forward = Function::operations * size,
                                .backward_input = Function::operations * size,
@@ -57,7 +57,7 @@ struct elementwise_loss {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      auto* out = a.template extra<0, summary>();
+      auto* out = a.template forward_workspace<0, summary>();
       double* const sums = a.partials();
       if (sums == nullptr) return;  // backward reads no result of forward
       c.rows(a.samples(), summarize{a.in(), a.template field<0, number>(), out});

@@ -32,13 +32,12 @@ struct batch_norm_with {
   template <class In>
   struct on;
 
-  /// In images of some size, backward's input part keeps its sums for the parameter part: little memory beside the
-  /// input.
+  /// In images of some size, backward's input part keeps its sums for the parameter part.
   template <class number, int C, bool Shares>
   struct shared_sums {};
   template <class number, int C>
   struct shared_sums<number, C, true> {
-    static constexpr buffer extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<number>, true}};  // of dy h, then of dy
+    static constexpr buffer backward_extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<number>, true}};  // of dy h, then of dy
   };
 
   /// For an edge whose samples have `Rows` rows of the channels each; a channel of a row has `Inner` elements.

@@ -74,7 +74,7 @@ struct batch_norm_kernels {
   // Sums of dy h, then of dy.
   template <class A>
   static number* sums_of(const A& a) {
-    return a.sizes().shares && a.training() ? a.template extra<0, number>() : nullptr;
+    return a.sizes().shares && a.training() ? a.template backward_extra<0, number>() : nullptr;
   }
 
   // The input and its channels' statistics: in training those of the micro-batch, else the averages.

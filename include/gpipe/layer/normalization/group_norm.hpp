@@ -92,7 +92,7 @@ struct group_norm_kernels {
   /// The sums of dy h, and of dy.
   template <class A>
   static channel_numbers sums(const A& a) {
-    return {a.template extra<1, number>(), a.sizes().strips.channels};
+    return {a.template backward_extra<0, number>(), a.sizes().strips.channels};
   }
   template <class Context, class A>
   static void add_up_all(const Context& c, const A& a) {
@@ -276,8 +276,8 @@ struct group_norm_layer : of_kind<On, group_norm_kernels<typename In::value_type
 
   static constexpr parameter parameters[] = {{"weight", {C}, initializer::ones()}, {"bias", {C}}};
   static constexpr dtype of_channels = dtype_of<compute_type<T>>;
-  static constexpr buffer extras[] = {{"statistics", 2 * std::size_t{C}, of_channels},
-                                      {"sums", 2 * std::size_t{C}, of_channels}};
+  static constexpr buffer extras[] = {{"statistics", 2 * std::size_t{C}, of_channels}};
+  static constexpr buffer backward_extras[] = {{"sums", 2 * std::size_t{C}, of_channels}};
   static constexpr buffer workspace[] = {{"means", 2 * std::size_t{C}, of_channels}};
   static constexpr work cost{.forward = 8 * elements,
                              .backward_input = 12 * elements,

@@ -58,6 +58,9 @@ class layout {
   constexpr std::int64_t extras_of(int l) const {
     return static_cast<std::int64_t>(net_.type_of(l).extra_bytes(needs_.micro_batch_size));
   }
+  constexpr std::int64_t forward_workspace_of(int l) const {
+    return static_cast<std::int64_t>(net_.type_of(l).forward_workspace_bytes(needs_.micro_batch_size));
+  }
   constexpr std::int64_t& counted(kind k) { return now_.memory.bytes[static_cast<int>(k)]; }
   /// The offset of a kind.
   constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
@@ -101,10 +104,13 @@ class layout {
     for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.kept(v)) now_.alive += size_of(v);
     life_.activated(l, [&](int v) { place_transient(kind::activations, -1, v, size_of(v)); });
+    const std::int64_t work = forward_workspace_of(l);
+    if (work > 0) place_transient(kind::activations, l, -1, work, name_of_workspace(), 1);
     now_.late.under(now_.transient.depth());
     if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
     now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
     note_alive();
+    if (work > 0) drop(name_of_workspace(), work);
     if (extras > 0 && s_.recomputed(l)) drop(-1, extras);
     life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
@@ -283,20 +289,23 @@ class layout {
     place_transient(k, layer, value, bytes, value);
   }
   /// `id`: its name until it is dropped, if it is not that of the value.
-  GPIPE_COLD constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes, int id) {
+  GPIPE_COLD constexpr void place_transient(kind k, int layer, int value, std::int64_t bytes, int id, int index = 0) {
     now_.separate += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
-    if (backward && needs_.kept_copies > 1)
-      if (const auto depth = now_.inside.place(id, bytes, kept_bytes() - now_.alive); depth > 0) {
-        if (counted_ != nullptr)
-          list_into(k, layer, value, 0, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies,
-                    kept_bytes());
-        return;
-      }
+    if (backward && place_inside(k, layer, value, bytes, id, index)) return;
     const std::int64_t depth = now_.transient.place(id, bytes);
-    if (counted_ != nullptr) list_into(k, layer, value, 0, counted_->total() - depth, bytes, 1);
+    if (counted_ != nullptr) list_into(k, layer, value, index, counted_->total() - depth, bytes, 1);
     if (backward) reach(depth + (needs_.kept_copies > 1 ? kept_bytes() : now_.alive));
+  }
+  /// Whether the micro-batch has a kept part of its own with this number of unused bytes: then the buffer is there.
+  GPIPE_COLD constexpr bool place_inside(kind k, int layer, int value, std::int64_t bytes, int id, int index) {
+    if (needs_.kept_copies == 1) return false;
+    const std::int64_t depth = now_.inside.place(id, bytes, kept_bytes() - now_.alive);
+    if (depth > 0 && counted_ != nullptr)
+      list_into(k, layer, value, index, base(kind::kept) + kept_bytes() - depth, bytes, needs_.kept_copies,
+                kept_bytes());
+    return depth > 0;
   }
   constexpr void drop(int id, std::int64_t bytes) {
     now_.passing -= bytes;
@@ -332,6 +341,9 @@ class layout {
   // The names of buffers in backward: a gradient has that of its value.
   constexpr int name_again(int v) const { return net_.value_count + v; }
   constexpr int name_of_extras(int l) const { return 2 * net_.value_count + l; }
+  // One layer at a time has these.
+  constexpr int name_of_workspace() const { return 2 * net_.value_count + net_.layer_count; }
+  constexpr int name_of_backward_extras() const { return name_of_workspace() + 1; }
   /// Places what the layers write that run forward again before the backward of layer `before`.
   GPIPE_COLD constexpr void recompute_before(int before) {
     for (int l = s_.first(); l <= before; ++l) {
@@ -340,6 +352,11 @@ class layout {
       for (int o = 0; o < net_.layers[l].writes; ++o) {
         const int v = net_.writes_value(l, o);
         place_transient(kind::recomputed, -1, v, size_of(v), name_again(v));
+      }
+      if (const std::int64_t work = forward_workspace_of(l); work > 0) {
+        place_transient(kind::recomputed, l, -1, work, name_of_workspace(), 1);
+        note_alive();
+        drop(name_of_workspace(), work);
       }
     }
   }
@@ -353,6 +370,15 @@ class layout {
     }
   }
 
+  /// For a delayed parameter part they are in the micro-batch's own kept part, which is its own until then, or held.
+  GPIPE_COLD constexpr void place_backward_extras(int l, std::int64_t bytes, bool delayed) {
+    const int id = name_of_backward_extras();
+    if (!delayed) return place_transient(kind::backward, l, -1, bytes, id);
+    if (!place_inside(kind::backward, l, -1, bytes, id, 0)) return put(kind::held, l, -1, 0, bytes, needs_.held);
+    now_.separate += bytes;
+    now_.passing += bytes;
+  }
+
   GPIPE_COLD constexpr void backward(int l) {
     const int first_recomputed = s_.first_recomputed();
     if (l < first_recomputed) recompute_before(l);
@@ -360,6 +386,9 @@ class layout {
       if (held(v)) put(kind::held, -1, v, 0, size_of(v), needs_.held);
       else place_transient(kind::backward, -1, v, size_of(v));
     });
+    const bool waits = life_.waits(l);
+    const auto extras = static_cast<std::int64_t>(net_.type_of(l).backward_extra_bytes(needs_.micro_batch_size));
+    if (extras > 0) place_backward_extras(l, extras, waits && needs_.held > 0);
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, needs_.micro_batch_size));
     if (added > 0) place_transient(kind::scratch, l, -1, added);
     const auto work = static_cast<std::int64_t>(net_.type_of(l).workspace_bytes(needs_.micro_batch_size));
@@ -368,8 +397,9 @@ class layout {
     if (added > 0) drop(-1, added);
     if (work > 0 && life_.works_late(l)) stay(-1);
     else if (work > 0) drop(-1, work);
+    if (extras > 0 && waits) stay(name_of_backward_extras());
+    else if (extras > 0) drop(name_of_backward_extras(), extras);
 
-    const bool waits = life_.waits(l);
     life_.consumed(l, [&](int v) {
       if (held(v)) return;
       if (!waits) return drop(v, size_of(v));

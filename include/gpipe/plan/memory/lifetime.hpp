@@ -15,11 +15,13 @@ namespace gpipe::detail {
 /// - The *gradient* of a value is born when its last reader writes it and dies when its writer has read it.
 /// - A *workspace* lives in one part of a layer's backward: the input part, or the parameter part if no input has a
 ///   gradient, because then only that part runs.
+/// - *Forward's workspace* lives in one call of forward, the first one or a recompute.
+/// - *Backward's extras* are born in a layer's backward and die with its parameter part.
 /// - What a *recomputed* layer writes is an activation in forward. It is written again before the backward of the layer
 ///   that reads it first, and dies with the last part of backward, or the last recompute, that reads it.
 /// - The parameter part of a layer comes at once. In a *split* backward it comes after all input parts, and until then
-///   its operands live: the kept input, output and extras of a layer with parameters, and its output's gradient. If one
-///   of them is written again in backward, the parameter part comes right after the input part.
+///   its operands live: the kept input, output and extras of a layer with parameters, backward's extras and its
+///   output's gradient. If one of them is written again in backward, the parameter part comes right after the input part.
 ///
 /// An activation and a gradient are never alive together: only kept values of a micro-batch live from forward to
 /// backward. Values from and for other stages (stash, returned gradients) are not on this time line.

@@ -32,12 +32,12 @@ enum class memory_kind : std::uint8_t {
   returned,     ///< gradients from later stages
   outgoing,     ///< values for workers that share no memory with this one, until they have left
   landing,      ///< gradients received from replicas that share no memory with this one
-  held,         ///< gradients for parameter parts that the schedule delays
+  held,         ///< gradients and backward's extras for parameter parts that the schedule delays
   kept,         ///< values for backward, for each micro-batch that is not recomputed
   transient,    ///< bytes of the following beyond that: they share memory, and have no counts of their own
-  activations,  ///< values for forward only
-  recomputed,   ///< values and extras of recomputed layers, in backward
-  backward,     ///< gradients between the stage's layers
+  activations,  ///< values and workspaces for forward only
+  recomputed,   ///< values, extras and forward's workspaces of recomputed layers, in backward
+  backward,     ///< gradients between the stage's layers, and backward's extras
   scratch,      ///< further gradients of a value with several readers
   workspace,    ///< of a layer, for one part of its backward
 };
@@ -55,7 +55,8 @@ constexpr const char* name_of(memory_kind kind) {
 namespace detail {
 
 /// One buffer of the arena: `copies` times `bytes`, from `offset` on, `stride` apart (0: without a gap). It belongs to
-/// `layer` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one.
+/// `layer` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one: a
+/// layer's workspace in forward, or in its recompute, has 1, behind its extras.
 struct memory_block {
   memory_kind kind{};
   int layer_index = -1, value = -1, index = 0;

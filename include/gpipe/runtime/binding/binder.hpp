@@ -88,9 +88,18 @@ class binder {
     const block_address forward = here().find(memory_kind::activations, -1, v);
     return s_.recomputed(net_.values[v].writer) ? forward.then(recomputed(-1, v)) : forward;
   }
-  /// What a recomputed layer writes again: a value, or its extras.
-  GPIPE_COLD block_address recomputed(int layer, int v) const {
-    return here().find(memory_kind::recomputed, layer, v, kept_slots());
+  /// What a recomputed layer writes again: a value, or its extras, or, of index 1, forward's workspace.
+  GPIPE_COLD block_address recomputed(int layer, int v, int index = 0) const {
+    return here().find(memory_kind::recomputed, layer, v, kept_slots(), index);
+  }
+  GPIPE_COLD block_address forward_workspace(int l) const {
+    const block_address forward = here().find(memory_kind::activations, l, -1, {}, 1);
+    return s_.recomputed(l) ? forward.then(recomputed(l, -1, 1)) : forward;
+  }
+  GPIPE_COLD block_address backward_extras(int l) const {
+    if (here().has(memory_kind::held, l, -1))
+      return here().find(memory_kind::held, l, -1, slot_table(slots_here().held.data()));
+    return here().find(memory_kind::backward, l, -1, kept_slots());
   }
 
   /// The buffer where the gradients of a value are added up, as its `index`-th reader sees it.
@@ -137,6 +146,8 @@ class binder {
     if (r.extra_count > 0)
       b.extras = s_.recomputed(l) ? here().find(memory_kind::activations, l, -1).then(recomputed(l, -1))
                                   : here().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.backward_extra_count > 0) b.backward_extras = backward_extras(l);
+    if (r.forward_workspace_count > 0) b.forward_workspace = forward_workspace(l);
     if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
     bind_parameters(l, b);

@@ -40,7 +40,7 @@ struct bound_layer {
   block_address in_gradient[max_tensors_per_edge], out_gradient[max_tensors_per_edge];
   block_address sum[max_tensors_per_edge];  ///< in_gradient is added to it; null: in_gradient is written in place
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
-  block_address extras, workspace, partials, fields[max_fields];
+  block_address extras, backward_extras, forward_workspace, workspace, partials, fields[max_fields];
   parameter_block own;   ///< in the stage's flat arrays
   parameter_block tied;  ///< copies of parameters that other layers own, and their gradients of this use alone
   std::vector<std::byte*> parameter_at, gradient_at;  ///< of each parameter

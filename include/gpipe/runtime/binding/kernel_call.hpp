@@ -32,6 +32,8 @@ GPIPE_OUT_OF_LINE call call_of(const bound_layer<Context>& b, const step_context
   c.derived = b.derived;
   c.gradient_at = b.gradient_at.data();
   c.extras = b.extras.at(m, again);
+  c.backward_extras = b.backward_extras.at(m, again);
+  c.forward_workspace = b.forward_workspace.at(m, again);
   c.workspace = b.workspace.at(m, again);
   c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
   c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));

@@ -33,10 +33,15 @@ class canary {
         for (int o = 0; o < b.outputs; ++o)
           dead_[at(life.last_reader(b.value_out[o]))].input.push_back({b.out[o], bytes(b.value_out[o])});
       }
+      if (b.layer->forward_workspace_count > 0)
+        here.call.push_back({b.forward_workspace, b.layer->forward_workspace_bytes(terms.micro_batch_size)});
       // Buffers that parameter parts read live until these have run.
       if (b.layer->extra_count > 0)
         (life.waits(l) ? here.parameters : here.input)
             .push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+      if (b.layer->backward_extra_count > 0)
+        (life.waits(l) ? here.parameters : here.input)
+            .push_back({b.backward_extras, b.layer->backward_extra_bytes(terms.micro_batch_size)});
       if (b.layer->workspace_count > 0)
         (life.works_late(l) ? here.parameters : here.input)
             .push_back({b.workspace, b.layer->workspace_bytes(terms.micro_batch_size)});
@@ -51,6 +56,7 @@ class canary {
 
   /// Called after forward, the input part and the parameter part of a layer.
   void after_forward(const Context& c, int layer, int m, bool again) const {
+    poison(c, dead_[at(layer)].call, m, again);
     if (!(again && recomputes_)) poison(c, dead_[at(layer)].forward, m, again);
   }
   void after_input_part(const Context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
@@ -64,7 +70,7 @@ class canary {
     std::size_t bytes;
   };
   struct deaths {
-    std::vector<buffer> forward, input, parameters;
+    std::vector<buffer> call, forward, input, parameters;  ///< call: of forward, also in a recompute
   };
 
   std::size_t at(int layer) const { return index(layer - first_); }

@@ -113,13 +113,15 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
     }
     if (l == start_) continue;
     const int rows = of_source(l) ? 1 : samples;
+    const layer_type& all = of_.token.type_of(l);
     if (of_source(l)) {
-      of_source_layers = (std::max)(of_source_layers, of_.token.type_of(l).extra_bytes(1));
+      of_source_layers = (std::max)(of_source_layers, all.extra_bytes(1));
+      workspace = (std::max)(workspace, all.forward_workspace_bytes(1));
     } else {
       const bool decodes = decode_at(l).decode != nullptr;
-      const layer_type& r = decodes ? row_at(l) : of_.token.type_of(l);
+      const layer_type& r = decodes ? row_at(l) : all;
       extras_.back() = allocate(r.extra_bytes(samples));
-      if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
+      workspace = (std::max)(workspace, decodes ? r.workspace_bytes(samples) : r.forward_workspace_bytes(samples));
     }
     if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, rows, of_.token.type_of(l).lists);
   }
@@ -263,7 +265,7 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   c.state = parameters_[l].state.get();
   c.derived = parameters_[l].derived.get();
   c.extras = of_source(l) ? source_extras_.get() : extras_[index(l)].get();
-  c.workspace = workspace_.get();
+  c.workspace = c.forward_workspace = workspace_.get();
   if (const int field = decode_at(l).counts_tokens; field >= 0)
     c.fields[field] = reinterpret_cast<const std::byte*>(lengths_.data());
   return c;

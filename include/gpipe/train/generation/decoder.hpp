@@ -188,7 +188,7 @@ class decoder {
   std::vector<segment> segments_;       // all layers that run, in order: those of the source first
   std::vector<decoder_memory> extras_;  // [layer]; null: of the source, or another process has the layer
   decoder_memory source_extras_;        // of all layers of the source, which need them while they run
-  decoder_memory workspace_;            // of all layers
+  decoder_memory workspace_;            // of all layers, of forward or of `decode`
   std::vector<decoder_memory> values_;  // null: no layer here reads or writes it
   decoder_memory passing_;              // a value that goes from another process to a third one
   std::size_t bytes_ = 0;
