@@ -26,7 +26,7 @@ constexpr int plan_step = sanitized ? 29 : 1;
 /// No stage's arena is more than `percent` above its largest amount of live bytes, or `percent_never` if each
 /// micro-batch has its own set: a buffer cannot lie partly in its set and partly in the shared part.
 template <class Net>
-void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
+void is_near_the_bound(int samples, int percent = 5, int percent_never = 8) {
   constexpr const network& net = network_of<Net>;
   int turn = 0;
   for (int S = 1; S <= net.layer_count; ++S)

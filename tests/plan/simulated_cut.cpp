@@ -219,6 +219,7 @@ TEST_CASE("as needed: the stage without memory for its working sets gets less to
                  .optimizer_moments = 1};
   o.profile = {lines, 3, 40};
   o.memory_limit = 61'984;
+  o.keep_packed_weights = true;
   const network& it = network_of<net<32, 32, 16>>;
   CHECK(step_time(it, make_plan(it, o, {2})) == 54'000);
   CHECK(make_plan(it, o).first[1] == 1);

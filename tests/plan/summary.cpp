@@ -35,6 +35,26 @@ TEST_CASE("a plan prints itself, made at compile time or at run time") {
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
 }
 
+TEST_CASE("the text says when the stages pack their weights") {
+  const auto last_line = [](const network& of, const plan_options& o) {
+    const std::string text = describe(of, make_plan(of, o));
+    return text.substr(text.rfind('\n', text.size() - 2) + 1);
+  };
+  const plan_options o{.stages = 2, .micro_batches = 2, .micro_batch_size = 8};
+  CHECK(last_line(network_of<net>, o) == "packed weights, 32 KiB: in turn\n");
+  plan_options other = o;
+  other.schedule = schedule_kind::one_f_one_b;
+  CHECK(last_line(network_of<net>, other) == "packed weights, 48 KiB: in turn in stage 0, kept in stage 1\n");
+  other.share_packed_weights = true;
+  CHECK(last_line(network_of<net>, other) == "packed weights, 32 KiB: on the way\n");
+  other = o;
+  other.micro_batch_size = 1024;
+  CHECK(last_line(network_of<net>, other) ==
+        "packed weights, 32 KiB: in turn, and on the way in 2 layers with many rows\n");
+  struct without : model<input<float, 64>, relu, relu> {};
+  CHECK(last_line(network_of<without>, {}).find("memory of all stages") == 0);
+}
+
 TEST_CASE("long options of a layer are left out of the table") {
   struct smoothed
       : model<input<float, 64>, linear<64>, softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .clip = 30}>> {};

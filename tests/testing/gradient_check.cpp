@@ -146,3 +146,43 @@ TEST_CASE("a check of no samples is refused") {
     CHECK_THROWS_WITH_AS((check_gradient<square<fault::none>, tensor<double, 4>>({.samples = samples})),
                          doctest::Contains("; choose at least 1"), error);
 }
+
+namespace {
+
+/// y = w x, which reads copies of w: `Guarded`, refresh writes the one that is read next.
+template <bool Guarded>
+struct copied {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"gain", {N}, initializer::ones()}};
+    static constexpr buffer derived[] = {buffer::for_forward("forward", N, dtype_of<T>),
+                                         buffer::for_backward_input("backward", N, dtype_of<T>)};
+    static constexpr keep keeps{.input = true};
+
+    static void refresh(const auto&, const auto& a) noexcept {
+      const T* w = a.template parameter<0>();
+      for (int i = 0; i < N && (!Guarded || a.refreshes_for_backward_input()); ++i) a.template derived<1>()[i] = -w[i];
+      for (int i = 0; i < N && (!Guarded || a.refreshes_for_forward()); ++i) a.template derived<0>()[i] = w[i];
+    }
+    static void forward(const auto&, const auto& a) {
+      for (int i = 0; i < a.samples() * N; ++i) a.out()[i] = a.template derived<0>()[i % N] * a.in()[i];
+    }
+    static void backward_input(const auto&, const auto& a) {
+      if (T* into = a.in_gradient())
+        for (int i = 0; i < a.samples() * N; ++i) into[i] = -a.template derived<1>()[i % N] * a.out_gradient()[i];
+    }
+    static void backward_parameters(const auto&, const auto& a) {
+      for (int i = 0; i < a.samples() * N; ++i) a.template gradient<0>()[i % N] += a.in()[i] * a.out_gradient()[i];
+    }
+  };
+};
+
+}  // namespace
+
+TEST_CASE("refresh must not overwrite what another kernel reads in the same memory") {
+  CHECK(check_gradient<copied<true>, tensor<double, 5>>().passes());
+  CHECK(check_gradient<copied<false>, tensor<double, 5>>().where == "a kernel needs more than refresh writes for it");
+}

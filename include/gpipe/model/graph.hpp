@@ -82,6 +82,27 @@ struct layer_type {
     for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
     return sum;
   }
+  GPIPE_COLD constexpr std::size_t derived_bytes(read_by reader) const {
+    std::size_t sum = 0;
+    for (int i = 0; i < derived_count; ++i)
+      if (derived[i].reader == reader) sum += derived[i].bytes(1);
+    return sum;
+  }
+  /// If buffers for forward and for backward are in the same memory (see `offset_of_derived`). `trains`: backward runs;
+  /// `wants_input`: its input part, too.
+  GPIPE_COLD constexpr std::size_t derived_bytes_in_turn(bool trains, bool wants_input) const {
+    const std::size_t forward = derived_bytes(read_by::forward);
+    std::size_t backward = trains ? derived_bytes(read_by::backward) : 0;
+    if (trains && wants_input) backward += derived_bytes(read_by::backward_input);
+    return derived_bytes(read_by::all) + (backward > forward ? backward : forward);
+  }
+  /// The rows of the samples that forward multiplies by each packed weight; 0: it packs none.
+  GPIPE_COLD constexpr std::int64_t rows_of_weights(int samples) const {
+    std::int64_t elements = 0;
+    for (int i = 0; i < derived_count; ++i)
+      if (derived[i].reader == read_by::forward) elements += static_cast<std::int64_t>(derived[i].size);
+    return elements == 0 ? 0 : (cost.forward - cost.attention) / 2 * samples / elements;
+  }
   GPIPE_COLD constexpr std::size_t extra_bytes(int samples) const { return extra_offset(extra_count, samples); }
   /// The offset of an extra in the block of all of them.
   GPIPE_COLD constexpr std::size_t extra_offset(int extra, int samples) const {

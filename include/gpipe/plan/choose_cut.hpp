@@ -180,10 +180,14 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     const bool limited = o.limits_memory() && more != no_memory_limit;
     const bool decides = detail::decides_recompute(o, schedule) && (limited || !o.recompute_layers.empty());
     const detail::zeroed_array<memory_requirements> needs(o.stages);
-    for (int s = 0; (limited || decides) && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
+    const detail::zeroed_array<memory_requirements> least(o.stages);  // with the fewest packed weights
+    for (int s = 0; (limited || decides) && s < o.stages; ++s) {
+      least[s] = needs[s] = requirements_of(schedule, o, s);
+      if (detail::may_pack_on_the_way(o, s)) least[s].packed = packed_weights::on_the_way;
+    }
     const detail::stage_limits limits(o, more);
     using detail::memory_fits;
-    memory_fits fits{net, limits.data(), needs.data()};
+    memory_fits fits{net, limits.data(), least.data()};
     detail::cut_within(problem, first, fits);
     cut_search found;
     if (limited || decides || !std::is_constant_evaluated()) found.min = detail::objective_of(problem, first);
@@ -191,13 +195,13 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
 
     const auto obeys = [&](const int* cut) {
       for (int s = 0; s < o.stages; ++s)
-        if (memory_of(stage_view(net, {cut, o.stages}, s), needs[s]).total() > limits[s]) return false;
+        if (memory_of(stage_view(net, {cut, o.stages}, s), least[s]).total() > limits[s]) return false;
       return true;
     };
     if (!decides && obeys(first)) return found;
     using detail::limited_search;
     detail::recompute_search recompute(net, o, costs, needs.data());
-    limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::objective,
+    limited_search search(problem, net, least.data(), limits.data(), limited_search::goal::objective,
                           decides ? &recompute : nullptr);
     std::int64_t reached = decides ? search.objective_within(first) : detail::unlimited;
     if (reached == found.min) return found;

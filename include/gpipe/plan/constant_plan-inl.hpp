@@ -6,7 +6,10 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/constant_plan.hpp>
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
 
@@ -14,6 +17,17 @@ GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const prog
   std::vector<std::vector<instruction>> all;
   for (int w = 0; w < workers; ++w) all.emplace_back(views[w].lines, views[w].lines + views[w].length);
   return all;
+}
+
+/// The packed weights with which a stage obeys its limit with this optimizer, as `recompute_search` chooses them.
+GPIPE_COLD inline void choose_packed_weights(const network& net, step_plan& p) {
+  for (int s = 0; s < p.stages(); ++s) {
+    memory_requirements& needs = p.stage_plans[static_cast<std::size_t>(s)].requirements;
+    needs.packed = default_packing(p.options, needs);
+    if (may_pack_on_the_way(p.options, s) &&
+        memory_of(stage_view(net, p.cut(), s), needs).total() > p.options.limit_of(s))
+      needs.packed = packed_weights::on_the_way;
+  }
 }
 
 GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const network& net, const plan_options& options) {
@@ -51,11 +65,13 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const netw
     needs.moments = needs.trains ? options.optimizer_moments : 0;
     needs.tensor_rule = needs.trains ? options.tensor_rule : nullptr;
     needs.averages = needs.trains && options.average_weights;
+    if (!options.packs_on_the_way) needs.rows_on_the_way = 0;
     stage.counted = false;
   }
   p.costs_of_layers.assign(of.costs, of.costs + of.cost_count);
   p.shares.assign(of.shares, of.shares + S);
   connect_stages(net, p);
+  if (options.limits_memory()) choose_packed_weights(net, p);
   lay_out_arenas(net, p);
   return p;
 }

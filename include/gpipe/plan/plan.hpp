@@ -358,6 +358,8 @@ class plan {
     return detail::each_stage_fits<laid_out, detail::equal_limit<Bytes>>(
         std::make_integer_sequence<int, valid_stages>{});
   }
+  /// All that the memory of a stage depends on beside its layers.
+  static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// Micro-batches whose parameter gradients a stage computes together; 1: each by itself.

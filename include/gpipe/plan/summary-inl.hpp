@@ -9,6 +9,9 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/packing.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/summary.hpp>
@@ -86,6 +89,31 @@ GPIPE_COLD inline std::string recomputed_text(const plan_facts& plan, int stage)
   return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(again, once + again);
 }
 
+/// When the stages pack their weights (see `packed_weights`): "in turn in stages 0-2, kept in stage 3, and on the way
+/// in 2 layers with many rows".
+GPIPE_COLD inline std::string packed_text(const plan_facts& plan) {
+  const int S = plan.options.stages;
+  std::int64_t bytes = 0;
+  int layers = 0;
+  for (int s = 0; s < S; ++s) {
+    const memory_requirements& needs = plan.requirements[static_cast<std::size_t>(s)];
+    bytes += plan.memory[static_cast<std::size_t>(s)].of(memory_kind::derived);
+    for (int l = plan.cut.first[s]; l < plan.cut.first[s + 1]; ++l)
+      layers += packing_of(plan.net.type_of(l), needs) != needs.packed && plan.net.type_of(l).rows_of_weights(1) > 0;
+  }
+  if (bytes == 0) return "";
+  const auto choice = [&](int s) { return plan.requirements[static_cast<std::size_t>(s)].packed; };
+  std::string text;
+  for (int first = 0, next = 0; first < S; first = next) {
+    while (next < S && choice(next) == choice(first)) ++next;
+    text.append(text.empty() ? "" : ", ").append(name_of(choice(first)));
+    if (first == 0 && next == S) break;
+    text += next - first == 1 ? concat({" in stage ", first}) : concat({" in stages ", first, "-", next - 1});
+  }
+  if (layers > 0) text += ", and on the way in " + several(layers, "layer") + " with many rows";
+  return "packed weights, " + sized(static_cast<std::uint64_t>(bytes)) + ": " + text + "\n";
+}
+
 GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
   const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
@@ -141,7 +169,8 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                                sized(static_cast<std::uint64_t>(bytes)),
                                "; without sharing: ",
                                sized(static_cast<std::uint64_t>(naive)),
-                               "\n"});
+                               "\n",
+                               packed_text(plan)});
 }
 
 }  // namespace detail
@@ -155,8 +184,11 @@ GPIPE_COLD GPIPE_INLINE std::int64_t step_time(const network& net, const step_pl
 GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const step_plan& plan) {
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
-  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.group_gradients};
-  for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
+  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, {}, plan.group_gradients};
+  for (int s = 0; s < o.stages; ++s) {
+    facts.memory.push_back(plan.memory(s));
+    facts.requirements.push_back(plan.requirements(s));
+  }
   facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
   facts.makespan = step_time(net, plan);
   facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());

@@ -7,6 +7,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
@@ -46,6 +47,7 @@ struct plan_facts {
   const char* schedule;
   stage_costs costs;
   std::vector<stage_memory> memory;
+  std::vector<memory_requirements> requirements{};  ///< of each stage
   int group_gradients = 1;
   double bubble = 0;
   std::int64_t makespan = 0, bound = 0;  // picoseconds
@@ -84,10 +86,13 @@ std::string describe(const network& net, const step_plan& plan);
 template <detail::compiled_plan Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
-  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::group_gradients};
+  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, {}, Plan::group_gradients};
   std::vector<layer_cost> costs(static_cast<std::size_t>(detail::cost_count(net, Plan::options)));
   facts.costs = detail::fill_costs(net, Plan::options, costs.data());
-  for (int s = 0; s < Plan::S; ++s) facts.memory.push_back(Plan::memory(s));
+  for (int s = 0; s < Plan::S; ++s) {
+    facts.memory.push_back(Plan::memory(s));
+    facts.requirements.push_back(Plan::requirements(s));
+  }
   facts.bubble = Plan::bubble();
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();

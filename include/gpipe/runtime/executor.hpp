@@ -496,7 +496,6 @@ class executor {
     now_ = plan;
     if (plan == derived_for_) return;
     derived_for_ = plan;
-    if (plan_.options.share_packed_weights) return;  // each kernel makes its own
     const bool* const anew = shorter_.front().derives_anew;
     replicas_now().each_stage([anew](auto& stage) { stage.refresh(anew); });
     replicas_now().each_stage([](auto& stage) { stage.context().finish(); });

@@ -195,6 +195,37 @@ class gradient_check {
           report_broken(std::string("the gradient of ") + declared_.parameters[p].name + otherwise);
   }
 
+  // Before a kernel, `refresh` writes all that the kernel reads, also if the derived buffers for forward and for
+  // backward are in the same memory.
+  void packs_before_each_kernel(const image& inputs, const image& parameters, const std::vector<double>& once) {
+    const auto before = [&](refresh_for kernel) {
+      fixture_.derived[0].poison();
+      fixture_.call().refreshed = kernel;
+      kernels_.refresh(fixture_);
+    };
+    fixture_.call().in_turn = true;
+    for (const bool alone : {false, true}) {
+      before(refresh_for::forward);
+      kernels_.forward(fixture_);
+      fixture_.gradients[0].clear();
+      for (auto& g : fixture_.in_gradient) g.poison();
+      if (alone) {
+        for (std::size_t i = 0; i < fixture_.in_gradient.size(); ++i) fixture_.call().in_gradient[i] = nullptr;
+      } else {
+        before(refresh_for::backward_input);
+        kernels_.backward_input(fixture_);
+      }
+      before(alone ? refresh_for::backward_parameters_alone : refresh_for::backward_parameters);
+      kernels_.backward_parameters(fixture_);
+      fixture_.connect_gradients();
+      if (alone) agrees_with(once, 1, " needs more than refresh writes for it");
+      else if (image_of(fixture_.in_gradient) != inputs || image_of(fixture_.gradients) != parameters)
+        report_broken("a kernel needs more than refresh writes for it");
+    }
+    fixture_.call().in_turn = false;
+    fixture_.call().refreshed = refresh_for::all;
+  }
+
   void promises() {
     objective();
     fixture_.gradients[0].clear();
@@ -219,6 +250,7 @@ class gradient_check {
     kernels_.backward_parameters(fixture_);
     fixture_.connect_gradients();
     agrees_with(once, 1, " needs the input part of backward");
+    if (!declared_.derived.empty()) packs_before_each_kernel(inputs, parameters, once);
     // backward_input runs if at least one input needs a gradient: a single input always does.
     const int inputs_of_layer = static_cast<int>(declared_.in.size());
     for (int without = 0; inputs_of_layer > 1 && without < inputs_of_layer; ++without) {
@@ -259,8 +291,9 @@ class gradient_check {
 /// kernels: parameter gradients are accumulated; input gradients are overwritten, and omitted if not needed; backward
 /// reads nothing that the layer does not keep; its part for parameters runs without that for inputs, as in a model's
 /// first layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in
-/// its outputs, and a recompute leaves the partials alone; nothing is read or written beyond the given samples, or
-/// written outside of a block of buffers. Throws `error` for fewer samples than 1.
+/// its outputs, and a recompute leaves the partials alone; `refresh` writes for a kernel all that this reads; nothing
+/// is read or written beyond the given samples, or written outside of a block of buffers. Throws `error` for fewer
+/// samples than 1.
 ///
 ///     const auto report = gpipe::check_gradient<my_layer, gpipe::tensor<double, 8>>();
 ///     REQUIRE_MESSAGE(report.passes(), report.where);

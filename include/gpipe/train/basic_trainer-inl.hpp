@@ -27,9 +27,13 @@ namespace gpipe {
 namespace detail {
 
 /// The plan of a training: the source's, or another one if the training has a cut of its own, or a job.
+/// Several lengths keep the same copies at the same bytes, whatever each recomputes and however many rows it has.
 GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& source, int moments,
-                                    const tensor_rule_memory* rule, const training_options& how) {
+                                    const tensor_rule_memory* rule, const training_options& how, bool packs_on_the_way,
+                                    bool several_lengths) {
   plan_options options = source.options;
+  options.packs_on_the_way = options.packs_on_the_way && packs_on_the_way && !several_lengths;
+  if (several_lengths && options.limits_memory() && !options.share_packed_weights) options.keep_packed_weights = true;
   options.optimizer_moments = moments;
   options.tensor_rule = rule;
   options.average_weights = how.average_weights > 0;
@@ -69,7 +73,8 @@ GPIPE_COLD executor<Device>* make_executor(const network& net, const kernel_row<
   if (how.job != nullptr && !shorter.all.empty())
     throw_error({"the training has a job, and its model ", shorter.all.size() + 1, " lengths"},
                 {"choose .job = nullptr, or the model of one length"});
-  step_plan plan = plan_of(net, source, update.moments(), update.memory(), how);
+  step_plan plan = plan_of(net, source, update.moments(), update.memory(), how,
+                           /*packs_on_the_way=*/!graph_device<Device>, /*several_lengths=*/!shorter.all.empty());
   auto others = plans_of(shorter, plan);
   return new executor<Device>(net, kernels, std::move(plan), update, how, std::move(others));
 }

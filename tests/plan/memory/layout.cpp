@@ -164,17 +164,26 @@ constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averag
 static_assert(with_state.of(memory_kind::state) == 2 * 64 + (2 * 64 + 64) && m.of(memory_kind::state) == 0);
 static_assert(with_state.of(memory_kind::partials) == 5 * (64 + 64));
 
-// If layers share the memory of packed weights, the largest of them counts.
+// Both packed copies of every layer; the larger of each; and that of the largest layer alone.
 struct widening : model<input<float, 16>, linear<16>, linear<48>, linear<10>, softmax_cross_entropy> {};
 constexpr int of_widening[] = {0, 4};
-constexpr std::int64_t packed_bytes(bool shared) {
-  return memory_of({network_of<widening>, {of_widening, 1}, 0}, {.shares_derived = shared}).of(memory_kind::derived);
+constexpr std::int64_t packed_bytes(memory_requirements needs) {
+  return memory_of({network_of<widening>, {of_widening, 1}, 0}, needs).of(memory_kind::derived);
 }
 constexpr std::int64_t packed_of(int rows, int columns) {
-  return static_cast<std::int64_t>(sizeof(float) * (packed_size(rows, columns) + packed_size(columns, rows)));
+  return static_cast<std::int64_t>(sizeof(float) * packed_size(rows, columns));
 }
-static_assert(packed_bytes(false) == packed_of(16, 16) + packed_of(16, 48) + packed_of(48, 10));
-static_assert(packed_bytes(true) == packed_of(16, 48) && packed_of(16, 48) > packed_of(48, 10));
+using enum packed_weights;
+static_assert(packed_bytes({.packed = kept}) ==
+              2 * packed_of(16, 16) + packed_of(16, 48) + packed_of(48, 16) + packed_of(48, 10) + packed_of(10, 48));
+static_assert(packed_of(16, 48) < packed_of(48, 16) && packed_of(48, 10) > packed_of(10, 48));
+static_assert(packed_bytes({.packed = in_turn}) == packed_of(16, 16) + packed_of(48, 16) + packed_of(48, 10));
+static_assert(packed_bytes({.trains = false, .packed = in_turn}) ==
+              packed_of(16, 16) + packed_of(16, 48) + packed_of(48, 10));
+static_assert(packed_bytes({.packed = on_the_way}) == packed_of(48, 16));
+// A row is multiplied by 3/4 of the weights that the second layer packs, for the rest is padding; the others have more.
+static_assert(packed_bytes({.micro_batch_size = 4, .packed = kept, .rows_on_the_way = 3}) ==
+              2 * packed_of(16, 16) + packed_of(48, 16) + packed_of(48, 10) + packed_of(10, 48));
 
 // One micro-batch has one gradient to return.
 constexpr memory_requirements single{.micro_batches = 1, .micro_batch_size = 2};

@@ -76,3 +76,71 @@ TEST_CASE("listed layers run again where something reads them in backward, whate
     CHECK((found.before[l] >= 0) == (l % 3 == 2));
   }
 }
+
+namespace {
+
+/// Two stages, each with two linear layers.
+constexpr int halves[] = {0, 6, 12};
+struct choice {
+  packed_weights packed;
+  bool again;  ///< some layers or micro-batches run again
+  std::int64_t bytes;
+};
+choice choose(const plan_options& o, int stage) {
+  decided found;
+  const zeroed_array<layer_cost> costs(12);
+  decide_stages(it, o, o.chosen_schedule(), fill_costs(it, o, costs.data()), halves, found.plans, found.before);
+  const memory_requirements& needs = found.plans[stage].requirements;
+  bool again = needs.kept_copies < needs.in_flight;
+  for (int l = halves[stage]; l < halves[stage + 1]; ++l) again = again || found.before[l] >= 0;
+  return {needs.packed, again, memory_of(stage_view(it, {halves, 2, found.before}, stage), needs).total()};
+}
+constexpr std::int64_t copy = 64 * 64 * 4;  // one of the two packed copies of a layer
+
+}  // namespace
+
+TEST_CASE("a stage packs on the way before it recomputes, unless packing takes longer than forward") {
+  using enum packed_weights;
+  for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b})
+    for (const int rows : {recompute_search::rows_worth_packing, 8}) {
+      CAPTURE(name_of(schedule));
+      CAPTURE(rows);
+      plan_options o{.stages = 2,
+                     .micro_batches = 8,
+                     .micro_batch_size = rows,
+                     .recompute = recompute_mode::as_needed,
+                     .schedule = schedule};
+      const bool drains = schedule == schedule_kind::fill_drain;
+      const choice free = choose(o, 1);
+      CHECK(free.packed == (drains ? in_turn : kept));
+      CHECK(!free.again);
+      const auto within = [&](std::int64_t limit) {
+        plan_options limited = o;
+        limited.memory_limit = limit;
+        const choice made = choose(limited, 1);
+        CHECK(made.bytes <= limit);
+        return made;
+      };
+      CHECK(within(free.bytes).packed == free.packed);
+      const std::int64_t least = free.bytes - (drains ? 1 : 3) * copy;  // on the way, and nothing runs again
+      if (rows == recompute_search::rows_worth_packing) {
+        for (const std::int64_t limit : {free.bytes - 1, least}) {
+          CHECK(within(limit).packed == on_the_way);
+          CHECK(!within(limit).again);
+        }
+        CHECK(within(least - 1).again);
+      } else {
+        CHECK(within(free.bytes - 1).packed == kept);
+        CHECK(within(free.bytes - 1).again);
+      }
+      // With another mode nothing else can change.
+      o.recompute = recompute_mode::never;
+      CHECK(within(least).packed == on_the_way);
+      CHECK(within(least + copy).packed == (drains ? in_turn : on_the_way));
+      // On a GPU no layer packs on the way by default.
+      o.recompute = recompute_mode::as_needed;
+      o.device = h100;
+      CHECK(within(free.bytes - 1).packed == kept);
+      CHECK(within(free.bytes - 1).again);
+    }
+}

@@ -62,11 +62,16 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const auto [Tokens, Width, Q, K, N] = of.extents();
     const number *in = a.template parameter<0>(),
                  *out = of.biased ? a.template parameter<2>() : a.template parameter<1>();
-    c.pack(Width, N, in, Width, true, a.template derived<0>());
-    c.pack(N, Width, in, Width, false, a.template derived<1>());
-    c.pack(Q, Width, out, Q, true, a.template derived<2>());
-    c.pack(Width, Q, out, Q, false, a.template derived<3>());
-    if (of.biased) {
+    const bool forward = a.refreshes_for_forward();
+    if (forward) {
+      c.pack(Width, N, in, Width, true, a.template derived<0>());
+      c.pack(Q, Width, out, Q, true, a.template derived<2>());
+    }
+    if (a.refreshes_for_backward()) {
+      c.pack(N, Width, in, Width, false, a.template derived<1>());
+      c.pack(Width, Q, out, Q, false, a.template derived<3>());
+    }
+    if (of.biased && forward) {
       round_bias(c, N, in_bias(a), a.template derived<5>());
       round_bias(c, Width, out_bias(a), a.template derived<6>());
     }
@@ -214,13 +219,13 @@ struct attention {
     static constexpr std::size_t rounded(int n) { return Options.bias ? detail::rounded_bias_size<T>(n) : 0; }
     static constexpr typename on::numbers sizes{Tokens, Width, heads, Options.causal, Options.bias, Options.rotary};
 
-    static constexpr buffer derived[] = {{"in_proj forward", packed_size(Width, N), dtype_of<T>},
-                                         {"in_proj backward", packed_size(N, Width), dtype_of<T>},
-                                         {"out_proj forward", packed_size(Q, Width), dtype_of<T>},
-                                         {"out_proj backward", packed_size(Width, Q), dtype_of<T>},
+    static constexpr buffer derived[] = {buffer::for_forward("in_proj forward", packed_size(Width, N), dtype_of<T>),
+                                         buffer::for_backward("in_proj backward", packed_size(N, Width), dtype_of<T>),
+                                         buffer::for_forward("out_proj forward", packed_size(Q, Width), dtype_of<T>),
+                                         buffer::for_backward("out_proj backward", packed_size(Width, Q), dtype_of<T>),
                                          {"angles", turns ? std::size_t{Tokens} * heads.width : 0, dtype_of<number>},
-                                         {"in_proj bias", rounded(N), dtype_of<T>},
-                                         {"out_proj bias", rounded(Width), dtype_of<T>}};
+                                         buffer::for_forward("in_proj bias", rounded(N), dtype_of<T>),
+                                         buffer::for_forward("out_proj bias", rounded(Width), dtype_of<T>)};
     static constexpr buffer extras[] = {{"queries, keys, values", std::size_t{Tokens} * N, dtype_of<T>},
                                         {"heads", std::size_t{Tokens} * Q, dtype_of<T>},
                                         {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>}};

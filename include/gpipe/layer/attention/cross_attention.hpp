@@ -56,18 +56,18 @@ struct cross_attention {
                                     to_values = stacked ? std::ptrdiff_t{Q + K} * Width : 0;
 
     static constexpr std::size_t rounded(int n) { return Options.bias ? detail::rounded_bias_size<T>(n) : 0; }
-    static constexpr buffer derived[] = {{"queries forward", packed_size(Width, Q), dtype_of<T>},
-                                         {"queries backward", packed_size(Q, Width), dtype_of<T>},
-                                         {"keys forward", packed_size(KeyWidth, K), dtype_of<T>},
-                                         {"keys backward", packed_size(K, KeyWidth), dtype_of<T>},
-                                         {"values forward", packed_size(KeyWidth, K), dtype_of<T>},
-                                         {"values backward", packed_size(K, KeyWidth), dtype_of<T>},
-                                         {"out_proj forward", packed_size(Q, Width), dtype_of<T>},
-                                         {"out_proj backward", packed_size(Width, Q), dtype_of<T>},
-                                         {"queries bias", rounded(Q), dtype_of<T>},
-                                         {"keys bias", rounded(K), dtype_of<T>},
-                                         {"values bias", rounded(K), dtype_of<T>},
-                                         {"out_proj bias", rounded(Width), dtype_of<T>}};
+    static constexpr buffer derived[] = {buffer::for_forward("queries forward", packed_size(Width, Q), dtype_of<T>),
+                                         buffer::for_backward("queries backward", packed_size(Q, Width), dtype_of<T>),
+                                         buffer::for_forward("keys forward", packed_size(KeyWidth, K), dtype_of<T>),
+                                         buffer::for_backward("keys backward", packed_size(K, KeyWidth), dtype_of<T>),
+                                         buffer::for_forward("values forward", packed_size(KeyWidth, K), dtype_of<T>),
+                                         buffer::for_backward("values backward", packed_size(K, KeyWidth), dtype_of<T>),
+                                         buffer::for_forward("out_proj forward", packed_size(Q, Width), dtype_of<T>),
+                                         buffer::for_backward("out_proj backward", packed_size(Width, Q), dtype_of<T>),
+                                         buffer::for_forward("queries bias", rounded(Q), dtype_of<T>),
+                                         buffer::for_forward("keys bias", rounded(K), dtype_of<T>),
+                                         buffer::for_forward("values bias", rounded(K), dtype_of<T>),
+                                         buffer::for_forward("out_proj bias", rounded(Width), dtype_of<T>)};
     static constexpr buffer extras[] = {{"queries", std::size_t{Tokens} * Q, dtype_of<T>},
                                         {"keys", std::size_t{KeyTokens} * K, dtype_of<T>},
                                         {"values", std::size_t{KeyTokens} * K, dtype_of<T>},
@@ -103,14 +103,17 @@ struct cross_attention {
       const number* keys = a.template parameter<own::of_keys>() + to_keys;
       const number* values = a.template parameter<own::of_values>() + to_values;
       const number* out = a.template parameter<own::of_heads>();
+      if (a.refreshes_for_backward()) {
+        c.pack(Q, Width, queries, Width, false, a.template derived<1>());
+        c.pack(K, KeyWidth, keys, KeyWidth, false, a.template derived<3>());
+        c.pack(K, KeyWidth, values, KeyWidth, false, a.template derived<5>());
+        c.pack(Width, Q, out, Q, false, a.template derived<7>());
+      }
+      if (!a.refreshes_for_forward()) return;
       c.pack(Width, Q, queries, Width, true, a.template derived<0>());
-      c.pack(Q, Width, queries, Width, false, a.template derived<1>());
       c.pack(KeyWidth, K, keys, KeyWidth, true, a.template derived<2>());
-      c.pack(K, KeyWidth, keys, KeyWidth, false, a.template derived<3>());
       c.pack(KeyWidth, K, values, KeyWidth, true, a.template derived<4>());
-      c.pack(K, KeyWidth, values, KeyWidth, false, a.template derived<5>());
       c.pack(Q, Width, out, Q, true, a.template derived<6>());
-      c.pack(Width, Q, out, Q, false, a.template derived<7>());
       if constexpr (Options.bias) {
         const number *in_bias = a.template parameter<own::in_bias>(), *out_bias = a.template parameter<own::out_bias>();
         detail::round_bias(c, Q, in_bias, a.template derived<8>());

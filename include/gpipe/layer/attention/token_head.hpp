@@ -102,7 +102,9 @@ struct token_head_kernels {
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
     const numbers& of = a.sizes();
-    of.product().pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
+    const number* weight = a.template parameter<0>();
+    if (a.refreshes_for_forward()) of.product().pack_forward(c, weight, a.template derived<0>());
+    if (a.refreshes_for_backward_input()) of.product().pack_backward(c, weight, a.template derived<1>());
   }
 
   /// Writes the logits, alone.
@@ -204,8 +206,9 @@ struct token_head {
 
     static constexpr field fields[] = {of_loss::fields[0], of_loss::fields[1]};
     static constexpr partial partials[] = {of_loss::partials[0], of_loss::partials[1], of_loss::partials[2]};
-    static constexpr buffer derived[] = {{"forward", product.packed_forward(), dtype_of<T>},
-                                         {"backward", product.packed_backward(), dtype_of<T>}};
+    static constexpr buffer derived[] = {
+        buffer::for_forward("forward", product.packed_forward(), dtype_of<T>),
+        buffer::for_backward_input("backward", product.packed_backward(), dtype_of<T>)};
     static constexpr buffer extras[] = {{"logits", std::size_t{rows} * Vocabulary, dtype_of<T>}, of_loss::extras[0]};
     static constexpr int predicted = 0;
 

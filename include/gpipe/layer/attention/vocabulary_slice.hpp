@@ -53,7 +53,9 @@ struct slice_kernels {
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
     const numbers& of = a.sizes();
-    of.product().pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
+    const number* weight = a.template parameter<0>();
+    of.product().pack_forward(c, weight, a.template derived<0>());  // backward reads it, too
+    of.product().pack_backward(c, weight, a.template derived<1>());
   }
 
   template <class C, class A>

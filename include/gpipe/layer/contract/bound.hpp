@@ -179,6 +179,7 @@ struct bound {
                     extras.data(), backward_extras.data(), forward_workspace.data(), workspace.data()};
     if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
     if constexpr (requires { on::predicted_rows; }) all.predicted = on::predicted_rows;
+    all.derived_count = static_cast<int>(derived.size());
     return all;
   }();
 

@@ -68,6 +68,10 @@ struct parameter {
   constexpr const char* path_name() const { return *other_name != 0 ? other_name : name; }
 };
 
+/// The kernels that read a derived buffer: all, only forward (`predict` and `decode`, too), only backward's input part,
+/// or only backward: its input part, and the parameter part where the input part does not run.
+enum class read_by : std::uint8_t { all, forward, backward_input, backward };
+
 /// Memory that a layer needs beside its edges. `size` counts elements: per sample, unless all samples of a micro-batch
 /// share one; in total for buffers that are derived from the parameters after each commit (`derived`).
 ///
@@ -79,7 +83,21 @@ struct buffer {
   const char* name = "";
   std::size_t size = 0;
   dtype type = dtype::float32;
-  bool shared = false;  ///< one for all samples of a micro-batch
+  bool shared = false;            ///< one for all samples of a micro-batch
+  read_by reader = read_by::all;  ///< of a derived buffer
+
+  /// Derived buffers that not all kernels read. Those for forward and for backward may be in the same memory, so
+  /// `refresh` must write each only if `refreshes_for_forward()`, `refreshes_for_backward_input()` or
+  /// `refreshes_for_backward()` says so.
+  static constexpr buffer for_forward(const char* name, std::size_t size, dtype type) {
+    return {name, size, type, false, read_by::forward};
+  }
+  static constexpr buffer for_backward_input(const char* name, std::size_t size, dtype type) {
+    return {name, size, type, false, read_by::backward_input};
+  }
+  static constexpr buffer for_backward(const char* name, std::size_t size, dtype type) {
+    return {name, size, type, false, read_by::backward};
+  }
 
   constexpr std::size_t bytes(std::size_t samples) const {
     return detail::aligned(size * detail::bytes_of(type) * (shared ? 1 : samples));

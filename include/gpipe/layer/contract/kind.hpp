@@ -47,6 +47,7 @@ struct layer_lists {
   const buffer *derived = nullptr, *extras = nullptr, *backward_extras = nullptr;
   const buffer *forward_workspace = nullptr, *workspace = nullptr;
   row_blocks predicted{};  ///< of a layer that makes some columns of a prediction
+  int derived_count = 0;
 };
 
 /// Whether all kernels of `On` are those of its kind.

@@ -18,7 +18,14 @@ inline constexpr int max_fields = 4;
 namespace detail {
 
 /// The kernels for which `refresh` runs.
-enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
+enum class refresh_for : std::uint8_t {
+  all,
+  forward,
+  backward,
+  backward_input,
+  backward_parameters,
+  backward_parameters_alone,  ///< the input part does not run
+};
 
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
 /// State, derived, extras and so on are blocks with the inner offsets of `offset_in`; parameters and gradients, too,
@@ -53,6 +60,7 @@ struct call {
   bool* added = nullptr;
   bool* used_random = nullptr;               ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
+  bool in_turn = false;                      ///< derived buffers for forward and for backward are in the same memory
   int block = 0;                             ///< of rows that `predict` makes
   const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
 };
@@ -66,6 +74,23 @@ constexpr std::size_t offset_in(std::span<const parameter> list, std::size_t ind
 constexpr std::size_t offset_in(std::span<const buffer> list, std::size_t index, std::size_t samples) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < index && i < list.size(); ++i) at += list[i].bytes(samples);
+  return at;
+}
+
+/// The offset of a derived buffer. If those for forward and for backward are needed in turn, they begin at one byte:
+///
+///     list        | forward 0 | backward 0 | all | forward 1 | backward 1 |
+///     in turn     | all | forward 0 | forward 1     |
+///                       | backward 0 | backward 1 |
+constexpr std::size_t offset_of_derived(std::span<const buffer> list, std::size_t index, bool in_turn) {
+  if (!in_turn) return offset_in(list, index, 1);
+  const auto turn_of = [](read_by reader) { return reader == read_by::backward_input ? read_by::backward : reader; };
+  const read_by turn = turn_of(list[index].reader);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const read_by other = turn_of(list[i].reader);
+    if ((i < index && other == turn) || (other == read_by::all && turn != read_by::all)) at += list[i].bytes(1);
+  }
   return at;
 }
 
@@ -249,11 +274,15 @@ class operands {
     return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::backward ||
            call_.refreshed == detail::refresh_for::backward_input;
   }
+  // The same, or whether the parameter part reads it next because the input part does not run.
+  bool refreshes_for_backward() const {
+    return refreshes_for_backward_input() || call_.refreshed == detail::refresh_for::backward_parameters_alone;
+  }
   // Only `refresh` writes it; the executor passes the same block for writing there.
   template <int I = 0, class T = derived_type<I>>
   T* derived() const {
     return reinterpret_cast<T*>(const_cast<std::byte*>(call_.derived) +
-                                detail::offset_in(first(lists().derived, I), std::size_t{I}, std::size_t{1}));
+                                detail::offset_of_derived(all_derived(), std::size_t{I}, call_.in_turn));
   }
   template <int I = 0, class T = extra_type<I>>
   T* extra() const {
@@ -306,6 +335,9 @@ class operands {
   detail::layer_lists lists() const {
     if constexpr (detail::is_bound_kind<Bound>) return *call_.lists;
     else return Bound::lists;
+  }
+  std::span<const buffer> all_derived() const {
+    return {lists().derived, static_cast<std::size_t>(lists().derived_count)};
   }
   template <class T>
   static constexpr std::span<const T> first(const T* list, int count) {

@@ -152,7 +152,8 @@ struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_ty
   using T = typename In::value_type;
   static constexpr typename convolution_kernels<T, Transpose>::numbers sizes{Shape, Biased};
   static constexpr std::size_t packed = convolution_packed_size(Shape);
-  static constexpr buffer derived[] = {{"forward", packed, dtype_of<T>}, {"backward", packed, dtype_of<T>}};
+  static constexpr buffer derived[] = {buffer::for_forward("forward", packed, dtype_of<T>),
+                                       buffer::for_backward_input("backward", packed, dtype_of<T>)};
   static constexpr auto product = static_cast<std::int64_t>(2 * packed * (Transpose ? In::pixels : Out::pixels));
   static constexpr std::int64_t sums = Biased ? static_cast<std::int64_t>(Out::size) : 0;
   static constexpr work cost{.forward = product + sums,

@@ -61,12 +61,13 @@ struct feed_forward {
         {"linear1_bias", {Hidden}, initializer::uniform(width), "linear1.bias"},
         {"linear2_weight", {width, Hidden}, initializer::uniform(Hidden), "linear2.weight"},
         {"linear2_bias", {width}, initializer::uniform(Hidden), "linear2.bias"}};
-    static constexpr buffer derived[] = {{"linear1 forward", inner.packed_forward(), dtype_of<T>},
-                                         {"linear1 backward", inner.packed_backward(), dtype_of<T>},
-                                         {"linear2 forward", outer.packed_forward(), dtype_of<T>},
-                                         {"linear2 backward", outer.packed_backward(), dtype_of<T>},
-                                         {"linear1 bias", detail::rounded_bias_size<T>(Hidden), dtype_of<T>},
-                                         {"linear2 bias", detail::rounded_bias_size<T>(width), dtype_of<T>}};
+    static constexpr buffer derived[] = {
+        buffer::for_forward("linear1 forward", inner.packed_forward(), dtype_of<T>),
+        buffer::for_backward("linear1 backward", inner.packed_backward(), dtype_of<T>),
+        buffer::for_forward("linear2 forward", outer.packed_forward(), dtype_of<T>),
+        buffer::for_backward("linear2 backward", outer.packed_backward(), dtype_of<T>),
+        buffer::for_forward("linear1 bias", detail::rounded_bias_size<T>(Hidden), dtype_of<T>),
+        buffer::for_forward("linear2 bias", detail::rounded_bias_size<T>(width), dtype_of<T>)};
     static constexpr buffer extras[] = {{"hidden", hidden, dtype_of<T>}};
 
     static constexpr work cost{.forward = products + 20 * elements,

@@ -50,11 +50,15 @@ struct feed_forward_kernels {
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
     const numbers& of = a.sizes();
-    each_inner([&](auto i) {
-      of.inner().pack(c, a.template parameter<i>(), a.template derived<2 * i>(), a.template derived<2 * i + 1>());
-    });
-    of.outer().pack(c, a.template parameter<outer_weight>(), a.template derived<outer>(),
-                    a.template derived<outer + 1>());
+    const number* const of_outer = a.template parameter<outer_weight>();
+    if (a.refreshes_for_backward()) {
+      each_inner(
+          [&](auto i) { of.inner().pack_backward(c, a.template parameter<i>(), a.template derived<2 * i + 1>()); });
+      of.outer().pack_backward(c, of_outer, a.template derived<outer + 1>());
+    }
+    if (!a.refreshes_for_forward()) return;
+    each_inner([&](auto i) { of.inner().pack_forward(c, a.template parameter<i>(), a.template derived<2 * i>()); });
+    of.outer().pack_forward(c, of_outer, a.template derived<outer>());
     if constexpr (!Gated) {
       round_bias(c, of.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
       round_bias(c, of.width, a.template parameter<3>(), a.template derived<outer_bias>());

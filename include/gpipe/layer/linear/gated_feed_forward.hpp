@@ -37,12 +37,13 @@ struct gated_feed_forward {
         {"gate_proj_weight", {Hidden, width}, initializer::uniform(width), "gate_proj.weight"},
         {"up_proj_weight", {Hidden, width}, initializer::uniform(width), "up_proj.weight"},
         {"down_proj_weight", {width, Hidden}, initializer::uniform(Hidden), "down_proj.weight"}};
-    static constexpr buffer derived[] = {{"gate_proj forward", inner.packed_forward(), dtype_of<T>},
-                                         {"gate_proj backward", inner.packed_backward(), dtype_of<T>},
-                                         {"up_proj forward", inner.packed_forward(), dtype_of<T>},
-                                         {"up_proj backward", inner.packed_backward(), dtype_of<T>},
-                                         {"down_proj forward", outer.packed_forward(), dtype_of<T>},
-                                         {"down_proj backward", outer.packed_backward(), dtype_of<T>}};
+    static constexpr buffer derived[] = {
+        buffer::for_forward("gate_proj forward", inner.packed_forward(), dtype_of<T>),
+        buffer::for_backward("gate_proj backward", inner.packed_backward(), dtype_of<T>),
+        buffer::for_forward("up_proj forward", inner.packed_forward(), dtype_of<T>),
+        buffer::for_backward("up_proj backward", inner.packed_backward(), dtype_of<T>),
+        buffer::for_forward("down_proj forward", outer.packed_forward(), dtype_of<T>),
+        buffer::for_backward("down_proj backward", outer.packed_backward(), dtype_of<T>)};
     static constexpr buffer extras[] = {{"gate", hidden, dtype_of<T>}, {"up", hidden, dtype_of<T>}};
 
     static constexpr work cost{.forward = products + 20 * elements,

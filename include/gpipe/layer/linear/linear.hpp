@@ -133,9 +133,10 @@ struct linear {
     static constexpr int K = detail::last_extent<input>, rows = detail::rows_in<input>;
     static constexpr typename on::numbers sizes{N, K, rows, biased};
 
-    static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},
-                                         {"backward", packed_size(N, K), dtype_of<T>},
-                                         {"bias", biased ? detail::rounded_bias_size<T>(N) : 0, dtype_of<T>}};
+    static constexpr buffer derived[] = {
+        buffer::for_forward("forward", packed_size(K, N), dtype_of<T>),
+        buffer::for_backward_input("backward", packed_size(N, K), dtype_of<T>),
+        buffer::for_forward("bias", biased ? detail::rounded_bias_size<T>(N) : 0, dtype_of<T>)};
     static constexpr std::int64_t product = std::int64_t{2} * rows * K * N;
     static constexpr std::int64_t sums = biased ? std::int64_t{rows} * N : 0;
     static constexpr work cost{.forward = product + sums,

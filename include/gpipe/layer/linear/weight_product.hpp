@@ -30,8 +30,11 @@ struct weight_product {
   }
 
   template <class C>
-  void pack(const C& c, const number* weight, T* forward, T* backward) const {
+  void pack_forward(const C& c, const number* weight, T* forward) const {
     c.pack(K, N, weight, K, true, forward);
+  }
+  template <class C>
+  void pack_backward(const C& c, const number* weight, T* backward) const {
     c.pack(N, K, weight, K, false, backward);
   }
 

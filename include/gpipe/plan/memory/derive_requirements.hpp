@@ -2,6 +2,7 @@
 
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -57,6 +58,16 @@ constexpr outgoing_slots outgoing_slots_of(tick_index<Schedule>& table, const pl
   return {leaves_for(stage + 1) ? memory_slots : 0, leaves_for(stage - 1) ? memory_slots : 0, memory_slots};
 }
 
+/// Whether a stage runs all forwards before its first backward, if it recomputes nothing. So does each layer with one
+/// micro-batch, recomputed or not.
+template <scheduler Schedule>
+constexpr bool turns_once(tick_index<Schedule>& table, const plan_options& o, int stage, int in_flight) {
+  if (!table.schedule().trains || o.micro_batches == 1) return true;
+  const recompute_mode mode = o.recompute_whole();
+  return (mode == recompute_mode::never || mode == recompute_mode::as_needed) && o.recompute_layers.empty() &&
+         in_flight == o.micro_batches && !splits_backward(table, stage);
+}
+
 constexpr void raise(int& max, int count) {
   if (count > max) max = count;
 }
@@ -75,7 +86,9 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
   // parameter part that reads recomputed values comes before its turn.
   needs.gradients_leave = needs.shares > 1 && o.shard == shard::gradients &&
                           table.group_gradients() >= o.micro_batches && o.recompute_layers.empty();
-  needs.shares_derived = o.share_packed_weights;
+  needs.turns_once = turns_once(table, o, stage, needs.in_flight);
+  needs.packed = default_packing(o, needs);
+  if (needs.trains && may_pack_on_the_way(o, stage)) needs.rows_on_the_way = many_rows;
   needs.split = splits_backward(table, stage);
   if (needs.split) {
     needs.kept_copies = fewest_working_sets(table, stage);

@@ -114,7 +114,8 @@ struct layout_state {
   std::int64_t max_alive = 0;    ///< of both
   std::int64_t separate = 0;     ///< transient buffers, if each had memory of its own
   int share = 0;                 ///< whose optimizer state is placed, or counted if there is one share
-  std::int64_t share_begin = 0, share_arrays = 0;  ///< the first byte of its parameters, and bytes of its arrays
+  std::int64_t share_begin = 0, share_arrays = 0;    ///< the first byte of its parameters, and bytes of its arrays
+  std::int64_t own_derived = 0, shared_derived = 0;  ///< see `put_derived`
   static constexpr int ticks_known = 16;
   std::int64_t depth[ticks_known]{};  ///< of `transient` in the last ticks of forward
 };

@@ -5,6 +5,7 @@
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
@@ -141,7 +142,7 @@ class layout {
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.state_count > 0 && needs_.trains)  // the next state, and a sum that shows whether it is finite
       put(kind::state, l, -1, 1, static_cast<std::int64_t>(r.state_bytes() + aligned(sizeof(double))));
-    if (r.derived_count > 0) put_derived(l, static_cast<std::int64_t>(r.derived_bytes()));
+    if (r.derived_count > 0) put_derived(l, r);
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
@@ -225,11 +226,24 @@ class layout {
                   aligned(net_.type_of(user).parameters[t.index].extents.size() * bytes_of(r.type))));
   }
 
-  /// If layers share the memory, each block begins where the kind does.
-  GPIPE_COLD constexpr void put_derived(int l, std::int64_t bytes) {
-    if (!needs_.shares_derived) return put(kind::derived, l, -1, 0, bytes);
-    if (counted_ != nullptr) list_into(kind::derived, l, -1, 0, base(kind::derived), bytes, 1);
-    if (bytes > counted(kind::derived)) counted(kind::derived) = bytes;
+  constexpr bool wants_input(int l) const {
+    bool wants = false;
+    for (int i = 0; i < net_.layers[l].reads; ++i) wants = wants || net_.values[net_.reads_value(l, i)].gradient;
+    return wants;
+  }
+  /// Blocks of layers that pack on the way share memory behind the others: each ends where the kind does.
+  GPIPE_COLD constexpr void put_derived(int l, const layer_type& r) {
+    const packed_weights choice = packing_of(r, needs_);
+    const auto bytes = static_cast<std::int64_t>(
+        choice == packed_weights::kept ? r.derived_bytes() : r.derived_bytes_in_turn(needs_.trains, wants_input(l)));
+    const bool shares = choice == packed_weights::on_the_way;
+    if (counted_ != nullptr) {
+      const std::int64_t at = shares ? counted_->of(kind::derived) - bytes : now_.own_derived;
+      list_into(kind::derived, l, -1, 0, base(kind::derived) + at, bytes, 1);
+    }
+    if (!shares) now_.own_derived += bytes;
+    else if (bytes > now_.shared_derived) now_.shared_derived = bytes;
+    counted(kind::derived) = now_.own_derived + now_.shared_derived;
   }
 
   /// Blocks that other stages and the caller write.

@@ -1,8 +1,24 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 
 namespace gpipe {
+
+/// When a layer packs its weights, and how many packed copies it keeps. Forward reads one, backward another.
+///
+///                  memory                          packs a layer
+///     kept         both copies                     both, after each update
+///     in_turn      the larger copy                 the one that it reads next, unless it is there
+///     on_the_way   that of the stage's largest     the one that it reads, before each kernel
+///                  layer that packs so
+enum class packed_weights : std::uint8_t { kept, in_turn, on_the_way };
+
+constexpr const char* name_of(packed_weights choice) {
+  constexpr const char* names[] = {"kept", "in turn", "on the way"};
+  return names[static_cast<int>(choice)];
+}
 
 namespace detail {
 
@@ -45,7 +61,9 @@ struct memory_requirements {
   int shares = 1;                                           ///< replicas that keep a part of this each; 1: all of it
   /// A layer's gradients go to the replica with its share when its backward is over, and leave this memory.
   bool gradients_leave = false;
-  bool shares_derived = false;  ///< all layers make derived buffers in the same memory
+  bool turns_once = false;  ///< all forwards come before the first backward, if nothing is recomputed
+  packed_weights packed = packed_weights::kept;
+  int rows_on_the_way = 0;  ///< a layer that multiplies as many rows by a weight packs it on the way; 0: none does
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;

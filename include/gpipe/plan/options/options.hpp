@@ -75,6 +75,8 @@ inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::share_packed_weights>("share_packed_weights", {}, detail::agreed::no,
                                                                  "the layers of a stage share one buffer for packed "
                                                                  "weights"),
+    detail::describe_number<&plan_options::keep_packed_weights>("keep_packed_weights", {}, detail::agreed::no,
+                                                                "every layer keeps both packed copies of its weights"),
     detail::describe_number<&plan_options::separate_memory>("separate_memory", {}, detail::agreed::no,
                                                             "workers share no memory"),
     detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, detail::agreed::no,
@@ -149,6 +151,8 @@ using memory_limit = detail::option<&plan_options::memory_limit, Bytes>;
 using with_average_weights = detail::option<&plan_options::average_weights, true>;
 /// A stage has memory for the packed weights of its largest layer alone.
 using with_shared_packed_weights = detail::option<&plan_options::share_packed_weights, true>;
+/// Every layer has memory for both packed copies of its weights.
+using with_kept_packed_weights = detail::option<&plan_options::keep_packed_weights, true>;
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 
 /// Throws if no plan of a network of `layers` layers can have these options.
@@ -161,6 +165,8 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   if (!o.recompute_layers.empty() && o.recompute != recompute_mode::as_needed && o.recompute != recompute_mode::never)
     throw_error({"recompute_layers names layers, and recompute is ", name_of(o.recompute), ", for whole micro-batches"},
                 {"choose one of them"});
+  if (o.share_packed_weights && o.keep_packed_weights)
+    throw_error({"share_packed_weights and keep_packed_weights are both true"}, {"choose one of them"});
   for (int s = 0; s < o.stages; ++s)
     if (const device_spec& of = o.device_of(s); of.memory_limit < 1)
       throw_error({"the memory_limit of device '", of.name, "' is ", of.memory_limit}, {"choose at least 1"},

@@ -71,9 +71,14 @@ struct plan_options {
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
   bool average_weights = false;                             ///< keeps a moving average of the parameters
-  /// The layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
-  /// weights. Each layer then makes it before each of its kernels, and not once per update. The bits are the same.
+  /// All layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
+  /// weights. Each layer then makes it before each of its kernels, and not once per update. By default a layer does so
+  /// if it has many rows, so that it takes as long. The bits are the same.
   bool share_packed_weights = false;
+  /// Every layer keeps both packed copies. By default it keeps one if all forwards of its stage come before backward.
+  bool keep_packed_weights = false;
+  /// If false, no layer packs on the way unless all do. A training on GPUs, or of several lengths, sets it to false.
+  bool packs_on_the_way = true;
   device_spec device = this_cpu;         ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;

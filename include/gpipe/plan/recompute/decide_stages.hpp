@@ -23,6 +23,7 @@ GPIPE_COLD constexpr void decide_stages(const network& net, const plan_options& 
   for (int s = 0; s < o.stages; ++s) {
     const stage_recompute decided = search.decide(first, s, o.limit_of(s));
     needs[s].kept_copies = decided.working_sets;
+    needs[s].packed = decided.packed;
     plans[s].first = first[s];
     plans[s].last = first[s + 1];
     plans[s].counted = plans[s].counted && plans[s].requirements == needs[s] && !decided.by_layer;

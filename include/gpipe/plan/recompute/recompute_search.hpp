@@ -24,6 +24,7 @@ namespace gpipe::detail {
 /// micro-batch.
 struct stage_recompute {
   bool fits = false;  ///< the stage obeys its memory limit
+  packed_weights packed = packed_weights::kept;
   bool by_layer = false;
   int working_sets = 1;
   std::int64_t time = 0;   ///< of all recomputes of a step, in picoseconds
@@ -38,9 +39,16 @@ struct stage_recompute {
 /// micro-batch, by the knapsack. A point of the knapsack counts what is kept; whether the stage obeys its limit, with
 /// what is written again in backward, is then counted by the layout. If the first point whose kept bytes fit does not
 /// obey it, a small stage tries all choices that are faster than the first one that does.
+///
+/// Packed weights need no time at first (see `default_packing`); a stage that recomputes keeps both copies. If the
+/// stage does not fit then without recompute, its layers pack on the way: then less is recomputed, or nothing. With
+/// fewer than `rows_worth_packing` rows packing takes longer than forward, so a stage does so only if it fits in no
+/// other way.
 class recompute_search {
  public:
   static constexpr int max_counts = 32, max_layers_tried = 10;
+  /// With as many rows both packs took 0.3 to 0.8 of a product's forward, of weights of 256 to 2,048 columns.
+  static constexpr int rows_worth_packing = 64;
 
   /// `needs`: of each stage, with the fewest working sets.
   constexpr recompute_search(const network& net, const plan_options& o, const stage_costs& costs,
@@ -55,6 +63,7 @@ class recompute_search {
         marked_(net.layer_count),
         chosen_(net.layer_count),
         before_(net.layer_count),
+        before_with_copies_(net.layer_count),
         recomputed_(o.micro_batches),
         known_(o.stages * decisions_known),
         next_known_(o.stages) {
@@ -97,9 +106,7 @@ class recompute_search {
     return it.made;
   }
   /// The fewest bytes of a stage of a cut.
-  constexpr std::int64_t least_bytes(const int* first, int stage) {
-    return decide(first, stage, as_needed_ ? -1 : no_memory_limit - 1).bytes;
-  }
+  constexpr std::int64_t least_bytes(const int* first, int stage) { return decide(first, stage, -1).bytes; }
 
  private:
   static constexpr int decisions_known = 8;  // of each stage
@@ -114,23 +121,59 @@ class recompute_search {
     limit_ = limit;
     stage_ = stage;
     first_ = first;
+    decide_packed(plain, needs_[stage].packed);
+    const bool free = best_.fits && (best_.time == 0 || !as_needed_);
+    if (free || needs_[stage].packed == packed_weights::on_the_way || !may_pack_on_the_way(o_, stage)) return best_;
+    if (best_.fits && !is_worth_packing()) return best_;
+    const stage_recompute with_copies = best_;
+    for (int l = begin(); l < end(); ++l) before_with_copies_[l] = before_[l];
+    decide_packed(plain, packed_weights::on_the_way);
+    const std::int64_t min = best_.min < with_copies.min ? best_.min : with_copies.min;
+    if (with_copies.fits ? with_copies.time <= best_.time || !best_.fits
+                         : !best_.fits && with_copies.bytes <= best_.bytes) {
+      best_ = with_copies;
+      for (int l = begin(); l < end(); ++l) before_[l] = before_with_copies_[l];
+    }
+    best_.min = min;
+    return best_;
+  }
+  /// Whether the stage's layers take longer to run forward again than to pack on the way.
+  constexpr bool is_worth_packing() const {
+    std::int64_t elements = 0, products = 0;
+    for (int l = begin(); l < end(); ++l) {
+      const layer_type& r = net_.type_of(l);
+      const auto bytes = static_cast<std::int64_t>(r.derived_bytes(read_by::forward));
+      elements += bytes;
+      products += multiplied(bytes, r.rows_of_weights(o_.micro_batch_size));
+    }
+    return products >= rows_worth_packing * elements;
+  }
+
+  /// Decides for one choice of packed weights.
+  GPIPE_COLD constexpr void decide_packed(const stage_view& plain, packed_weights packed) {
     keep_all();
-    memory_requirements all = needs_[stage];
+    packed_ = packed;
+    memory_requirements all = needs_[stage_];
+    all.packed = packed;
     if (as_needed_ && all.in_flight > all.kept_copies) all.kept_copies = all.in_flight;
     best_ = {};
     best_.working_sets = all.kept_copies;
     if (listed_) {
       try_marked(all);
       best_.min = best_.time;
-      return best_;
+      return;
     }
-    const stage_memory kept = limit == no_memory_limit ? stage_memory{} : memory_of(plain, all);
-    if (take(kept.total(), 0, false) || !as_needed_) return best_;
+    const stage_memory kept = limit_ == no_memory_limit ? stage_memory{} : memory_of(plain, all);
+    if (take(kept.total(), 0, false) || !as_needed_) return;
+    const stage_recompute none = best_;
+    if (packed == packed_weights::in_turn && o_.micro_batches > 1) packed_ = all.packed = packed_weights::kept;
     recompute_micro_batches(plain);
     best_.min = best_.time;
     if (!all.gradients_leave)  // which parameter parts that come early would overtake
-      recompute_layers(plain, all, kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held));
-    return best_;
+      recompute_layers(plain, all);
+    if (best_.fits || best_.bytes <= none.bytes) return;
+    best_ = none;
+    keep_all();
   }
 
   constexpr int begin() const { return first_[stage_]; }
@@ -149,6 +192,7 @@ class recompute_search {
         fits ? !best_.fits || time < best_.time : !best_.fits && (best_.bytes == 0 || bytes < best_.bytes);
     if (!better) return fits;
     best_.fits = fits;
+    best_.packed = packed_;
     best_.bytes = bytes;
     best_.time = time;
     best_.by_layer = by_layer;
@@ -160,6 +204,7 @@ class recompute_search {
   /// As many working sets as fit.
   constexpr void recompute_micro_batches(const stage_view& plain) {
     memory_requirements needs = needs_[stage_];
+    needs.packed = packed_;
     needs.kept_copies = max_working_sets(
         needs, [&](const memory_requirements& with) { return memory_of(plain, with).total() <= limit_; });
     std::int64_t forward = 0;
@@ -176,8 +221,9 @@ class recompute_search {
     return flag_recomputed(table_, {recompute_mode::as_needed, of_stages.data()}, stage_, recomputed_.data());
   }
 
-  GPIPE_COLD constexpr void recompute_layers(const stage_view& plain, const memory_requirements& all,
-                                             std::int64_t other_bytes) {
+  GPIPE_COLD constexpr void recompute_layers(const stage_view& plain, const memory_requirements& all) {
+    const stage_memory kept = memory_of(plain, all);
+    const std::int64_t other_bytes = kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held);
     const layer_knapsack choices(plain, all, costs());
     int at = 0;  // the fastest point whose kept bytes fit
     while (limit_ >= 0 && at < choices.points() && other_bytes + choices.bytes(at) > limit_) ++at;
@@ -275,11 +321,13 @@ class recompute_search {
   zeroed_array<bool> marked_;  // the layers that may run again
   zeroed_array<int> chosen_;   // when those run again
   zeroed_array<int> before_;   // when those of the best choice run again
+  zeroed_array<int> before_with_copies_;
   zeroed_array<bool> recomputed_;
   zeroed_array<decision> known_;  // [stage][decision]
   zeroed_array<unsigned> next_known_;
   const int* first_ = nullptr;  // of the stage that is decided
   int stage_ = 0;
+  packed_weights packed_ = packed_weights::kept;  // of the choice that is tried
   std::int64_t limit_ = 0, other_bytes_ = 0;
   const memory_requirements* all_ = nullptr;
   const layer_knapsack* choices_ = nullptr;

@@ -6,6 +6,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -155,6 +156,7 @@ class binder {
     if (r.state_count > 0 && plan_.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
     b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
     if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
+    b.packed = packing_of(r, plan_.requirements(s_.stage()));
     return b;
   }
 

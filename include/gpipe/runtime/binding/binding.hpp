@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
@@ -45,6 +46,7 @@ struct bound_layer {
   parameter_block tied;  ///< copies of parameters that other layers own, and their gradients of this use alone
   std::vector<std::byte*> parameter_at, gradient_at;  ///< of each parameter
   std::byte *state = nullptr, *derived = nullptr;
+  packed_weights packed = packed_weights::kept;  ///< when `derived` is written
   std::byte* next_state = nullptr;   ///< after the commit, if it holds; null: the layer has no state, or nothing trains
   double* sum_of_squares = nullptr;  ///< of its gradient; before that, free for other sums
 };

@@ -30,6 +30,7 @@ GPIPE_OUT_OF_LINE call call_of(const bound_layer<Context>& b, const step_context
   c.parameter_at = b.parameter_at.data();
   c.state = b.state;
   c.derived = b.derived;
+  c.in_turn = b.packed != packed_weights::kept;
   c.gradient_at = b.gradient_at.data();
   c.extras = b.extras.at(m, again);
   c.backward_extras = b.backward_extras.at(m, again);

@@ -48,6 +48,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     binding_ = detail::binder<device_context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
     if (canary) hooks_.use_canary(binding_.layers);
     statistics_.reserve();
+    packed_for_.assign(binding_.layers.size(), reader::none);
     for (const auto& b : binding_.layers)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size, b.layer->lists);
   }
@@ -158,16 +159,21 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Recomputes the buffers that are derived from parameters which this stage owns.
+  /// Recomputes the buffers that are derived from parameters which this stage owns, or has them recomputed before the
+  /// next kernel that reads them.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.layers)
       if (net_->owns(b.layer_index)) refresh(b);
   }
-  /// The same for the layers [layer] that make other buffers for another length.
+  /// The same for the layers [layer] that make other buffers for another length, whose stage has written to the memory.
   GPIPE_COLD void refresh(const bool* layers) {
+    forget_packed();
     for (const auto& b : binding_.layers)
       if (layers[b.layer_index] && net_->owns(b.layer_index)) refresh(b);
   }
+  /// Layers that pack in turn pack anew before their next kernel. Call it if work that packs may not have run, or will
+  /// run again.
+  void forget_packed() { std::fill(packed_for_.begin(), packed_for_.end(), reader::none); }
   /// Copies the owner's values of a tied parameter.
   GPIPE_OUT_OF_LINE void copy_tied_values(const named_array& user, const std::byte* values) {
     const bound& b = at(user.layer_index);
@@ -197,20 +203,43 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
   using typename base::bound;
 
+  /// The kernels that read what a layer has packed in turn.
+  enum class reader : std::uint8_t { none, forward, backward };
+
   void refresh(const bound& b) {
-    if (b.kernels->refresh == nullptr) return;
+    packed_for(b) = reader::none;
+    if (b.packed != packed_weights::kept || b.kernels->refresh == nullptr) return;
     enter(b, -1);
     b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
   }
   static std::size_t size_of(const bound& b, const named_array& which) {
     return b.layer->parameters[which.index].extents.size();
   }
-  /// If layers share the memory of derived buffers, another layer has written there since this one's last kernel.
+  reader& packed_for(const bound& b) {
+    return packed_for_[detail::index(b.layer_index - binding_.layers.front().layer_index)];
+  }
+  /// On the way, another layer has written to the memory of derived buffers since this one's last kernel.
   void refresh_before(const bound& b, detail::refresh_for kernel, const call& as) {
-    if (!plan_->options.share_packed_weights || b.kernels->refresh == nullptr) return;
+    if (b.packed == packed_weights::on_the_way) refresh_as(b, kernel, as);
+  }
+  /// In turn, what the kernel reads is packed, unless it is there. A timer of kernels does not see it, as it would see
+  /// only that of the first micro-batch.
+  void pack_before(const bound& b, detail::refresh_for kernel, const call& as) {
+    if (b.packed != packed_weights::in_turn || kernel == detail::refresh_for::backward_parameters) return;
+    const bool forward = kernel == detail::refresh_for::forward;
+    const reader wanted = forward ? reader::forward : reader::backward;
+    if (packed_for(b) == wanted) return;
+    refresh_as(b, kernel, as);
+    packed_for(b) = wanted;
+  }
+  void refresh_as(const bound& b, detail::refresh_for kernel, const call& as) {
+    if (b.kernels->refresh == nullptr) return;
     call c = as;
     c.refreshed = kernel;
     b.kernels->refresh(context_, c);
+  }
+  static detail::refresh_for parameter_part(const bound& b) {
+    return b.wants_input ? detail::refresh_for::backward_parameters : detail::refresh_for::backward_parameters_alone;
   }
   std::ptrdiff_t elements(int v, const step_context& step, int m) const {
     return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
@@ -240,6 +269,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (const int extra = b.layer->predicted; extra >= 0) {
         enter(b, m);
         const call c = call_of(b, step, m, false);
+        pack_before(b, detail::refresh_for::forward, c);
         refresh_before(b, detail::refresh_for::forward, c);
         b.kernels->predict(context_, c);
         const edge_part made{b.layer->extras[extra].size, b.layer->extras[extra].type};
@@ -259,6 +289,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     const row_blocks& of = b.layer->lists->predicted;
     call c = call_of(b, step, m, false);
     std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + range.first;
+    pack_before(b, detail::refresh_for::forward, c);
     refresh_before(b, detail::refresh_for::forward, c);
     for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
       b.kernels->predict(context_, c);
@@ -288,6 +319,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     call c = call_of(b, step, m, again);
     c.recompute = again;
     hooks_.before_forward(b, step, m, again);
+    pack_before(b, detail::refresh_for::forward, c);
     const auto run = [&] {
       refresh_before(b, detail::refresh_for::forward, c);
       b.kernels->forward(context_, c);
@@ -308,8 +340,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       run_parameter_part(b, step, m, m, [] {});
       return;
     }
+    const call c = call_of(b, step, m, true);
+    pack_before(b, detail::refresh_for::backward, c);
     hooks_.time(b, timed::backward, step, m, [&] {
-      const call c = call_of(b, step, m, true);
       refresh_before(b, detail::refresh_for::backward, c);
       b.kernels->backward(context_, c);
       hooks_.ran_input_part(b, step, m);
@@ -322,8 +355,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   void run_input_part(const bound& b, const step_context& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     enter(b, m);
+    call c = call_of(b, step, m, true);
+    pack_before(b, detail::refresh_for::backward_input, c);
     hooks_.time(b, timed::backward_input, step, m, [&] {
-      call c = call_of(b, step, m, true);
       bool added = false;
       c.gradient_sum = b.inputs == 1 ? b.sum[0].at(m, true) : nullptr;
       c.added = &added;
@@ -340,10 +374,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (first < m && b.kernels->backward_parameters_of_group != nullptr) {
       enter(b, first);
       const int count = m - first + 1;
+      pack_before(b, parameter_part(b), call_of(b, step, first, true));
       const auto run = [&] {
         call each[max_gradient_group];
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
-        refresh_before(b, detail::refresh_for::backward_parameters, each[0]);
+        refresh_before(b, parameter_part(b), each[0]);
         b.kernels->backward_parameters_of_group(context_, each, count);
         clear_frozen(b);
       };
@@ -352,9 +387,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
     for (; first <= m; ++first, alive()) {
       enter(b, first);
+      const call c = call_of(b, step, first, true);
+      pack_before(b, parameter_part(b), c);
       hooks_.time(b, timed::backward_parameters, step, first, [&] {
-        const call c = call_of(b, step, first, true);
-        refresh_before(b, detail::refresh_for::backward_parameters, c);
+        refresh_before(b, parameter_part(b), c);
         b.kernels->backward_parameters(context_, c);
       });
       clear_frozen(b);
@@ -396,6 +432,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   detail::layer_statistics<Device> statistics_;
   detail::layer_hooks<device_context> hooks_;
+  std::vector<reader> packed_for_;  // of each layer
   mutable bool drew_ = false;
   std::atomic<const bound*> current_{nullptr};
   std::atomic<int> current_micro_batch_{-1};

@@ -53,6 +53,9 @@ class alignas(alignment) worker final : private gradient_listener {
     recorded_ = nullptr;
     waiting_since_ = -1;
     times_.open(program.size());
+    // A step that is launched from a graph packs what it was recorded to pack, and a pass that failed may not have.
+    if (!std::exchange(packed_is_known_, false) || step().captured)
+      for (const int s : stages_) replica_->stage(s).forget_packed();
     if (step().captured) begin_captured(program);
     open(program, clears);
     std::size_t done = 0;
@@ -65,6 +68,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (committed_) finish();
     else gather();
     times_.close();
+    packed_is_known_ = !step().captured;
     if (step().captured) captured_is_valid_ = true;
   }
 
@@ -104,7 +108,7 @@ class alignas(alignment) worker final : private gradient_listener {
       order_after_previous(own);
       times_.waited(context_.sums->gather(replica_->number(), s, {s, -1, "gather"}));
       context_.wake_signals.progress(waiter_);
-      if (!context_.plan.options.share_packed_weights) own.refresh();
+      own.refresh();
     }
     if (!ties_.any() || context_.plan.workers() == 1) return;
     // Other workers of the replica read them for tied uses.
@@ -389,7 +393,7 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const update_range& range : s.ranges()) context_.rule(s.context(), context_.net.type, range, now);
     if (context_.average_share > 0) s.move_averages(context_.average_share);
     s.statistics().commit();
-    if (!context_.plan.options.share_packed_weights && !s.is_shared_out()) s.refresh();  // else when they are gathered
+    if (!s.is_shared_out()) s.refresh();  // else when they are gathered
     if (replica_->number() == 0 || s.is_shared_out()) s.updated();
   }
 
@@ -412,6 +416,7 @@ class alignas(alignment) worker final : private gradient_listener {
   bool summed_ = false;       ///< the gradients of all stages are complete; used with ties only
   bool downloading_ = false;  ///< the downloads for the decision are enqueued
   bool committed_ = false;
+  bool packed_is_known_ = false;                      ///< the last pass succeeded, and not from a graph
   bool captured_is_valid_ = false;                    ///< the last pass from the graph succeeded
   std::atomic<const instruction*> running_{nullptr};  ///< null: none yet, or between two
   struct nothing {};
