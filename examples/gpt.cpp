@@ -86,6 +86,7 @@ struct settings {
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward")
+             .recompute_layers(plan)
              .choice("--device", device, {{"host", example::processor::host}, {"cuda", example::processor::cuda}},
                      "where the stages compute: on the CPU, or on the machine's GPUs")
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},

@@ -101,6 +101,7 @@ struct settings {
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward")
+             .recompute_layers(plan)
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
@@ -60,36 +61,18 @@ class options {
   }
   /// Bytes, as in 16GiB, 500MB or 1073741824.
   options& bytes(std::string name, std::int64_t& into, std::string help) {
+    return add(std::move(name), "BYTES", std::move(help),
+               [&into](std::string_view self, std::string_view value) { into = bytes_in(self, value); });
+  }
+  /// One or several numbers of bytes, with commas between.
+  options& byte_list(std::string name, std::vector<std::int64_t>& into, std::string help) {
     return add(std::move(name), "BYTES", std::move(help), [&into](std::string_view self, std::string_view value) {
-      constexpr std::pair<std::string_view, std::int64_t> units[] = {
-          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},  {"GB", 1'000'000'000},
-          {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
-      const std::string remedy = "write 16GiB, 3.3MiB, 500MB or a number of bytes";
-      if (value.empty()) throw_error(self, value, "is empty", "give BYTES");
-      // A whole number of bytes may have more digits than a double.
-      std::int64_t whole = 0;
-      double number = 0;
-      const char* const last = value.data() + value.size();
-      const auto [end, failure] = std::from_chars(value.data(), last, number, std::chars_format::fixed);
-      const bool is_whole = std::from_chars(value.data(), last, whole).ptr == end;
-      if (failure == std::errc::invalid_argument) throw_error(self, value, "is not a number of bytes", remedy);
-      if (failure == std::errc::result_out_of_range || !(number < 1e19))
-        throw_error(self, value, "is out of range", remedy);
-      if (!(number > 0)) throw_error(self, value, "is less than 1 byte", remedy);
-      const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
-      for (const auto& [word, size] : units)
-        if (word == unit) {
-          const double bytes = number * static_cast<double>(size);
-          if (bytes >= 9.2e18 || (is_whole && whole > INT64_MAX / size))
-            throw_error(self, value, "is out of range", remedy);
-          if (bytes < 1) throw_error(self, value, "is less than 1 byte", remedy);
-          into = is_whole ? whole * size : static_cast<std::int64_t>(bytes);
-          return;
-        }
-      throw_error(self, value, "has an unknown unit", remedy);
+      std::vector<std::int64_t> read;
+      for (const std::string_view part : parts_of(value)) read.push_back(bytes_in(self, part));
+      into = std::move(read);
     });
   }
-  /// One of several words, in lower or upper case.
+  /// One of several words, in lower or upper case, with - or _ between its parts.
   template <class Value>
   options& choice(std::string name, Value& into, std::vector<std::pair<std::string, Value>> choices, std::string help) {
     std::string all;
@@ -109,6 +92,20 @@ class options {
   }
   options& flag(std::string name, bool& into, std::string help) {
     return add(std::move(name), "", std::move(help), [&into](std::string_view, std::string_view) { into = true; });
+  }
+  /// Patterns of layers with commas between, such as "h.*.mlp,layer_norm".
+  options& layers(std::string name, gpipe::layer_patterns& into, std::string help) {
+    return add(std::move(name), "PATTERNS", std::move(help), [&into](std::string_view self, std::string_view value) {
+      static std::deque<std::string> letters;  // a pattern's letters live as long as the program
+      into = {};
+      for (const std::string_view part : parts_of(value)) {
+        if (part.empty()) throw_error(self, value, "has an empty pattern", "write patterns with commas between");
+        if (into.count == gpipe::layer_patterns::max_count)
+          throw_error(self, value, "has too many patterns",
+                      "give at most " + std::to_string(gpipe::layer_patterns::max_count) + "; a * stands for any part");
+        into.add(letters.emplace_back(part).c_str());
+      }
+    });
   }
   /// Every option of a plan that has no line of its own above and is not in `without`, by the library's description.
   options& plan(gpipe::plan_options& into, std::initializer_list<std::string_view> without) {
@@ -144,7 +141,12 @@ class options {
             });
       }
     }
-    return *this;
+    return recompute_layers(into);
+  }
+  options& recompute_layers(gpipe::plan_options& into) {
+    return layers("--recompute-layers", into.recompute_layers,
+                  "layers that run forward again, and no micro-batch: paths or types,\n"
+                  "                            such as \"h.*.mlp,layer_norm\"; a * stands for any part");
   }
 
   /// Reads the command line. Prints the help and returns false if the line has --help.
@@ -191,8 +193,45 @@ class options {
     return *this;
   }
   static bool same(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+    const auto lower = [](char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+  }
+  static std::int64_t bytes_in(std::string_view self, std::string_view value) {
+    constexpr std::pair<std::string_view, std::int64_t> units[] = {
+        {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},  {"GB", 1'000'000'000},
+        {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
+    const std::string remedy = "write 16GiB, 3.3MiB, 500MB or a number of bytes";
+    if (value.empty()) throw_error(self, value, "is empty", "give BYTES");
+    // A whole number of bytes may have more digits than a double.
+    std::int64_t whole = 0;
+    double number = 0;
+    const char* const last = value.data() + value.size();
+    const auto [end, failure] = std::from_chars(value.data(), last, number, std::chars_format::fixed);
+    const bool is_whole = std::from_chars(value.data(), last, whole).ptr == end;
+    if (failure == std::errc::invalid_argument) throw_error(self, value, "is not a number of bytes", remedy);
+    if (failure == std::errc::result_out_of_range || !(number < 1e19))
+      throw_error(self, value, "is out of range", remedy);
+    if (!(number > 0)) throw_error(self, value, "is less than 1 byte", remedy);
+    const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
+    for (const auto& [word, size] : units)
+      if (word == unit) {
+        const double bytes = number * static_cast<double>(size);
+        if (bytes >= 9.2e18 || (is_whole && whole > INT64_MAX / size))
+          throw_error(self, value, "is out of range", remedy);
+        if (bytes < 1) throw_error(self, value, "is less than 1 byte", remedy);
+        return is_whole ? whole * size : static_cast<std::int64_t>(bytes);
+      }
+    throw_error(self, value, "has an unknown unit", remedy);
+  }
+  /// The parts between commas.
+  static std::vector<std::string_view> parts_of(std::string_view list) {
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      parts.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return parts;
   }
   static std::string range(std::int64_t min, std::int64_t max) {
     return "give a whole number from " + std::to_string(min) + " to " + std::to_string(max);

@@ -9,7 +9,7 @@
 #include <gpipe/plan.hpp>
 
 #include "plan/drawing.hpp"
-#include "plan/largest_settings.hpp"
+#include "plan/largest_table.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
 #include "plan/subject.hpp"
@@ -49,6 +49,7 @@ void run(const settings& chosen) {
 
 void run(const largest_settings& chosen) {
   print_largest(chosen, network_of<own_model>);
+  if (chosen.brief) return;
   std::cout << '\n';
   print_amoebanets();
   std::cout << '\n';

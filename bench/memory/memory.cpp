@@ -1,9 +1,10 @@
 // How much memory does a step use, by schedule and recompute mode, and torch for the same network? How large are the
-// networks of images that GPipe and torchgpipe measured?
+// networks of images that GPipe and torchgpipe measured? How large a model of each family fits?
 
 #include "../networks.hpp"
 #include "../peer.hpp"
 #include "images.hpp"
+#include "largest.hpp"
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
@@ -80,7 +81,8 @@ int main() {
   if (torch.empty()) std::printf("torch is not installed: gpipe alone\n\n");
   print_table("mlp", network_of<bench::mlp>, 32, 32, torch);
   print_table("digits", network_of<digits>, 8, 8, torch);
-  const bench::figures of_images = bench::print_images();
+  bench::figures of_images = bench::print_images();
+  bench::print_largest(of_images);
   // One stage that runs backward right after forward, as torch does in micro-batches.
   for (const auto& [name, net, M, B] :
        {std::tuple{"mlp", &network_of<bench::mlp>, 32, 32}, {"digits", &network_of<digits>, 8, 8}}) {

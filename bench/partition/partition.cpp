@@ -6,15 +6,20 @@
 //
 // Then AmoebaNet-D (18, 256): a cut through cells, at any layer, beside cuts between cells.
 //
+// Then the cut and the layers that run again, together, against brute force: 10,000 small instances under a memory
+// limit; and how long that search takes for a Transformer of 96 blocks on 8 devices.
+//
 // Then the cuts of plans against brute force: 10,000 small instances of every schedule and recompute mode, the
 // simulated step of the plan's cut over the shortest of all cuts.
 
 #include "../measure.hpp"
+#include "../recompute_limits.hpp"
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/path.hpp>
+#include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/partition/partition.hpp>
@@ -26,6 +31,8 @@
 #include <numeric>
 #include <random>
 #include <string>
+
+#include "support/cuts_and_layers.hpp"
 
 namespace {
 
@@ -299,6 +306,39 @@ step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode
   return worst;
 }
 
+/// The slowest stage of the searched cut and layers over the fastest of all, the worst of some instances.
+double worst_of_cuts_and_layers(int instances) {
+  std::mt19937 random(2024);
+  double worst = 1;
+  for (int i = 0; i < instances; ++i) {
+    const nets::cuts_and_layers it(random);
+    boundaries first(at(it.o.stages + 1));
+    if (!search_cut(it.drawn.net, it.o, it.o.chosen_schedule(), it.each(), first.data()).fits) continue;
+    const auto best = static_cast<double>(it.best_bottleneck());
+    if (best > 0) worst = (std::max)(worst, static_cast<double>(it.bottleneck_of(first)) / best);
+  }
+  return worst;
+}
+
+/// Seconds of the search for the cut and the layers, with memory for this share of the activations that 1F1B keeps.
+double seconds_of_cut_and_layers(double share) {
+  const network& net = network_of<transformer<96>>;
+  plan_options o{.stages = 8,
+                 .micro_batches = 32,
+                 .micro_batch_size = 1,
+                 .recompute = recompute_mode::never,
+                 .schedule = schedule_kind::one_f_one_b};
+  o.memory_limit = bench::limit_for(make_plan(net, o), share);
+  o.recompute = recompute_mode::as_needed;
+  std::vector<layer_cost> list(at(net.layer_count));
+  const stage_costs costs = gpipe::detail::fill_costs(net, o, list.data());
+  boundaries first(at(o.stages + 1));
+  std::vector<double> seconds;
+  for (int round = 0; round < 5; ++round)
+    seconds.push_back(bench::timed([&] { search_cut(net, o, o.chosen_schedule(), costs, first.data()); }));
+  return bench::median(seconds);
+}
+
 struct rule {
   const char* name;
   boundaries (*cut)(const cost_list&, int);
@@ -372,9 +412,16 @@ int main() {
     std::printf("  %d stages: %.4f / %.4f\n", stages, balance(amoebanet.layers, stages),
                 balance(amoebanet.modules, stages));
 
+  constexpr int plans = 10'000;
+  const double of_layers = worst_of_cuts_and_layers(plans),
+               seconds[] = {seconds_of_cut_and_layers(0.75), seconds_of_cut_and_layers(0.5)};
+  std::printf(
+      "\ncut and layers that run again under a limit, slowest stage over the fastest of all, worst of %d: %.4f\n"
+      "the search for a Transformer of 96 blocks on 8 devices, 1F1B, 0.75 and 0.5 of the activations: %.3f, %.3f s\n",
+      plans, of_layers, seconds[0], seconds[1]);
+
   constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always,
                                       recompute_mode::as_needed};
-  constexpr int plans = 10'000;
   std::printf("\nsimulated step over the shortest of all cuts, worst of %d: a compiled plan's cut / make_plan's\n",
               plans);
   std::vector<std::pair<std::string, step_ratios>> simulated;
@@ -389,6 +436,8 @@ int main() {
   }
 
   std::printf("\n");
+  bench::result("partition.layers.worst", of_layers, "ratio");
+  bench::result("partition.layers.seconds", (std::max)(seconds[0], seconds[1]), "s");
   for (const auto& [name, worst] : simulated) {
     bench::result("partition.simulated.worst." + name, worst.searched, "ratio");
     bench::result("partition.simulated.worst." + name + ".make_plan", worst.planned, "ratio");

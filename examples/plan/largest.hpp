@@ -3,17 +3,15 @@
 // The largest model of a family that fits a number of devices.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
-
+#include "packing.hpp"
 #include "stretched.hpp"
-#include "text.hpp"
 
 namespace example {
 
@@ -27,144 +25,157 @@ struct family_member {
   int depth = 0, step = 1;  ///< of the compiled network, and of one more repetition
 
   int depth_of(int more) const { return depth + step * more; }
+  /// The most repetitions with which the model has at most `layers` layers.
+  int max_more(int layers) const {
+    int body = 0;
+    for (const repetition& r : parts) body += r.length();
+    return body > 0 ? std::max(0, layers - net->layer_count) / body : 0;
+  }
 };
 
-/// Bytes that depend on the batch: all but parameters, what the optimizer keeps of them, and their packed copies.
-constexpr std::int64_t activations(const stage_memory& m) {
-  return m.total() - m.of(memory_kind::parameters) - m.of(memory_kind::gradients) - m.of(memory_kind::moments) -
-         m.of(memory_kind::derived);
-}
+/// One way to train a model.
+struct configuration {
+  schedule_kind schedule = schedule_kind::fill_drain;
+  recompute_mode recompute = recompute_mode::always;
+  bool shares_packed = false;  ///< the layers of a stage share the memory of packed weights
 
-/// The bytes of the device that has most, with all its stages.
-inline std::int64_t largest_device_of(const step_plan& p) {
-  std::vector<std::int64_t> of(p.stage_plans.size());
-  for (int s = 0; s < p.stages(); ++s) of[static_cast<std::size_t>(p.worker_of(s))] += p.memory(s).total();
-  return *std::max_element(of.begin(), of.end());
-}
-inline std::int64_t activations_of(const step_plan& p) {
-  std::int64_t sum = 0;
-  for (const stage_plan& s : p.stage_plans) sum += activations(s.memory);
-  return sum;
-}
-
-/// Cuts a network into stages of at most `limit` bytes, from the last stage on, each as long as it can be. The
-/// gradients that return to a stage depend on the stages behind it, which are known then.
-class packing {
- public:
-  packing(const network& net, const plan_options& o) : net_(net), o_(o) {
-    for (int s = 0; s < o.stages; ++s) needs_.push_back(requirements_of(o.chosen_schedule(), o, s));
+  /// For `devices` devices.
+  plan_options of(plan_options o, std::size_t devices) const {
+    o.schedule = schedule;
+    o.stages = static_cast<int>(devices) * stages_per_worker(schedule);
+    o.recompute = recompute;
+    o.share_packed_weights = shares_packed;
+    o.group_gradients = 1;
+    return o;
   }
-
-  /// The first layers of all stages but the first; none: no stage in the front fits what is left.
-  std::optional<std::vector<int>> boundaries(std::int64_t limit) const {
-    std::vector<int> first{net_.layer_count};  // of the stages so far, the earliest first
-    for (int s = o_.stages - 1; s >= 0; --s) {
-      const int begin = s == 0 ? 0 : furthest(s, first, limit);
-      if (begin < 0 || bytes(s, begin, first) > limit) return {};
-      first.insert(first.begin(), begin);
-    }
-    return std::vector<int>(first.begin() + 1, first.end() - 1);
-  }
-
- private:
-  /// The first layer from which the stage obeys the limit and leaves a layer to each stage before it; -1: none.
-  int furthest(int stage, const std::vector<int>& behind, std::int64_t limit) const {
-    int low = stage, high = behind.front() - 1;  // more layers mostly need more bytes
-    if (low > high || bytes(stage, high, behind) > limit) return -1;
-    while (low < high) {
-      const int middle = low + (high - low) / 2;
-      if (bytes(stage, middle, behind) <= limit) high = middle;
-      else low = middle + 1;
-    }
-    // A place with fewer tensors on the edge may be a little further.
-    for (int begin = std::max(stage, high - window); begin < high; ++begin)
-      if (bytes(stage, begin, behind) <= limit) return begin;
-    return high;
-  }
-
-  std::int64_t bytes(int stage, int begin, const std::vector<int>& behind) const {
-    std::vector<int> first;  // one stage for all before
-    if (stage > 0) first.push_back(0);
-    first.push_back(begin);
-    first.insert(first.end(), behind.begin(), behind.end());
-    const cut whole{first.data(), static_cast<int>(first.size()) - 1};
-    return memory_of(stage_view(net_, whole, stage > 0), needs_[static_cast<std::size_t>(stage)]).total();
-  }
-
-  static constexpr int window = 64;  // about a cell of AmoebaNet-D
-
-  const network& net_;
-  const plan_options& o_;
-  std::vector<memory_requirements> needs_;
 };
 
-/// A plan of which every device obeys the limit, if packing finds one: each of a device's stages gets an equal part. A
-/// value that skips a stage may need more slots than packing counts, which knows no stage before: then it packs again,
-/// by that much less.
-inline std::optional<step_plan> packed_plan(const network& net, const plan_options& o, std::int64_t limit) {
-  if (o.stages > net.layer_count) return {};
-  const packing packs(net, o);
-  const std::int64_t part = limit / stages_per_worker(o.schedule, o.chunks);
-  for (std::int64_t of_stage = part; of_stage > part / 2;) {
-    const auto first = packs.boundaries(of_stage);
-    if (!first) return {};
-    step_plan made = plan_with_cut(net, o, *first);
-    const std::int64_t max = largest_device_of(made);
-    if (max <= limit) return made;
-    of_stage -= max - limit;
-  }
-  return {};
+/// The schedules that train, those with the shortest step first.
+inline constexpr schedule_kind by_step[] = {
+    schedule_kind::zb_2p, schedule_kind::zb_v,        schedule_kind::dual_pipe_v, schedule_kind::interleaved_zb,
+    schedule_kind::zb_h1, schedule_kind::v_half,      schedule_kind::interleaved, schedule_kind::looped_bfs,
+    schedule_kind::v_min, schedule_kind::one_f_one_b, schedule_kind::fill_drain};
+
+/// All configurations for a number of devices, those that slow a step down least first: recompute as needed, in every
+/// schedule with packed copies of every weight, and then with shared ones.
+inline std::vector<configuration> all_configurations(std::size_t devices) {
+  std::vector<configuration> all;
+  for (const bool shares : {false, true})
+    for (const schedule_kind kind : by_step)
+      if (devices > 1 || kind == schedule_kind::one_f_one_b) all.push_back({kind, recompute_mode::as_needed, shares});
+  return all;
 }
 
-/// The plan whose largest device has fewest bytes, to a percent of them.
-inline step_plan smallest_devices(const network& net, const plan_options& o) {
-  std::int64_t low = 0, high = 1 << 20;
-  std::optional<step_plan> best;
-  for (; !(best = packed_plan(net, o, high)); high *= 2) low = high;
-  while (high - low > high / 100) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (auto found = packed_plan(net, o, middle)) {
-      best = std::move(found);
-      high = middle;
-    } else {
-      low = middle;
-    }
-  }
-  return std::move(*best);
-}
+/// A device that has too little memory.
+struct shortage {
+  int device = -1;
+  std::int64_t bytes = 0;  ///< that it would need
+};
 
 /// The deepest model of a family that fits.
 struct largest_model {
   int more = -1;      ///< further repetitions; -1: not even the compiled model fits
   bool whole = true;  ///< no deeper one fits; else the search ended at `max_more`
   std::size_t parameters = 0;
-  std::int64_t largest_device = 0, activations = 0;
+  configuration with;  ///< the first that fits
+  packed_model plan;
+  shortage next;  ///< of the next deeper model, or of the compiled one, which does not fit
 };
 
+/// Looks for the deepest model of a family that obeys the limits of the devices in any of some configurations.
+class largest_search {
+ public:
+  /// `o`: what all configurations have in common.
+  largest_search(const family_member& of, const plan_options& o, std::vector<std::int64_t> devices)
+      : of_(of), o_(o), devices_(std::move(devices)) {}
+
+  largest_model find(const std::vector<configuration>& all, int max_more) {
+    largest_model best;
+    const configuration* with = nullptr;  // of the deepest so far
+    // Backwards: the last ones need least memory, and then the others mostly fail at once.
+    for (auto it = all.rbegin(); it != all.rend(); ++it)
+      if (const int more = deepest(*it, best.more, max_more); more > best.more) best.more = more, with = &*it;
+    best.whole = best.more < max_more;
+    for (const configuration& it : all) {
+      if (best.more < 0) break;
+      const auto found = packed_with(it, best.more, devices_);
+      if (!found) continue;
+      best.plan = *found;
+      best.with = it;
+      break;
+    }
+    if (best.more >= 0) best.parameters = stretched(*of_.net, of_.parts, best.more).net().parameters();
+    if (best.whole) best.next = lacks(with != nullptr ? *with : all.back(), best.more + 1);
+    return best;
+  }
+
+ private:
+  std::optional<packed_model> packed_with(const configuration& it, int more,
+                                          const std::vector<std::int64_t>& devices) const {
+    const stretched made(*of_.net, of_.parts, more);
+    return packed(made.net(), it.of(o_, devices.size()), devices);
+  }
+
+  /// The most repetitions that fit; `least` if they are no more.
+  int deepest(const configuration& it, int least, int max_more) const {
+    const int stages = it.of(o_, devices_.size()).stages;
+    int low = least + 1;  // the first with a layer for each stage
+    int layers = of_.net->layer_count, body = 0;
+    for (const repetition& r : of_.parts) body += r.length();
+    while (low <= max_more && layers + low * body < stages && body > 0) ++low;
+    const auto fits = [&](int more) { return packed_with(it, more, devices_).has_value(); };
+    if (low > max_more || !fits(low)) return least;
+    int high = low + 1;  // low fits
+    for (int further = 1; high < max_more && fits(high); further *= 2) {
+      low = high;
+      high = low + (least >= 0 ? further : low);
+    }
+    high = std::min(high, max_more + 1);
+    while (high - low > 1) {
+      const int middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  /// Which device exceeds its limit most if all limits grow until the model fits.
+  shortage lacks(const configuration& it, int more) const {
+    const auto with = [&](std::int64_t bytes) {
+      std::vector<std::int64_t> devices = devices_;
+      for (std::int64_t& limit : devices) limit += bytes;
+      return packed_with(it, more, devices);
+    };
+    const std::int64_t most = *std::max_element(devices_.begin(), devices_.end());
+    std::int64_t low = 0, high = std::max<std::int64_t>(most / 64, 1 << 10);
+    std::optional<packed_model> found;
+    while (!(found = with(high))) {
+      if (high > max_bytes) return {};  // no number of bytes helps: the model has too few layers
+      low = high, high *= 2;
+    }
+    for (int i = 0; i < 5; ++i) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (auto smaller = with(middle)) found = std::move(smaller), high = middle;
+      else low = middle;
+    }
+    const auto of = found->bytes_of_devices();
+    shortage worst{0, of[0]};
+    for (std::size_t d = 1; d < devices_.size(); ++d)
+      if (of[d] - devices_[d] > worst.bytes - devices_[static_cast<std::size_t>(worst.device)])
+        worst = {static_cast<int>(d), of[d]};
+    return worst;
+  }
+
+  static constexpr std::int64_t max_bytes = std::int64_t{1} << 50;
+  const family_member& of_;
+  const plan_options& o_;
+  std::vector<std::int64_t> devices_;
+};
+
+/// The same in one configuration, that of `o`, on devices of the same memory.
 inline largest_model largest_of(const family_member& of, const plan_options& o, std::int64_t limit, int max_more) {
-  largest_model best;
-  const auto fits = [&](int more) {
-    const stretched made(*of.net, of.parts, more);
-    const network net = made.net();
-    const auto plan = packed_plan(net, o, limit);
-    if (plan) best = {more, more < max_more, net.parameters(), largest_device_of(*plan), activations_of(*plan)};
-    return plan.has_value();
-  };
-  int low = 0;  // the first with a layer for each stage
-  for (int layers = of.net->layer_count; layers < o.stages && low <= max_more; ++low)
-    for (const repetition& r : of.parts) layers += r.length();
-  if (low > max_more || !fits(low)) return best;
-  int high = low + 1;  // low fits
-  while (high < max_more && fits(high)) {
-    low = high;
-    high *= 2;
-  }
-  high = std::min(high, max_more + 1);
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return best;
+  const auto devices = static_cast<std::size_t>(o.stages / stages_per_worker(o.schedule));
+  largest_search search(of, o, std::vector<std::int64_t>(devices, limit));
+  return search.find({{o.schedule, o.recompute, o.share_packed_weights}}, max_more);
 }
 
 }  // namespace example

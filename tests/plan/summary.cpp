@@ -206,3 +206,26 @@ TEST_CASE("the table says which layers of a stage run again, if any does, and th
   CHECK(line(2).ends_with("  none"));
   CHECK(line(3).find(", recompute of listed layers") != std::string::npos);
 }
+
+TEST_CASE("the table says how many whole micro-batches a stage runs again because of a limit") {
+  // Products alone: no layer is cheaper to run again than a micro-batch.
+  struct products : model<input<float, 8>, linear<8>, linear<8>, linear<8>, linear<8>> {};
+  plan_options o{.stages = 2, .micro_batches = 8, .micro_batch_size = 32, .recompute = recompute_mode::never};
+  o.group_gradients = 1;
+  const step_plan never = make_plan(network_of<products>, o, {2});
+  const stage_memory& first = never.memory(0);
+  REQUIRE(first.kept_set > 0);
+  CHECK(describe(network_of<products>, never).find("recomputed") == std::string::npos);
+  o.recompute = recompute_mode::always;  // says it in the sentence
+  CHECK(describe(network_of<products>, make_plan(network_of<products>, o, {2})).find("recomputed") ==
+        std::string::npos);
+  o.recompute = recompute_mode::as_needed;
+  o.memory_limit = first.total() - 3 * first.kept_set;  // three sets fewer, so three micro-batches again
+  const step_plan limited = make_plan(network_of<products>, o, {2});
+  REQUIRE(limited.requirements(0).kept_copies == 5);
+  const std::string text = describe(network_of<products>, limited);
+  CAPTURE(text);
+  CHECK(text.find("recomputed") != std::string::npos);
+  CHECK(text.find("3 of 8 micro-batches, 1") != std::string::npos);
+  CHECK(text.find("2 of 8 micro-batches, ") != std::string::npos);
+}

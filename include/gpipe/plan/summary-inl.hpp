@@ -15,6 +15,7 @@
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/summary.hpp>
+#include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {
@@ -75,16 +76,38 @@ GPIPE_COLD inline std::string column_name(std::string_view name) {
   return name.size() <= 40 || options == name.npos ? std::string(name) : std::string(name.substr(0, options)) + "<...>";
 }
 
-/// The layers of a stage that run forward again, and their share of the stage's time: "6 layers, 4.1 %".
+/// The whole micro-batches that a stage runs forward again because of a limit. It has memory for as many as it keeps.
+GPIPE_COLD inline int micro_batches_again(const plan_facts& plan, int stage) {
+  const plan_options& o = plan.options;
+  const stage_memory& memory = plan.memory[static_cast<std::size_t>(stage)];
+  const schedule_choice schedule = o.chosen_schedule();
+  if (o.recompute_whole() != recompute_mode::as_needed || !o.limits_memory() || !schedule.trains ||
+      memory.kept_set == 0)
+    return 0;
+  const zeroed_array<int> working_sets(o.stages);
+  working_sets[stage] = static_cast<int>(memory.of(memory_kind::kept) / memory.kept_set);
+  const zeroed_array<bool> recomputed(o.micro_batches);
+  return flag_recomputed(schedule, o.stages, o.micro_batches, {recompute_mode::as_needed, working_sets.data()}, stage,
+                         recomputed.data());
+}
+
+/// What a stage runs forward again, and its share of the stage's time: "6 layers, 4.1 %", or "3 of 8 micro-batches,
+/// 11.0 %".
 GPIPE_COLD inline std::string recomputed_text(const plan_facts& plan, int stage) {
   const stage_view view(plan.net, plan.cut, stage);
   const layer_cost* const costs = plan.costs.of(stage);
   int layers = 0;
-  double again = 0, once = 0;
+  double again = 0, once = 0, forward = 0;
   for (int l = view.first(); l < view.last(); ++l) {
     const layer_cost& c = costs[l];
     once += static_cast<double>(c.forward + c.backward_input + c.backward_parameters);
+    forward += static_cast<double>(c.forward);
     if (view.recomputed(l)) ++layers, again += static_cast<double>(c.forward);
+  }
+  if (const int whole = layers > 0 ? 0 : micro_batches_again(plan, stage); whole > 0) {
+    const int all = plan.options.micro_batches;
+    return concat(
+        {whole, " of ", several(all, "micro-batch"), ", ", percent(whole * forward, all * once + whole * forward)});
   }
   return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(again, once + again);
 }
@@ -125,7 +148,8 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     all += times.back();
   }
   std::vector<std::vector<std::string>> rows{{"stage", "layers", "from", "to", "share", "parameters", "memory"}};
-  const bool recomputes = plan.cut.recomputed_before != nullptr;
+  bool recomputes = plan.cut.recomputed_before != nullptr;
+  for (int s = 0; s < o.stages; ++s) recomputes = recomputes || micro_batches_again(plan, s) > 0;
   if (recomputes) rows[0].push_back("recomputed");
   std::int64_t naive = 0, bytes = 0;
   for (int s = 0; s < o.stages; ++s) {

@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/bias.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -232,4 +234,19 @@ TEST_CASE("kinds have names") {
   CHECK(std::string_view(name_of(memory_kind::workspace)) == "workspace");
   CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
   CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
+}
+
+TEST_CASE("all that layers write again has a place, however far behind their reader is") {
+  struct chain : model<input<float, 8>, linear<8>, gelu, linear<8>, gelu, linear<8>, gelu, linear<8>> {};
+  const network& net = network_of<chain>;
+  const int first[] = {0, net.layer_count}, before[] = {-1, 6, 6, 6, -1, -1, -1};
+  const stage_view stage(net, {first, 1, before}, 0);
+  std::vector<int> values;
+  lay_out(stage, {.micro_batches = 1, .micro_batch_size = 4}, [&](const memory_block& b) {
+    if (b.kind == memory_kind::recomputed && b.value >= 0) values.push_back(b.value);
+  });
+  std::sort(values.begin(), values.end());
+  std::string found;
+  for (const int v : values) found += std::to_string(net.values[v].writer) + " ";
+  CHECK(found == "1 2 3 ");
 }

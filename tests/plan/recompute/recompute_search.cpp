@@ -8,57 +8,12 @@
 
 #include <gpipe/plan/choose_cut.hpp>
 
+#include "support/cuts_and_layers.hpp"
 #include "support/random_network.hpp"
 
 using namespace gpipe;
 using namespace gpipe::detail;
-using nets::random_network;
-
-namespace {
-
-struct choice {
-  std::int64_t time, bytes;
-};
-
-/// Every choice of layers of a stage, and every number of working sets.
-std::vector<choice> all_choices(const network& net, const plan_options& o, const stage_costs& costs,
-                                const std::vector<int>& first, int stage, const memory_requirements& fewest) {
-  std::vector<choice> all;
-  const int begin = first[static_cast<std::size_t>(stage)], count = first[static_cast<std::size_t>(stage) + 1] - begin;
-  const cut plain{first.data(), o.stages};
-  const schedule_choice schedule = o.chosen_schedule();
-  memory_requirements needs = fewest;
-  std::int64_t forward = 0;
-  for (int l = begin; l < begin + count; ++l) forward += costs.of(stage)[l].forward;
-  std::vector<int> sets(static_cast<std::size_t>(o.stages));
-  std::vector<char> flags(static_cast<std::size_t>(o.micro_batches));
-  for (; needs.kept_copies <= (std::max)(fewest.in_flight, fewest.kept_copies); ++needs.kept_copies) {
-    sets[static_cast<std::size_t>(stage)] = needs.kept_copies;
-    const int again = flag_recomputed(schedule, o.stages, o.micro_batches, {recompute_mode::as_needed, sets.data()},
-                                      stage, reinterpret_cast<bool*>(flags.data()));
-    all.push_back({forward * again, memory_of(stage_view(net, plain, stage), needs).total()});
-  }
-  needs.kept_copies = (std::max)(fewest.in_flight, fewest.kept_copies);
-  std::vector<int> before(static_cast<std::size_t>(net.layer_count), -1);
-  for (unsigned mask = 1; mask < 1u << count; ++mask) {
-    std::vector<char> marked(static_cast<std::size_t>(net.layer_count));
-    bool may = true;
-    for (int i = 0; i < count; ++i) {
-      marked[static_cast<std::size_t>(begin + i)] = mask >> i & 1u;
-      may = may && !((mask >> i & 1u) != 0 && always_keeps(net, begin + i));
-    }
-    if (!may) continue;
-    place_recomputes(net, begin, begin + count, reinterpret_cast<const bool*>(marked.data()), before.data());
-    std::int64_t time = 0;
-    for (int l = begin; l < begin + count; ++l)
-      if (before[static_cast<std::size_t>(l)] >= 0) time += costs.of(stage)[l].forward;
-    const stage_view view(net, {first.data(), o.stages, before.data()}, stage);
-    all.push_back({time * o.micro_batches, memory_of(view, needs).total()});
-  }
-  return all;
-}
-
-}  // namespace
+using nets::all_choices, nets::choice, nets::cuts_and_layers, nets::random_network;
 
 TEST_CASE("a stage recomputes what takes the least time of all choices that fit its limit") {
   std::mt19937 random(20240501);
@@ -119,71 +74,20 @@ TEST_CASE("under a limit the cut is the best of all cuts with the best layers of
   int bound = 0, refused = 0;
   for (int i = 0; i < 10'000; ++i) {
     CAPTURE(i);
-    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    const int layers = 3 + below(4);
-    const random_network drawn(random, layers, below(3) > 0);
-    plan_options o{.stages = 1 + below((std::min)(layers, 3)),
-                   .micro_batches = 1 + below(5),
-                   .micro_batch_size = 1,
-                   .schedule = schedule_kind::one_f_one_b};
-    std::vector<layer_cost> costs;
-    for (int l = 0; l < layers; ++l) costs.push_back({below(9), below(9), below(9)});
-    const stage_costs of{costs.data(), layers, false};
-    std::vector<memory_requirements> needs;
-    for (int s = 0; s < o.stages; ++s) needs.push_back(requirements_of(o.chosen_schedule(), o, s));
-    std::vector<std::vector<std::vector<choice>>> all;  // of each cut, of each stage
-    std::vector<std::vector<std::int64_t>> once;
-    std::vector<std::int64_t> bytes;
-    nets::each_cut(layers, o.stages, [&](const std::vector<int>& first) {
-      all.emplace_back();
-      once.emplace_back();
-      for (int s = 0; s < o.stages; ++s) {
-        all.back().push_back(all_choices(drawn.net, o, of, first, s, needs[static_cast<std::size_t>(s)]));
-        for (const choice& c : all.back().back()) bytes.push_back(c.bytes);
-        std::int64_t sum = 0;
-        for (int l = first[static_cast<std::size_t>(s)]; l < first[static_cast<std::size_t>(s) + 1]; ++l) {
-          const layer_cost& c = costs[static_cast<std::size_t>(l)];
-          sum += c.forward + c.backward_input + c.backward_parameters;
-        }
-        once.back().push_back(sum);
-      }
-    });
-    o.memory_limit = bytes[random() % bytes.size()] - below(2);
-    std::int64_t best = no_memory_limit;
-    for (std::size_t c = 0; c < all.size(); ++c) {
-      std::int64_t bottleneck = 0;
-      for (std::size_t s = 0; s < all[c].size(); ++s) {
-        std::int64_t least = no_memory_limit;
-        for (const choice& it : all[c][s])
-          if (it.bytes <= o.memory_limit) least = (std::min)(least, it.time);
-        if (least == no_memory_limit) bottleneck = no_memory_limit;
-        else if (bottleneck != no_memory_limit)
-          bottleneck = (std::max)(bottleneck, once[c][s] + (least + o.micro_batches - 1) / o.micro_batches);
-      }
-      best = (std::min)(best, bottleneck);
-    }
+    const cuts_and_layers it(random);
+    const plan_options& o = it.o;
+    const std::int64_t best = it.best_bottleneck();
     std::vector<int> first(static_cast<std::size_t>(o.stages) + 1);
-    const cut_search found = search_cut(drawn.net, o, o.chosen_schedule(), of, first.data());
+    const cut_search found = search_cut(it.drawn.net, o, o.chosen_schedule(), it.each(), first.data());
     REQUIRE(found.fits == (best != no_memory_limit));
     REQUIRE(found.whole);
     refused += !found.fits;
     if (!found.fits) continue;
     REQUIRE(found.min == best);
-    recompute_search search(drawn.net, o, of, needs.data());
-    std::int64_t reached = 0;
-    for (int s = 0; s < o.stages; ++s) {
-      const stage_recompute it = search.decide(first.data(), s, o.memory_limit);
-      std::int64_t sum = (it.time + o.micro_batches - 1) / o.micro_batches;
-      for (int l = first[static_cast<std::size_t>(s)]; l < first[static_cast<std::size_t>(s) + 1]; ++l) {
-        const layer_cost& c = costs[static_cast<std::size_t>(l)];
-        sum += c.forward + c.backward_input + c.backward_parameters;
-      }
-      reached = (std::max)(reached, sum);
-    }
-    REQUIRE(reached == best);
+    REQUIRE(it.bottleneck_of(first) == best);
     plan_options free = o;
     free.memory_limit = no_memory_limit;
-    bound += best > search_cut(drawn.net, free, o.chosen_schedule(), of, first.data()).min;
+    bound += best > search_cut(it.drawn.net, free, o.chosen_schedule(), it.each(), first.data()).min;
   }
   CHECK(bound > 1000);
   CHECK(refused > 1000);

@@ -35,7 +35,11 @@ class layout {
         now_(state),
         counted_(counted),
         sink_(sink),
-        life_(stage, requirements.split || stage.sends_gradients()) {}
+        life_(stage, requirements.split || stage.sends_gradients()),
+        first_recomputed_(stage.first_recomputed()) {
+    for (int l = s_.first(); l < first_recomputed_; ++l)
+      if (const int distance = s_.recomputed_before(l) - l; distance > span_) span_ = distance;
+  }
 
   constexpr int ticks() const { return 2 * (s_.last() - s_.first()); }
 
@@ -343,7 +347,7 @@ class layout {
     reach(now_.late.bytes + now_.early.height);
     now_.passing = 0;
     now_.transient = {};
-    recompute_before(s_.first_recomputed());
+    recompute_before(first_recomputed_);
   }
   constexpr void reach(std::int64_t height) {
     if (height > now_.height) now_.height = height;
@@ -358,9 +362,11 @@ class layout {
   // One layer at a time has these.
   constexpr int name_of_workspace() const { return 2 * net_.value_count + net_.layer_count; }
   constexpr int name_of_backward_extras() const { return name_of_workspace() + 1; }
+  /// The first layer that may run again before the backward of this one.
+  constexpr int first_within(int layer) const { return layer - s_.first() > span_ ? layer - span_ : s_.first(); }
   /// Places what the layers write that run forward again before the backward of layer `before`.
   GPIPE_COLD constexpr void recompute_before(int before) {
-    for (int l = s_.first(); l <= before; ++l) {
+    for (int l = first_within(before); l <= before; ++l) {
       if (s_.recomputed_before(l) != before) continue;
       if (extras_of(l) > 0) place_transient(kind::recomputed, l, -1, extras_of(l), name_of_extras(l));
       for (int o = 0; o < net_.layers[l].writes; ++o) {
@@ -375,8 +381,8 @@ class layout {
     }
   }
   /// Drops what was written again and is read for the last time in the backward of layer `l`.
-  GPIPE_COLD constexpr void drop_recomputed(int l, int from) {
-    for (int w = s_.first(); w <= from; ++w) {
+  GPIPE_COLD constexpr void drop_recomputed(int l) {
+    for (int w = first_within(l); w <= l; ++w) {
       if (s_.recomputed_before(w) < l) continue;
       if (w == l && extras_of(w) > 0) drop(name_of_extras(w), extras_of(w));
       for (int o = 0; o < net_.layers[w].writes; ++o)
@@ -394,8 +400,7 @@ class layout {
   }
 
   GPIPE_COLD constexpr void backward(int l) {
-    const int first_recomputed = s_.first_recomputed();
-    if (l < first_recomputed) recompute_before(l);
+    if (l < first_recomputed_) recompute_before(l);
     life_.differentiated(l, [&](int v) {
       if (held(v)) put(kind::held, -1, v, 0, size_of(v), needs_.held);
       else place_transient(kind::backward, -1, v, size_of(v));
@@ -419,7 +424,7 @@ class layout {
       if (!waits) return drop(v, size_of(v));
       stay(v);
     });
-    drop_recomputed(l, first_recomputed);
+    if (l <= first_recomputed_) drop_recomputed(l);
     if (waits) return;
     if (!s_.recomputed(l)) now_.alive -= extras_of(l);
     life_.held(l, [&](int v) { now_.alive -= size_of(v); });
@@ -462,6 +467,8 @@ class layout {
   const stage_memory* counted_;
   block_sink sink_;
   lifetimes life_;
+  int first_recomputed_;  // the layer before whose backward the first recompute runs
+  int span_ = 0;          // a layer runs again before the backward of one that is at most so far behind
 };
 
 /// Continues a count until the tick `until`, at most to the end.

@@ -241,6 +241,7 @@ class recompute_search {
     } else {
       const layer_knapsack without_joins(plain, all, costs(), false);
       try_points(without_joins, all, 0);
+      if (!best_.fits) try_all_but_joins(all);
     }
   }
   /// Tries the points from `at` on, the fastest first, as long as they are faster than the best choice.
@@ -268,6 +269,12 @@ class recompute_search {
       if (const int point = static_cast<int>(std::int64_t{i} * choices.points() / counts);
           point > low && is_faster(point))
         try_point(point);
+  }
+
+  /// Runs every layer again that has one input: what is written again then lives short.
+  constexpr void try_all_but_joins(const memory_requirements& all) {
+    for (int l = begin(); l < end(); ++l) marked_[l] = net_.layers[l].reads < 2 && !always_keeps(net_, l);
+    try_marked(all);
   }
 
   /// Tries all choices for the layers up to `l`, and those in `marked_` behind it.
