@@ -88,10 +88,9 @@ class moved {
  private:
   template <class F>
   void each_buffer(F f) {
-    for (auto* list :
-         {&from_.in, &from_.out, &from_.in_gradient, &from_.out_gradient, &from_.parameters, &from_.gradients,
-          &from_.state, &from_.derived, &from_.extras, &from_.backward_extras, &from_.forward_workspace,
-          &from_.workspace, &from_.partials, &from_.fields})
+    for (auto* list : {&from_.in, &from_.out, &from_.in_gradient, &from_.out_gradient, &from_.parameters,
+                       &from_.gradients, &from_.state, &from_.derived, &from_.extras, &from_.backward_extras,
+                       &from_.forward_workspace, &from_.workspace, &from_.partials, &from_.fields})
       for (auto& b : *list) f(b);
   }
 

@@ -175,8 +175,14 @@ struct bound {
   using workspace_type = element_of<workspace[std::size_t{I}].type>;
 
   static constexpr layer_lists lists = [] {
-    layer_lists all{nullptr,       parameters.data(),      state.data(),             derived.data(),
-                    extras.data(), backward_extras.data(), forward_workspace.data(), workspace.data()};
+    layer_lists all{nullptr,
+                    parameters.data(),
+                    state.data(),
+                    derived.data(),
+                    extras.data(),
+                    backward_extras.data(),
+                    forward_workspace.data(),
+                    workspace.data()};
     if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
     if constexpr (requires { on::predicted_rows; }) all.predicted = on::predicted_rows;
     all.derived_count = static_cast<int>(derived.size());

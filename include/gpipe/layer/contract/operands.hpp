@@ -290,14 +290,14 @@ class operands {
   }
   template <int I = 0, class T = backward_extra_type<I>>
   T* backward_extra() const {
-    static_assert(sizeof(broken::only_backward_has_backward_extras < typename Bound::layer, typename Bound::input,
-                         Pass == detail::pass::backward >) > 0);
+    static_assert(sizeof(broken::only_backward_has_backward_extras<typename Bound::layer, typename Bound::input,
+                                                                   Pass == detail::pass::backward>) > 0);
     return in_block<T>(call_.backward_extras, lists().backward_extras, I);
   }
   template <int I = 0, class T = forward_workspace_type<I>>
   T* forward_workspace() const {
-    static_assert(sizeof(broken::only_forward_has_forward_workspace < typename Bound::layer, typename Bound::input,
-                         Pass == detail::pass::forward >) > 0);
+    static_assert(sizeof(broken::only_forward_has_forward_workspace<typename Bound::layer, typename Bound::input,
+                                                                    Pass == detail::pass::forward>) > 0);
     return in_block<T>(call_.forward_workspace, lists().forward_workspace, I);
   }
   template <int I = 0, class T = workspace_type<I>>

@@ -37,7 +37,8 @@ struct batch_norm_with {
   struct shared_sums {};
   template <class number, int C>
   struct shared_sums<number, C, true> {
-    static constexpr buffer backward_extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<number>, true}};  // of dy h, then of dy
+    static constexpr buffer backward_extras[] = {
+        {"sums", 2 * std::size_t{C}, dtype_of<number>, true}};  // of dy h, then of dy
   };
 
   /// For an edge whose samples have `Rows` rows of the channels each; a channel of a row has `Inner` elements.

@@ -21,7 +21,8 @@ namespace gpipe::detail {
 ///   that reads it first, and dies with the last part of backward, or the last recompute, that reads it.
 /// - The parameter part of a layer comes at once. In a *split* backward it comes after all input parts, and until then
 ///   its operands live: the kept input, output and extras of a layer with parameters, backward's extras and its
-///   output's gradient. If one of them is written again in backward, the parameter part comes right after the input part.
+///   output's gradient. If one of them is written again in backward, the parameter part comes right after the input
+///   part.
 ///
 /// An activation and a gradient are never alive together: only kept values of a micro-batch live from forward to
 /// backward. Values from and for other stages (stash, returned gradients) are not on this time line.

@@ -2,6 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 #include <cstdint>
 #include <limits>
