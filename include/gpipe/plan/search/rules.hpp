@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/search/list_schedule.hpp>
 #include <gpipe/plan/search/order_search.hpp>
 #include <gpipe/plan/search/pipeline.hpp>

@@ -10,6 +10,7 @@
 
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/search/list_schedule.hpp>

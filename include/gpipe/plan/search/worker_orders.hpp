@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/search/pipeline.hpp>
 
 #include <cstdint>
