@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

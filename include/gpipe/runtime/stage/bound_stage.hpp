@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binder.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
