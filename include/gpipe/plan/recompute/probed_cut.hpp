@@ -13,13 +13,21 @@ namespace gpipe::detail {
 ///
 /// The time is bisected. For each, every stage from the first on takes as many layers as it can: their forward,
 /// backward and recomputes take no longer, and their memory fits. If a part of a stage needs no more time or memory
-/// than the stage, no cut has a much shorter time than the one found. Transfers count nothing.
+/// than the stage, no cut has a much shorter time than the one found, and a stage ends between where it ends for a
+/// shorter time and for a longer one. Transfers count nothing.
 class probed_cut {
  public:
   static constexpr int max_bisections = 10;
 
   constexpr probed_cut(const partition_problem& p, const std::int64_t* limits, recompute_search& recompute)
-      : p_(p), limits_(limits), recompute_(recompute), sums_(p.stages * (p.layers + 1)), first_(p.stages) {
+      : p_(p),
+        limits_(limits),
+        recompute_(recompute),
+        sums_(p.stages * (p.layers + 1)),
+        first_(p.stages),
+        below_(p.stages),
+        above_(p.stages) {
+    for (int s = 0; s <= p.stages; ++s) above_[s] = p.layers;
     for (int s = 0; s < p.stages; ++s)
       for (int l = 0; l < p.layers; ++l) {
         const pass_cost& c = p.costs_on(s)[l];
@@ -60,22 +68,31 @@ class probed_cut {
     for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
   }
 
-  /// Whether the stages of `first_` can have at most this time.
+  /// Whether the stages of `first_` can have at most this time, which is longer than all that were too short, and
+  /// shorter than all that were not.
   constexpr bool reaches(std::int64_t time) {
+    const int reached = ends(time);
+    for (int s = 1; s <= reached; ++s) (reached == p_.stages ? above_ : below_)[s] = first_[s];
+    return reached == p_.stages;
+  }
+  /// The stages whose ends are found: all, or those before the first that cannot have this time.
+  constexpr int ends(std::int64_t time) {
     first_[0] = 0;
     for (int s = 0; s < p_.stages; ++s) {
       const int begin = first_[s], left = p_.stages - 1 - s;
-      int low = begin, high = p_.layers - left;  // the first fits, what lies above the second does not
-      while (high > begin && sum(s, high) - sum(s, begin) > time) --high;
-      if (left == 0) return high == p_.layers && takes(s, high, time);
+      // The first fits, or has no layer; what lies above the second does not fit.
+      int low = below_[s + 1] > begin && takes(s, below_[s + 1], time) ? below_[s + 1] : begin;
+      int high = above_[s + 1] < p_.layers - left ? above_[s + 1] : p_.layers - left;
+      while (high > low && sum(s, high) - sum(s, begin) > time) --high;
+      if (left == 0) return high == p_.layers && takes(s, high, time) ? p_.stages : s;
       for (int next = high; low < high; next = low + (high - low + 1) / 2) {
         if (takes(s, next, time)) low = next;
         else high = next - 1;
       }
-      if (low == begin) return false;
+      if (low == begin) return s;
       first_[s + 1] = low;
     }
-    return false;
+    return p_.stages;
   }
   constexpr bool takes(int stage, int end, std::int64_t time) {
     first_[stage + 1] = end;
@@ -90,6 +107,7 @@ class probed_cut {
   recompute_search& recompute_;
   zeroed_array<std::int64_t> sums_;  // [stage][layers before]
   zeroed_array<int> first_;
+  zeroed_array<int> below_, above_;  // the ends for times that were too short, and that were not
 };
 
 }  // namespace gpipe::detail

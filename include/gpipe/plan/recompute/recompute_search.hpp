@@ -40,8 +40,8 @@ struct stage_recompute {
 /// what is written again in backward, is then counted by the layout. If the first point whose kept bytes fit does not
 /// obey it, a small stage tries all choices that are faster than the first one that does.
 ///
-/// Packed weights need no time at first (see `default_packing`); a stage that recomputes keeps both copies. If the
-/// stage does not fit then without recompute, its layers pack on the way: then less is recomputed, or nothing. With
+/// Packed weights need no time at first (see `default_packing`). If the stage does not fit then without recompute, its
+/// layers pack on the way: then less is recomputed, or nothing; if both copies fit beside that, they are kept. With
 /// fewer than `rows_worth_packing` rows packing takes longer than forward, so a stage does so only if it fits in no
 /// other way.
 class recompute_search {
@@ -121,21 +121,38 @@ class recompute_search {
     limit_ = limit;
     stage_ = stage;
     first_ = first;
-    decide_packed(plain, needs_[stage].packed);
-    const bool free = best_.fits && (best_.time == 0 || !as_needed_);
-    if (free || needs_[stage].packed == packed_weights::on_the_way || !may_pack_on_the_way(o_, stage)) return best_;
-    if (best_.fits && !is_worth_packing()) return best_;
+    const packed_weights by_default = needs_[stage].packed;
+    const bool may_pack = by_default != packed_weights::on_the_way && may_pack_on_the_way(o_, stage);
+    if (!may_pack || !as_needed_ || !is_worth_packing()) {
+      decide_packed(plain, by_default);
+      if (best_.fits || !may_pack) return best_;
+      return or_with_less(plain);
+    }
+    if (keeps_all(plain, by_default)) return best_;
+    decide_packed(plain, packed_weights::on_the_way);
+    if (best_.time > 0) try_with_copies(plain);
+    return best_;
+  }
+  /// The default fits in no way: packs on the way if that fits, or needs fewer bytes.
+  constexpr stage_recompute or_with_less(const stage_view& plain) {
     const stage_recompute with_copies = best_;
     for (int l = begin(); l < end(); ++l) before_with_copies_[l] = before_[l];
     decide_packed(plain, packed_weights::on_the_way);
-    const std::int64_t min = best_.min < with_copies.min ? best_.min : with_copies.min;
-    if (with_copies.fits ? with_copies.time <= best_.time || !best_.fits
-                         : !best_.fits && with_copies.bytes <= best_.bytes) {
-      best_ = with_copies;
-      for (int l = begin(); l < end(); ++l) before_[l] = before_with_copies_[l];
-    }
-    best_.min = min;
+    if (best_.fits || best_.bytes < with_copies.bytes) return best_;
+    best_ = with_copies;
+    for (int l = begin(); l < end(); ++l) before_[l] = before_with_copies_[l];
     return best_;
+  }
+  /// Takes the same recompute with both copies, if there is room for these.
+  constexpr void try_with_copies(const stage_view& plain) {
+    memory_requirements needs = needs_[stage_];
+    needs.packed = packed_weights::kept;
+    needs.kept_copies = best_.working_sets;
+    const stage_view stage(net_, {first_, o_.stages, before_.data()}, stage_);
+    const std::int64_t bytes = memory_of(best_.by_layer ? stage : plain, needs).total();
+    if (bytes > limit_) return;
+    best_.packed = needs.packed;
+    best_.bytes = bytes;
   }
   /// Whether the stage's layers take longer to run forward again than to pack on the way.
   constexpr bool is_worth_packing() const {
@@ -151,20 +168,17 @@ class recompute_search {
 
   /// Decides for one choice of packed weights.
   GPIPE_COLD constexpr void decide_packed(const stage_view& plain, packed_weights packed) {
-    keep_all();
-    packed_ = packed;
-    memory_requirements all = needs_[stage_];
-    all.packed = packed;
-    if (as_needed_ && all.in_flight > all.kept_copies) all.kept_copies = all.in_flight;
-    best_ = {};
-    best_.working_sets = all.kept_copies;
     if (listed_) {
-      try_marked(all);
+      keep_all();
+      packed_ = packed;
+      best_ = {};
+      best_.working_sets = needs_with(packed).kept_copies;
+      try_marked(needs_with(packed));
       best_.min = best_.time;
       return;
     }
-    const stage_memory kept = limit_ == no_memory_limit ? stage_memory{} : memory_of(plain, all);
-    if (take(kept.total(), 0, false) || !as_needed_) return;
+    if (keeps_all(plain, packed) || !as_needed_) return;
+    memory_requirements all = needs_with(packed);
     const stage_recompute none = best_;
     if (packed == packed_weights::in_turn && o_.micro_batches > 1) packed_ = all.packed = packed_weights::kept;
     recompute_micro_batches(plain);
@@ -174,6 +188,23 @@ class recompute_search {
     if (best_.fits || best_.bytes <= none.bytes) return;
     best_ = none;
     keep_all();
+  }
+
+  /// What the stage needs if it recomputes nothing.
+  constexpr memory_requirements needs_with(packed_weights packed) const {
+    memory_requirements all = needs_[stage_];
+    all.packed = packed;
+    if (as_needed_ && all.in_flight > all.kept_copies) all.kept_copies = all.in_flight;
+    return all;
+  }
+  /// Takes the choice without recompute. Returns whether it fits.
+  constexpr bool keeps_all(const stage_view& plain, packed_weights packed) {
+    const memory_requirements all = needs_with(packed);
+    keep_all();
+    packed_ = packed;
+    best_ = {};
+    best_.working_sets = all.kept_copies;
+    return take(limit_ == no_memory_limit ? 0 : memory_of(plain, all).total(), 0, false);
   }
 
   constexpr int begin() const { return first_[stage_]; }
