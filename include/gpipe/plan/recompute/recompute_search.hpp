@@ -190,7 +190,7 @@ class recompute_search {
     keep_all();
   }
 
-  /// What the stage needs if it recomputes nothing.
+  /// The needs of the stage if it recomputes nothing.
   constexpr memory_requirements needs_with(packed_weights packed) const {
     memory_requirements all = needs_[stage_];
     all.packed = packed;
