@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <vector>
 
 #include "support/searched_pipelines.hpp"
 
@@ -14,6 +15,17 @@ using namespace gpipe;
 // With equal stages ZB-V's 6 M + K - 1 ticks are the shortest, and ZB-H1 fills a worker but for its first cells.
 static_assert(lower_bound_of_tables({.workers = 4, .micro_batches = 8, .placed = placement::v}) == 6 * 8 + 3);
 static_assert(lower_bound_of_tables({.workers = 1, .micro_batches = 3}) == 9);
+
+TEST_CASE("a worker with memory for few forwards waits for its first gradient") {
+  const std::vector<searched_stage> stages(16, {1, 1, 1, 10, 6});
+  const auto bound_with = [&](std::int64_t bytes) {
+    const std::vector<std::int64_t> limits(8, bytes);
+    return lower_bound_of_tables({8, 32, placement::v, stages.data(), nullptr, limits.data()});
+  };
+  // The last worker begins at 7, and its first gradient arrives at 23: it has memory for 12 forwards until then.
+  CHECK(bound_with(120) == 6 * 32 + 7 + 4);
+  CHECK(bound_with(160) == 6 * 32 + 7);
+}
 
 TEST_CASE("no table of a small pipeline is shorter than the bound") {
   std::mt19937 random(1);

@@ -21,8 +21,9 @@ namespace detail {
 ///
 /// On the way up of a V a micro-batch still holds its a on the way down, so C / (a + a') of them go up; on the way down
 /// (C - a') / a of them leave room for one that goes up. A forward cannot begin before the worker has done what must
-/// come before it, for the best number of input parts done. Then each worker by itself, if it may interrupt actions:
-/// always the longest tail first (Jackson's preemptive schedule; Carlier, 1982), is a bound.
+/// come before it, for the best number of input parts done. Two bounds follow for each worker by itself: by what it can
+/// do before its gradients arrive, and if it may interrupt actions, always for the longest tail (Jackson's preemptive
+/// schedule; Carlier, 1982).
 class table_bound {
  public:
   constexpr explicit table_bound(const searched_pipeline& of)
@@ -32,8 +33,10 @@ class table_bound {
     for (int i = 0; i < M_; ++i) heads(i);
     for (int i = M_ - 1; i >= 0; --i) tails(i);
     std::int64_t bound = 0;
-    for (int w = 0; w < of_.workers; ++w)
-      if (const std::int64_t alone = one_worker(w); alone > bound) bound = alone;
+    for (int w = 0; w < of_.workers; ++w) {
+      raise(bound, one_worker(w));
+      raise(bound, until_gradients(w));
+    }
     return bound;
   }
 
@@ -135,6 +138,29 @@ class table_bound {
     }
     for (int s = 0; s < S; ++s)
       leaves_before(s, i, [&](int kind, int stage, int m) { raise(tail_[at(kind, stage, m)], after(F, s, i)); });
+  }
+
+  /// Until the worker's i-th gradient arrives, it can have run i micro-batches to their end, and forwards for which
+  /// there is memory. All other work comes after the head of that input part.
+  constexpr std::int64_t until_gradients(int w) const {
+    const int down = of_.stage_at(w, 0), up = of_.stage_at(w, of_.chunks() - 1);
+    std::int64_t of_micro_batch = 0, bound = 0;
+    for (int c = 0; c < of_.chunks(); ++c)
+      for (const int kind : {F, I, W}) of_micro_batch += time(kind, of_.stage_at(w, c));
+    for (int i = 0; i < M_; ++i)
+      raise(bound, head_[at(I, up, i)] + (M_ - i) * of_micro_batch - most_forwards(w, down, up, M_ - i));
+    return bound;
+  }
+  /// The longest work of forwards for which there is memory: on a V, for n on the way down, for at most n on the way
+  /// up.
+  constexpr std::int64_t most_forwards(int w, int down, int up, int count) const {
+    const std::int64_t C = of_.limit(w), a = of_.stage(down).kept, b = of_.stage(up).kept;
+    std::int64_t most = 0;
+    for (int n = 0; n <= count && (n == 0 || a <= C / n); ++n) {
+      const int room = times(C - n * a, b), others = down == up ? 0 : room < n ? room : n;
+      raise(most, n * time(F, down) + others * time(F, up));
+    }
+    return most;
   }
 
   /// Jackson's schedule of one worker: at any time the ready action with the longest tail.
