@@ -12,7 +12,6 @@
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/search/pipeline.hpp>
-#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
