@@ -69,9 +69,9 @@ TEST_CASE("the plan has memory for held gradients, the same at compile time and 
 namespace {
 
 // Bytes of the largest stage with groups of this size, in the cut without a limit.
-template <int G>
+template <int G, class... More>
 constexpr std::int64_t needed() {
-  using made = planned<4, recompute<recompute_mode::never>, group_gradients<G>>;
+  using made = planned<4, recompute<recompute_mode::never>, group_gradients<G>, More...>;
   return made::memory(0).total() > made::memory(1).total() ? made::memory(0).total() : made::memory(1).total();
 }
 template <std::int64_t Bytes>
@@ -148,24 +148,22 @@ TEST_CASE("a device's limit counts for groups, too") {
 
 TEST_CASE("recompute as needed groups gradients only if nothing is recomputed for it") {
   constexpr auto needs = recompute_mode::as_needed;
+  using kept = with_kept_packed_weights;  // else less memory is enough where nothing runs again
   CHECK(planned<4, recompute<needs>>::group_gradients == 8);
   CHECK(planned<4, recompute<needs>, group_gradients<1>>::group_gradients == 1);
   CHECK(planned<4, recompute<needs>, schedule<one_f_one_b>>::group_gradients == 1);
-  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>()>>::group_gradients == 8);
-  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>() - 1>>::group_gradients == 4);
-  using tight = planned<4, recompute<needs>, memory_limit<needed<1>() - 1>>;
+  CHECK(planned<4, recompute<needs>, kept, memory_limit<needed<8, kept>()>>::group_gradients == 8);
+  CHECK(planned<4, recompute<needs>, kept, memory_limit<needed<8, kept>() - 1>>::group_gradients == 4);
+  using tight = planned<4, recompute<needs>, kept, memory_limit<needed<1, kept>() - 1>>;
   CHECK(tight::group_gradients == 1);
-  for (const std::int64_t limit : {no_memory_limit, needed<8>(), needed<8>() - 1, needed<1>() - 1}) {
+  for (const std::int64_t limit : {no_memory_limit, needed<8, kept>(), needed<8, kept>() - 1, needed<1, kept>() - 1}) {
     plan_options o = with(4, needs);
     o.memory_limit = limit;
+    o.keep_packed_weights = true;
     const step_plan made = make_plan(network_of<wide<256>>, o);
-    CHECK(made.group_gradients == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
+    CHECK(made.group_gradients == (limit >= needed<8, kept>() ? 8 : limit >= needed<1, kept>() ? 4 : 1));
     const int fewest = std::min(made.requirements(0).kept_copies, made.requirements(1).kept_copies);
-    // Else recompute, or packing on the way, which needs fewer bytes than one copy of each weight and recompute.
-    const bool kept = fewest == 32 && made.recomputed_before.empty() &&
-                      made.requirements(0).packed != packed_weights::on_the_way &&
-                      made.requirements(1).packed != packed_weights::on_the_way;
-    CHECK(kept == (made.group_gradients > 1));
+    CHECK((fewest == 32 && made.recomputed_before.empty()) == (made.group_gradients > 1));
     for (const stage_plan& s : made.stage_plans) CHECK(s.memory.total() <= limit);
   }
 }

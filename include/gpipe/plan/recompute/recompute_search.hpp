@@ -42,8 +42,8 @@ struct stage_recompute {
 ///
 /// Packed weights need no time at first (see `default_packing`). If the stage does not fit then without recompute, its
 /// layers pack on the way: then less is recomputed, or nothing; if both copies fit beside that, they are kept. With
-/// fewer than `rows_worth_packing` rows packing takes longer than forward, so a stage does so only if it fits in no
-/// other way.
+/// fewer than `rows_worth_packing` rows packing takes longer than forward, so a stage that may recompute instead does
+/// not pack on the way unless the user chooses it.
 class recompute_search {
  public:
   static constexpr int max_counts = 32, max_layers_tried = 10;
@@ -125,15 +125,14 @@ class recompute_search {
     const bool may_pack = by_default != packed_weights::on_the_way && may_pack_on_the_way(o_, stage);
     if (!may_pack || !as_needed_ || !is_worth_packing()) {
       decide_packed(plain, by_default);
-      if (best_.fits || !may_pack) return best_;
-      return or_with_less(plain);
+      return best_.fits || !may_pack || as_needed_ ? best_ : or_with_less(plain);
     }
     if (keeps_all(plain, by_default)) return best_;
     decide_packed(plain, packed_weights::on_the_way);
     if (best_.time > 0) try_with_copies(plain);
     return best_;
   }
-  /// The default fits in no way: packs on the way if that fits, or needs fewer bytes.
+  /// Packs on the way if that fits, or needs fewer bytes.
   constexpr stage_recompute or_with_less(const stage_view& plain) {
     const stage_recompute with_copies = best_;
     for (int l = begin(); l < end(); ++l) before_with_copies_[l] = before_[l];
