@@ -165,9 +165,9 @@ static_assert(by_hand::from_optimum().optimum == on_four<fill_drain>::makespan()
 template <std::int64_t Limit>
 using within = plan<net, stages<4>, micro_batches<16>, micro_batch_size<64>,
                     gpipe::recompute<recompute_mode::as_needed>, memory_limit<Limit>>;
-static_assert(require_fits<within<30_MiB>, 30_MiB>() && require_fits<within<34_MiB>, 34_MiB>());
-static_assert(within<30_MiB>::makespan() > within<34_MiB>::makespan());
-static_assert(within<34_MiB>::makespan() > on_four<fill_drain>::makespan());
+static_assert(require_fits<within<30_MiB>, 30_MiB>() && require_fits<within<32_MiB>, 32_MiB>());
+static_assert(within<30_MiB>::makespan() > within<32_MiB>::makespan());
+static_assert(within<32_MiB>::makespan() > on_four<fill_drain>::makespan());
 
 // 7. Stages as types -------------------------------------------------------------------------------------------------
 
