@@ -162,6 +162,9 @@ class largest_search {
     for (std::size_t d = 1; d < devices_.size(); ++d)
       if (of[d] - devices_[d] > worst.bytes - devices_[static_cast<std::size_t>(worst.device)])
         worst = {static_cast<int>(d), of[d]};
+    // The packed stages may keep within all devices where the search for them does not.
+    const std::int64_t limit = devices_[static_cast<std::size_t>(worst.device)];
+    if (worst.bytes <= limit) worst.bytes = limit + high;
     return worst;
   }
 
