@@ -70,6 +70,8 @@ std::vector<std::uint64_t> bits_of(const plan_options& options, training_options
   add(training.evaluate(data.take(0, 7)));
   found.push_back(state_of(training));
   *hashes = training.digest();
+  for (const stage_report& r : training.report())  // what a sum waits for is no work of a backward, nor less than none
+    CHECK((r.busy(action_kind::backward) >= 0 && r.busy(action_kind::backward_parameters) >= 0));
   return found;
 }
 

@@ -274,6 +274,7 @@ class alignas(alignment) worker final : private gradient_listener {
     begin();
     times_.waited(moved.waited);
     times_.end(reduction, io_);
+    begin();  // the backward goes on
   }
 
   // Whether `next` is the parameter part of the following micro-batch, which one kernel call may compute together with
