@@ -211,6 +211,7 @@ TEST_CASE("the table says how many whole micro-batches a stage runs again becaus
   // Products alone: no layer is cheaper to run again than a micro-batch.
   struct products : model<input<float, 8>, linear<8>, linear<8>, linear<8>, linear<8>> {};
   plan_options o{.stages = 2, .micro_batches = 8, .micro_batch_size = 32, .recompute = recompute_mode::never};
+  o.keep_packed_weights = true;
   o.group_gradients = 1;
   const step_plan never = make_plan(network_of<products>, o, {2});
   const stage_memory& first = never.memory(0);
