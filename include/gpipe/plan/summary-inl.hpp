@@ -77,16 +77,13 @@ GPIPE_COLD inline std::string column_name(std::string_view name) {
   return name.size() <= 40 || options == name.npos ? std::string(name) : std::string(name.substr(0, options)) + "<...>";
 }
 
-/// The whole micro-batches that a stage runs forward again because of a limit. It has memory for as many as it keeps.
+/// The whole micro-batches that a stage runs forward again because of a limit.
 GPIPE_COLD inline int micro_batches_again(const plan_facts& plan, int stage) {
   const plan_options& o = plan.options;
-  const stage_memory& memory = plan.memory[static_cast<std::size_t>(stage)];
   const schedule_choice schedule = o.chosen_schedule();
-  if (o.recompute_whole() != recompute_mode::as_needed || !o.limits_memory() || !schedule.trains ||
-      memory.kept_set == 0)
-    return 0;
+  if (o.recompute_whole() != recompute_mode::as_needed || !o.limits_memory() || !schedule.trains) return 0;
   const zeroed_array<int> working_sets(o.stages);
-  working_sets[stage] = static_cast<int>(memory.of(memory_kind::kept) / memory.kept_set);
+  working_sets[stage] = plan.requirements[static_cast<std::size_t>(stage)].kept_copies;
   const zeroed_array<bool> recomputed(o.micro_batches);
   return flag_recomputed(schedule, o.stages, o.micro_batches, {recompute_mode::as_needed, working_sets.data()}, stage,
                          recomputed.data());

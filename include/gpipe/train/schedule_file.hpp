@@ -4,7 +4,7 @@
 #include <string>
 
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/table_schedule.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
 #include <gpipe/record/file/read_file.hpp>
 #include <gpipe/record/file/write_file.hpp>
@@ -15,30 +15,13 @@ namespace gpipe {
 /// file cannot be read or its table is wrong.
 GPIPE_COLD inline schedule_table read_schedule(const std::string& path) { return {path, read_file(path)}; }
 
-/// A schedule from a file for plans, which it must outlive. The file decides the numbers of stages and micro-batches.
+/// A schedule from a file for plans, which it must outlive.
 ///
 ///     const file_schedule mine("mine.csv");
 ///     trainer<net> training{mine.chosen_in({.micro_batch_size = 8})};
-class file_schedule {
+class file_schedule : public table_schedule {
  public:
-  GPIPE_COLD explicit file_schedule(const std::string& path)
-      : table_(read_schedule(path)), schedule_(custom_schedule_from(table_)) {}
-  file_schedule(const file_schedule&) = delete;
-  file_schedule& operator=(const file_schedule&) = delete;
-
-  const schedule_table& table() const { return table_; }
-  /// The options with this schedule.
-  GPIPE_COLD plan_options chosen_in(plan_options o) const {
-    o.schedule = schedule_kind::custom;
-    o.custom_schedule = &schedule_;
-    o.stages = table_.stages();
-    o.micro_batches = table_.micro_batches();
-    return o;
-  }
-
- private:
-  const schedule_table table_;
-  const custom_schedule schedule_;
+  GPIPE_COLD explicit file_schedule(const std::string& path) : table_schedule(read_schedule(path)) {}
 };
 
 /// Writes a schedule's table in the same format.

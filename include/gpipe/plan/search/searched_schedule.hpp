@@ -9,11 +9,10 @@
 #include <vector>
 
 #include <gpipe/model/network.hpp>
-#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/table_schedule.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
-#include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/search/list_schedule.hpp>
 #include <gpipe/plan/search/order_search.hpp>
 #include <gpipe/plan/search/order_times.hpp>
@@ -23,17 +22,12 @@
 #include <gpipe/plan/search/table_bound.hpp>
 #include <gpipe/plan/search/worker_orders.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/plan/timetable/schedule_table.hpp>
 
 namespace gpipe {
 
-/// A schedule whose table was made for one pipeline, and which plans take as a custom one. It must outlive them.
-class made_schedule {
+/// A schedule whose table was made for one pipeline.
+class made_schedule : public table_schedule {
  public:
-  made_schedule(const made_schedule&) = delete;
-  made_schedule& operator=(const made_schedule&) = delete;
-
-  const schedule_table& table() const { return table_; }
   /// The length of a step, in the unit of the pipeline's times.
   std::int64_t makespan() const { return makespan_; }
   /// No table of this pipeline is shorter.
@@ -42,14 +36,6 @@ class made_schedule {
   double gap() const {
     return lower_bound_ == 0 ? 0 : static_cast<double>(makespan_ - lower_bound_) / static_cast<double>(lower_bound_);
   }
-  /// The options with this schedule.
-  plan_options chosen_in(plan_options o) const {
-    o.schedule = schedule_kind::custom;
-    o.custom_schedule = &schedule_;
-    o.stages = table_.stages();
-    o.micro_batches = table_.micro_batches();
-    return o;
-  }
 
  protected:
   struct made {
@@ -57,10 +43,7 @@ class made_schedule {
     std::int64_t makespan = 0;
   };
   GPIPE_COLD made_schedule(const searched_pipeline& of, const char* name, const made& by)
-      : table_(name, by.text),
-        schedule_(custom_schedule_from(table_)),
-        makespan_(by.makespan),
-        lower_bound_(lower_bound_of_tables(of)) {}
+      : table_schedule({name, by.text}), makespan_(by.makespan), lower_bound_(lower_bound_of_tables(of)) {}
 
   /// The text of orders, for `schedule_table`.
   GPIPE_COLD static std::string text_of(const searched_pipeline& of, const detail::worker_orders& orders) {
@@ -79,8 +62,6 @@ class made_schedule {
   }
 
  private:
-  const schedule_table table_;
-  const custom_schedule schedule_;
   std::int64_t makespan_, lower_bound_;
 };
 
