@@ -49,7 +49,7 @@ class list_schedule {
     std::int64_t last = 0;
     for (int left = of_.workers * orders_.length(); left > 0; --left) {
       found next = earliest_of_all(false);
-      if (next.worker < 0) next = earliest_of_all(true);
+      if (next.none()) next = earliest_of_all(true);
       if (const std::int64_t end = begin(next.worker, choose(next)); end > last) last = end;
     }
     return last;
@@ -85,13 +85,14 @@ class list_schedule {
     int worker = -1;
     std::int64_t begin = 0;
     bool any = false;  ///< negative ranks count, too
+    constexpr bool none() const { return worker < 0; }
   };
   constexpr found earliest_of_all(bool any) const {
     found first{-1, 0, any};
     for (int w = 0; w < of_.workers; ++w)
       for (int c = 0; c < codes(); ++c)
         if (const std::int64_t begin = begin_of(w, c);
-            begin >= 0 && (first.worker < 0 || begin < first.begin) && (any || rank_of(w, c) >= 0))
+            begin >= 0 && (first.none() || begin < first.begin) && (any || rank_of(w, c) >= 0))
           first.worker = w, first.begin = begin;
     return first;
   }
