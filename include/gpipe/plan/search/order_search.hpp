@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/search/order_times.hpp>
@@ -10,22 +11,22 @@
 
 namespace gpipe::detail {
 
-/// Random numbers that are the same everywhere: SplitMix (Steele, Lea, Flood, 2014).
+/// The library's random numbers, one after the other.
 class random_sequence {
  public:
-  constexpr explicit random_sequence(std::uint64_t seed) : state_(seed) {}
+  constexpr explicit random_sequence(std::uint64_t seed) : key_{.seed = seed} {}
   constexpr std::uint32_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
+    if (at_ % 4 == 0) words_ = draw(key_, 0, at_ / 4);
+    return words_.word[at_++ % 4];
   }
   constexpr int below(int count) {
     return static_cast<int>((std::uint64_t{next()} * static_cast<unsigned>(count)) >> 32);
   }
 
  private:
-  std::uint64_t state_;
+  random_key key_;
+  random_words words_{};
+  std::uint32_t at_ = 0;
 };
 
 /// Improves orders by simulated annealing (Kirkpatrick, Gelatt, Vecchi, 1983). Only a change of a longest path can make
