@@ -36,6 +36,16 @@ static_assert(cost_of(trained_row, 10, false, plain).backward == 360'000);
 static_assert(cost_of(trained_row, 10, true, plain).backward == 360'000 + 140'000);
 static_assert(cost_of(trained_row, 10, true, plain).forward == 140'000);
 
+// The parameters of a product are read in each kernel, and their gradients read and written: 0.4 and 0.8 ns of 8 bytes.
+constexpr layer_type product_row = [] {
+  layer_type r = trained_row;
+  r.cost.kind = work_kind::product;
+  return r;
+}();
+static_assert(layer_cost_of(product_row, 10, plain, true) == layer_cost{140'400, 160'400, 200'800});
+static_assert(layer_cost_of(product_row, 10, plain) == layer_cost{140'000, 160'000, 200'000});
+static_assert(layer_cost_of(trained_row, 10, plain, true) == layer_cost{140'000, 160'000, 200'000});
+
 constexpr layer_type nothing{};
 static_assert(cost_of(nothing, 1000, false, plain).forward == 100'000);
 

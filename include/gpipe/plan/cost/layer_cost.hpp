@@ -67,6 +67,7 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
 struct layer_kernels {
   std::int64_t flops, bytes, attention;
   int share, attention_share;
+  std::int64_t of_parameters = 0;  ///< bytes, however few the samples are
 };
 
 /// Operations at the device's peak plus bytes; where kernels were counted, operations at their shares, or bytes if
@@ -76,7 +77,8 @@ constexpr std::int64_t kernel_time(const layer_kernels& k, int samples, dtype ty
   const auto computes = [&](std::int64_t flops, int share) {
     return picoseconds(multiplied(flops, samples), share == 0 ? rate : rate / 1000 * share, on.name);
   };
-  const std::int64_t moves = picoseconds(multiplied(k.bytes, samples), on.memory_bytes_per_second, on.name);
+  const std::int64_t moves =
+      picoseconds(summed(multiplied(k.bytes, samples), k.of_parameters), on.memory_bytes_per_second, on.name);
   std::int64_t time = 0;
   if (k.share == 0) {
     time = summed(computes(k.flops, 0), moves);
@@ -88,20 +90,26 @@ constexpr std::int64_t kernel_time(const layer_kernels& k, int samples, dtype ty
 }
 
 /// The analytic cost of a layer for one micro-batch of `samples`. If kernels were counted, backward also moves what it
-/// reads of forward, and the parameter part what forward moves.
-GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu) {
+/// reads of forward, and the parameter part what forward moves. If `parameters` count, each kernel of a product or a
+/// convolution also reads them, and the parameter part reads and writes their gradients.
+GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu,
+                                              bool parameters = false) {
   const work& w = r.cost;
   const counted_shares by = on.shares(r.computes);
   const bool counted = by.product > 0, convolves = w.kind == work_kind::convolution;
   const int share = convolves ? by.convolution : w.kind == work_kind::product ? by.product : 0;
   const std::int64_t again = counted && (r.keeps.input || r.keeps.output) ? w.bytes / 2 : 0;
+  const auto elements = static_cast<std::int64_t>(r.parameter_elements());
+  const bool reads = parameters && w.kind != work_kind::other;
+  const std::int64_t read = reads ? multiplied(elements, static_cast<std::int64_t>(bytes_of(r.computes))) : 0,
+                     added = reads ? multiplied(elements, 2 * static_cast<std::int64_t>(bytes_of(r.type))) : 0;
   const auto time = [&](const layer_kernels& k) { return kernel_time(k, samples, r.computes, on); };
-  layer_cost found{.forward = time({w.forward, w.bytes, w.attention, share, by.attention}),
-                   .backward_input = time(
-                       {w.backward_input, summed(w.bytes, again), w.attention_backward, share, by.attention_backward})};
+  layer_cost found{.forward = time({w.forward, w.bytes, w.attention, share, by.attention, read}),
+                   .backward_input = time({w.backward_input, summed(w.bytes, again), w.attention_backward, share,
+                                           by.attention_backward, read})};
   if (r.parameter_count > 0)
     found.backward_parameters =
-        time({w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0});
+        time({w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0, added});
   return found;
 }
 
@@ -123,9 +131,10 @@ constexpr pass_cost cost_of(const layer_type& r, int samples, bool recomputed, c
 }  // namespace detail
 
 /// The analytic cost of every layer; it is computed once for each layer type.
-GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs) {
+GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs,
+                                      bool parameters = false) {
   const detail::zeroed_array<layer_cost> of_type(net.type_count);
-  for (int t = 0; t < net.type_count; ++t) of_type[t] = detail::layer_cost_of(net.types[t], samples, on);
+  for (int t = 0; t < net.type_count; ++t) of_type[t] = detail::layer_cost_of(net.types[t], samples, on, parameters);
   for (int l = 0; l < net.layer_count; ++l) costs[l] = of_type[net.layers[l].type];
 }
 

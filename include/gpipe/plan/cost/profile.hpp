@@ -96,8 +96,8 @@ constexpr void require_profile_of(const profile& p, const network& net, int micr
 
 /// The cost of every layer of a model: measured if there is a profile, else analytic.
 GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
-                                      layer_cost* costs) {
-  if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
+                                      layer_cost* costs, bool parameters = false) {
+  if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs, parameters);
   detail::require_profile_of(p, net, micro_batch_size);
   for (int l = 0; l < net.layer_count; ++l) {
     const auto picoseconds = [](std::int64_t ns) { return detail::multiplied(ns, 1000); };

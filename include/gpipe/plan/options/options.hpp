@@ -81,6 +81,8 @@ inline constexpr option_description plan_option_list[] = {
                                                             "workers share no memory"),
     detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, detail::agreed::no,
                                                            "the cut pays for the values that cross it"),
+    detail::describe_number<&plan_options::cost_parameters>("cost_parameters", {}, detail::agreed::no,
+                                                            "a micro-batch pays for the parameters that it reads"),
     detail::describe_number<&plan_options::memory_limit>("memory_limit", {1, no_memory_limit}, detail::agreed::no,
                                                          "bytes of every stage"),
 };
@@ -154,6 +156,7 @@ using with_shared_packed_weights = detail::option<&plan_options::share_packed_we
 /// Every layer has memory for both packed copies of its weights.
 using with_kept_packed_weights = detail::option<&plan_options::keep_packed_weights, true>;
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
+using with_parameter_costs = detail::option<&plan_options::cost_parameters, true>;
 
 /// Throws if no plan of a network of `layers` layers can have these options.
 GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
