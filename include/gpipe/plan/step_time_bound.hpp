@@ -20,9 +20,10 @@
 //     schedule_lower_bound     equal    the schedule's order, if each stage has a link to the next one
 //     makespan_lower_bound     any      any schedule (partition/lower_bound.hpp)
 //     min_work                 any      any links
+//     longest_path             any      any links
 //     min_with_fixed_stage     any      fill-drain, if the first stage has layers before all gradients
 //
-// `lower_bound_of` chooses among the first three.
+// `lower_bound_of` chooses among the first four.
 
 namespace gpipe {
 
@@ -197,15 +198,56 @@ GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule
   return busiest > share ? busiest : share;
 }
 
+/// The time of one micro-batch through the layers that wait for each other, and back. On workers without end it takes
+/// as long. No parameter part is on the path if backward is split.
+template <scheduler Schedule>
+GPIPE_COLD constexpr std::int64_t longest_path(const network& net, const plan_options& o, const Schedule& schedule,
+                                               const stage_costs& costs) {
+  const bool split = splits_backward(schedule, o.stages, o.micro_batches);
+  const zeroed_array<layer_cost> least(net.layer_count);
+  for (int k = 0; k < costs.kinds(o.stages); ++k)
+    for (int l = 0; l < net.layer_count; ++l) {
+      const layer_cost& c = costs.of(k)[l];
+      const std::int64_t back = c.backward_input + (split ? 0 : c.backward_parameters);
+      if (k == 0 || c.forward < least[l].forward) least[l].forward = c.forward;
+      if (k == 0 || back < least[l].backward_input) least[l].backward_input = back;
+    }
+  const zeroed_array<std::int64_t> forward(net.layer_count), backward(net.layer_count);
+  std::int64_t longest = 0;
+  const auto raise = [](std::int64_t& to, std::int64_t value) {
+    if (value > to) to = value;
+  };
+  for (int l = 0; l < net.layer_count; ++l) {
+    for (int i = 0; i < net.layers[l].reads; ++i)
+      if (const int writer = net.values[net.reads_value(l, i)].writer; writer >= 0) raise(forward[l], forward[writer]);
+    forward[l] = summed(forward[l], least[l].forward);
+    raise(longest, forward[l]);
+  }
+  for (int l = net.layer_count - 1; l >= 0 && schedule.trains; --l) {
+    backward[l] = forward[l];
+    for (int i = 0; i < net.layers[l].writes; ++i) {
+      const int v = net.writes_value(l, i);
+      for (int k = 0; net.values[v].gradient && k < net.values[v].readers; ++k)
+        raise(backward[l], backward[net.reader(v, k)]);
+    }
+    backward[l] = summed(backward[l], least[l].backward_input);
+    raise(longest, backward[l]);
+  }
+  return longest;
+}
+
 /// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not count on it: no
 /// stage waits for the gradients of layers before the last such place, and without values from layer to layer it is the
-/// work of the busiest worker.
+/// work of the busiest worker, or the longest path.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
   const chain_begin chained = chained_from(net);
   if (o.stages == 1 || chained.begin(schedule.trains) <= 1) return lower_bound_of(o, schedule, costs);
-  if (chained.values > 1) return min_work(o, schedule, costs);
+  if (chained.values > 1) {
+    const std::int64_t work = min_work(o, schedule, costs), path = longest_path(net, o, schedule, costs);
+    return work > path ? work : path;
+  }
   const zeroed_array<layer_cost> free(costs.kinds(o.stages) * costs.layers);
   for (int k = 0; k < costs.kinds(o.stages); ++k)
     for (int l = 0; l < costs.layers; ++l) {
