@@ -14,6 +14,7 @@
 #include <gpipe/device/host/convolution/convolution_plan-inl.hpp>
 #include <gpipe/device/host/convolution/weight_gradient-inl.hpp>
 #include <gpipe/model/path-inl.hpp>
+#include <gpipe/plan/best/find_best-inl.hpp>
 #include <gpipe/plan/constant_plan-inl.hpp>
 #include <gpipe/plan/make_plan-inl.hpp>
 #include <gpipe/plan/model_summary-inl.hpp>

@@ -59,6 +59,14 @@ class cut_simulator {
     }
   }
 
+  /// Whether every stage of a cut exceeds its limit, whatever it recomputes. Then no cut fits: of any two cuts, one
+  /// stage of the first lies within the same stage of the second, and more layers need no fewer bytes.
+  GPIPE_COLD bool all_exceed(const int* first) const {
+    for (int s = 0; s < o_.stages; ++s)
+      if (recompute_.least_bytes(first, s) <= limits_[s]) return false;
+    return true;
+  }
+
   std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }
 
   /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut.
@@ -89,21 +97,28 @@ class cut_simulator {
     return cuts <= max_simulated_cells / cells() ? cuts : 0;
   }
 
-  /// The shortest step of all cuts, or `shortest`. `best`, unless null, becomes its cut; of equal ones the first.
-  GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
+  /// Calls `use(first, step)` for every cut; the step is `unlimited` where `step_of` says so.
+  template <class Use>
+  void simulate_all(const Use& use) const {
     const int S = o_.stages, L = net_.layer_count;
     const zeroed_array<int> first(S);  // S + 1 elements
     for (int s = 0; s < S; ++s) first[s] = s;
     for (first[S] = L;;) {
-      if (const std::int64_t step = step_of(first.data()); step < shortest) {
-        shortest = step;
-        for (int s = 0; best && s <= S; ++s) best[s] = first[s];
-      }
+      use(static_cast<const int*>(first.data()), step_of(first.data()));
       int s = S - 1;
       while (s > 0 && first[s] == L - (S - s)) --s;
-      if (s == 0) return shortest;
+      if (s == 0) return;
       for (int at = ++first[s]; s < S; ++s) first[s] = at++;
     }
+  }
+  /// The shortest step of all cuts, or `shortest`. `best`, unless null, becomes its cut; of equal ones the first.
+  GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
+    simulate_all([&](const int* first, std::int64_t step) {
+      if (step >= shortest) return;
+      shortest = step;
+      for (int s = 0; best && s <= o_.stages; ++s) best[s] = first[s];
+    });
+    return shortest;
   }
 
   /// Moves one boundary at a time by one layer while the step gets shorter and longer than `bound`.

@@ -1,0 +1,445 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/best/find_best.hpp>
+#include <gpipe/plan/best/update_time.hpp>
+#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/summary.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// A best-first search in two passes. Each plan has a lower bound of its step, and the plan with the smallest one comes
+/// next; a plan whose bound reaches the best step that is known leaves the search.
+///
+///     first    bound by work  -->  bound of its schedule  -->  step of the cut without limits
+///     second   step of its best cut: first the plans with the shortest step, or where that cut does not fit, bound
+///
+/// The third number is a step if its stages fit with what they recompute. The last one needs most time.
+class best_search {
+ public:
+  best_search(const network& net, const plan_space& space, const plan_options& rest, double effort)
+      : net_(net),
+        space_(space),
+        rest_(rest),
+        effort_(static_cast<std::int64_t>(effort * cells_of_a_second)),
+        left_(effort_) {
+    require_space(space, rest, net.layer_count);
+    rest_.cost_transfers = rest_.cost_parameters = true;
+    limit_ = rest.memory_limit;
+    rest_.device.memory_limit = std::min(rest_.device.memory_limit, limit_);
+    rest_.memory_limit = no_memory_limit;
+    rest_.device_count = 0;
+    if (rest.device_count == 0) rest_.devices = nullptr;
+    limits_ = rest.limits_memory();
+    parameter_bytes_ = static_cast<std::int64_t>(bytes_of_layers(0, net.layer_count));
+    for (int v = 0; v < net.value_count; ++v)
+      if (is_kept(v)) kept_bytes_ += bytes_sent(part_of(v), 1);
+    for (int l = 0; l < net.layer_count; ++l) kept_bytes_ += static_cast<std::int64_t>(net.type_of(l).extra_bytes(1));
+    for (const plan_candidate& it : candidates_in(space, rest, net.layer_count)) all_.push_back({it, progress::work});
+  }
+
+  best_plan find() {
+    if (all_.empty())
+      throw_error({"no plan of the space has ", space_.micro_batches > 0 ? "this number of micro-batches" : "a stage"},
+                  {"fix fewer choices"});
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      all_[i].it.bound = bound_by_work(all_[i].it);
+      queue_.push({all_[i].it.bound, i});
+    }
+    for (const waits_for level : {waits_for::room, waits_for::recompute, waits_for::nothing}) {
+      has_room_ = level == waits_for::room;
+      take_all(level);
+      for (; !later_.empty(); later_.pop()) queue_.push(later_.top());
+    }
+    search_cuts();
+    return result();
+  }
+
+ private:
+  /// What is known of a plan.
+  enum class progress : std::uint8_t { work, schedule, simulated, searched };
+  struct entry {
+    plan_candidate it;
+    progress reached;
+    bool fits = true;
+    warmup_kind warmup = warmup_kind::automatic;
+    std::vector<int> cut{};  ///< of `it.step`: the first layers of all stages but the first
+  };
+
+  /// Plans that seem to fit as they are come first, then those that seem to fit with recompute, then all.
+  enum class waits_for : std::uint8_t { room, recompute, nothing };
+
+  /// The first pass over the plans of a level.
+  void take_all(waits_for level) {
+    const std::int64_t left = level == waits_for::nothing ? effort_ / 4 : effort_ / 2;
+    while (!queue_.empty() && queue_.top().first < best_step() && left_ > left) {
+      const waiting next = queue_.top();
+      entry& e = all_[next.second];
+      queue_.pop();
+      if (limits_ && e.reached == progress::work) e.fits = !exceeds_in_one_layer(e.it);
+      if (limits_ && e.reached == progress::schedule) {
+        if (level != waits_for::nothing && seems_too_large(e.it, level)) {
+          later_.push(next);
+          continue;
+        }
+        e.fits = !is_like_a_refused(e.it);
+      }
+      if (!e.fits) continue;
+      advance(e);
+      if (e.reached != progress::simulated) queue_.push({e.it.bound, next.second});
+      else if (e.fits) second_.push_back(next.second);
+      else refused_.push_back(next.second);
+    }
+  }
+
+  // A simulated cell takes some 0.3 us; the search of a cut under a limit as long as some cells.
+  static constexpr std::int64_t cells_of_a_second = 2'000'000;
+
+  std::int64_t best_step() const { return best_ < 0 ? unlimited : all_[index(best_)].it.step; }
+
+  std::int64_t bytes_of_layers(int first, int last) const {
+    std::int64_t sum = 0;
+    for (int l = first; l < last; ++l) sum += static_cast<std::int64_t>(net_.own_bytes(l));
+    return sum;
+  }
+
+  /// The options of a plan; if devices differ, with those of its stages.
+  plan_options options_of(const plan_candidate& it) {
+    plan_options o = it.in(rest_);
+    if (rest_.devices == nullptr) return o;
+    std::shared_ptr<std::vector<device_spec>>& of = devices_[{it.schedule, it.chunks, it.workers}];
+    if (of == nullptr) {
+      of = std::make_shared<std::vector<device_spec>>();
+      for (int s = 0; s < it.stages; ++s) {
+        const device_spec& on = rest_.devices[o.chosen_schedule().worker_of(it.stages, s)];
+        of->push_back(on.with_limit(std::min(on.memory_limit, limit_)));
+      }
+    }
+    o.devices = of->data();
+    o.device_count = it.stages;
+    return o;
+  }
+
+  /// The costs of a plan's layers, which depend on the size of micro-batches.
+  stage_costs costs_of(const plan_candidate& it, const plan_options& o) {
+    std::vector<layer_cost>& of = o.device_count > 0 ? unequal_costs_ : costs_[it.micro_batch_size];
+    if (of.empty() || o.device_count > 0) {
+      of.resize(static_cast<std::size_t>(cost_count(net_, o)));
+      fill_costs(net_, o, of.data());
+    }
+    return {of.data(), net_.layer_count, o.device_count > 0};
+  }
+
+  /// All work, shared by the workers.
+  std::int64_t bound_by_work(const plan_candidate& it) {
+    if (rest_.devices != nullptr) return 0;
+    const plan_options o = options_of(it);
+    std::int64_t& all = work_[it.micro_batch_size];
+    if (all == 0) {
+      const stage_costs costs = costs_of(it, o);
+      for (int l = 0; l < net_.layer_count; ++l) {
+        const pass_cost c = pass_cost_of(costs.costs[l], false);
+        all = summed(all, summed(c.forward, c.backward));
+      }
+    }
+    return summed(share_of(multiplied(all, it.micro_batches), it.workers), least_update(it, o));
+  }
+  std::int64_t least_update(const plan_candidate& it, const plan_options& o) const {
+    return rest_.devices != nullptr ? 0 : update_time(share_of(parameter_bytes_, it.workers), o, rest_.device);
+  }
+
+  /// Whether a layer alone, with what it reads and writes, exceeds the limit of every stage.
+  bool exceeds_in_one_layer(const plan_candidate& it) {
+    const plan_options o = options_of(it);
+    std::int64_t limit = 0;
+    for (int s = 0; s < o.stages; ++s) limit = std::max(limit, o.limit_of(s));
+    for (int l = 0; l < net_.layer_count; ++l) {
+      if (net_.type_of(l).cost.kind == work_kind::other) continue;
+      auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
+      for (int i = 0; i < net_.layers[l].reads; ++i)
+        bytes += bytes_sent(part_of(net_.reads_value(l, i)), it.micro_batch_size);
+      for (int i = 0; i < net_.layers[l].writes; ++i)
+        bytes += bytes_sent(part_of(net_.writes_value(l, i)), it.micro_batch_size);
+      if (bytes > limit) return true;
+    }
+    return false;
+  }
+  /// Whether backward reads the value, wherever the cut falls.
+  bool is_kept(int v) const {
+    const value& of = net_.values[v];
+    if (of.writer < 0 || net_.type_of(of.writer).view) return false;
+    if (net_.type_of(of.writer).keeps.output) return true;
+    for (int i = 0; i < of.readers; ++i)
+      if (net_.type_of(net_.reader(v, i)).keeps.input) return true;
+    return false;
+  }
+  const edge_part& part_of(int v) const { return net_.values[v].part; }
+  /// Whether the workers together have too few bytes for the parameters and for all micro-batches in flight; or with
+  /// recompute, for one micro-batch and what comes and goes.
+  bool seems_too_large(const plan_candidate& it, waits_for level) {
+    const plan_options o = options_of(it);
+    const schedule_choice schedule = o.chosen_schedule();
+    double have = 0, copies = 0;
+    for (int s = 0; s < o.stages; ++s) {
+      if (o.limit_of(s) == no_memory_limit) return false;
+      have += static_cast<double>(o.limit_of(s));
+      copies += static_cast<double>(schedule.in_flight(o.stages, o.micro_batches, s)) / o.stages;
+    }
+    const double R = o.shares(), arrays = 1 + (o.shard == shard::gradients ? 1 / R : 1) + o.optimizer_moments / R;
+    const double parameters = arrays * static_cast<double>(parameter_bytes_);
+    const double kept = static_cast<double>(kept_bytes_) * it.micro_batch_size;
+    return 1.1 * parameters + (level == waits_for::room ? 1.2 * copies : 1.2) * kept > have;
+  }
+  /// Whether a plan was refused that differs in nothing but smaller micro-batches, and not more of them in flight.
+  bool is_like_a_refused(const plan_candidate& it) const {
+    const auto alike = [](const plan_candidate& p) { return std::tuple(p.schedule, p.chunks, p.replicas, p.workers); };
+    const schedule_choice schedule(it.schedule, it.chunks);
+    return std::any_of(refused_.begin(), refused_.end(), [&](std::size_t i) {
+      const plan_candidate& other = all_[i].it;
+      if (alike(other) != alike(it) || other.micro_batch_size > it.micro_batch_size) return false;
+      for (int s = 0; s < it.stages; ++s)
+        if (schedule.in_flight(it.stages, it.micro_batches, s) < schedule.in_flight(it.stages, other.micro_batches, s))
+          return false;
+      return true;
+    });
+  }
+
+  void advance(entry& e) {
+    const plan_options o = options_of(e.it);
+    const stage_costs costs = costs_of(e.it, o);
+    left_ -= net_.layer_count;
+    if (e.reached == progress::work) {
+      e.reached = progress::schedule;
+      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs) + least_update(e.it, o));
+    } else {
+      e.reached = progress::simulated;
+      simulate_free_cut(e, o, costs);
+    }
+    if (e.it.step < best_step()) best_ = static_cast<int>(&e - all_.data());
+  }
+  static void raise(entry& e, std::int64_t bound) { e.it.bound = std::max(e.it.bound, bound); }
+
+  /// The second pass.
+  void search_cuts() {
+    const auto score = [&](std::size_t i) {
+      const plan_candidate& it = all_[i].it;
+      return it.step != unlimited ? it.step : it.bound + it.bound / 8;
+    };
+    std::stable_sort(second_.begin(), second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
+    for (const std::size_t i : second_) {
+      entry& e = all_[i];
+      if (left_ <= 0) return;
+      if (e.it.bound >= best_step()) continue;
+      const plan_options o = options_of(e.it);
+      search(e, o, costs_of(e.it, o));
+      if (e.it.step < best_step()) best_ = static_cast<int>(i);
+    }
+  }
+
+  /// The step of the best cut without limits, if its stages obey them with what they recompute.
+  void simulate_free_cut(entry& e, const plan_options& o, const stage_costs& costs) {
+    const zeroed_array<int> first(o.stages);
+    gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data(), no_memory_limit);
+    const cut_simulator simulator(net_, o, costs);
+    left_ -= simulator.cells() + (o.limits_memory() ? (has_room_ ? 10 : 100) * net_.layer_count : 0);
+    take(e, o, simulator.step_of(first.data()), first.data());
+    if (e.it.step != unlimited || !o.limits_memory()) return;
+    e.fits = !simulator.all_exceed(first.data());
+    if (!e.fits || o.stages == 1) return;
+    cut_by_bytes(o, first.data());
+    take(e, o, simulator.step_of(first.data()), first.data());
+    if (e.it.step == unlimited) e.fits = !simulator.all_exceed(first.data());
+  }
+  /// A cut whose stages have about the same bytes.
+  void cut_by_bytes(const plan_options& o, int* first) const {
+    std::vector<pass_cost> bytes;
+    for (int l = 0; l < net_.layer_count; ++l) {
+      const layer_type& r = net_.type_of(l);
+      std::int64_t kept = static_cast<std::int64_t>(r.extra_bytes(o.micro_batch_size));
+      for (int i = 0; i < net_.layers[l].writes && !r.view; ++i)
+        kept += static_cast<std::int64_t>(net_.values[net_.writes_value(l, i)].part.bytes(o.micro_batch_size));
+      bytes.push_back({static_cast<std::int64_t>(net_.own_bytes(l)) * (2 + o.optimizer_moments), kept});
+    }
+    partition_problem problem{net_.layer_count, o.stages, o.micro_batches, bytes.data()};
+    problem.goal = objective::bottleneck;
+    partition(problem, first);
+  }
+  void search(entry& e, plan_options o, const stage_costs& costs) {
+    e.reached = progress::searched;
+    if (cut_simulator(net_, o, costs).affordable_cuts() > 0) return simulate_all(e, o, costs);
+    const zeroed_array<int> first(o.stages);
+    o.warmup = choose_warmup(net_, o);
+    const cut_search found = gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data());
+    const std::int64_t searches = o.schedule == schedule_kind::interleaved ? 3 : 1;  // two for its warm-up
+    left_ -=
+        searches * (max_simulated_cells + (found.whole ? 0 : std::int64_t{4} * net_.layer_count * net_.layer_count));
+    if (!found.fits) {
+      e.fits = e.it.step != unlimited;
+      return;
+    }
+    shorten_step(net_, o, costs, found.whole, first.data());
+    take(e, o, cut_simulator(net_, o, costs).step_of(first.data()), first.data());
+  }
+  /// The shortest step of all cuts: no other has a shorter one.
+  void simulate_all(entry& e, plan_options o, const stage_costs& costs) {
+    left_ -= max_simulated_cells;
+    std::int64_t shortest = unlimited;
+    for (const warmup_kind warmup : {warmup_kind::shortest, warmup_kind::longest}) {
+      o.warmup = warmup;
+      cut_simulator(net_, o, costs).simulate_all([&](const int* first, std::int64_t step) {
+        shortest = std::min(shortest, take(e, o, step, first));
+      });
+      if (o.schedule != schedule_kind::interleaved) break;
+    }
+    e.fits = shortest != unlimited;
+    if (e.fits) raise(e, shortest);
+  }
+  /// Takes a cut with this makespan if its step is shorter. Returns the step, with the update; `unlimited`: it does not
+  /// fit.
+  std::int64_t take(entry& e, const plan_options& o, std::int64_t makespan, const int* first) {
+    if (makespan == unlimited) return unlimited;
+    std::int64_t update = 0;
+    const schedule_choice schedule = o.chosen_schedule();
+    for (int w = 0; w < e.it.workers; ++w) {
+      std::int64_t bytes = 0;
+      const device_spec* on = &o.device;
+      for (int s = 0; s < o.stages; ++s)
+        if (schedule.worker_of(o.stages, s) == w)
+          bytes += bytes_of_layers(first[s], first[s + 1]), on = &o.device_of(s);
+      update = std::max(update, update_time(bytes, o, *on));
+    }
+    const std::int64_t step = summed(makespan, update);
+    if (step >= e.it.step) return step;
+    e.it.step = step;
+    e.warmup = o.warmup;
+    e.cut.assign(first + 1, first + o.stages);
+    return step;
+  }
+
+  best_plan result() {
+    best_plan found;
+    found.space = space_;
+    found.plans = static_cast<std::int64_t>(all_.size());
+    std::vector<const entry*> known;
+    found.min = best_step();
+    for (const entry& e : all_) {
+      found.too_large += !e.fits;
+      found.simulated += e.it.step != unlimited;
+      if (e.it.step != unlimited) known.push_back(&e);
+      if (!e.fits) continue;
+      found.min = std::min(found.min, e.it.bound);
+      found.open += e.it.bound < best_step();
+    }
+    if (best_ < 0) throw_too_large(found.plans);
+    std::stable_sort(known.begin(), known.end(), [](auto a, auto b) { return a->it.step < b->it.step; });
+    for (std::size_t i = 0; i < known.size() && i < 6; ++i)
+      if (i == 0) found.winner = known[0]->it;
+      else found.next.push_back(known[i]->it);
+    found.options = options_of(found.winner);
+    found.options.warmup = all_[index(best_)].warmup;
+    found.cut = all_[index(best_)].cut;
+    found.step = found.winner.step;
+    if (const auto of = devices_.find({found.winner.schedule, found.winner.chunks, found.winner.workers});
+        of != devices_.end())
+      found.devices = of->second;
+    return found;
+  }
+
+  [[noreturn]] void throw_too_large(std::int64_t plans);
+
+  const network& net_;
+  const plan_space space_;
+  plan_options rest_;
+  std::int64_t effort_, left_, limit_ = 0, parameter_bytes_ = 0;
+  std::int64_t kept_bytes_ = 0;  // of a sample, in backward
+  std::vector<entry> all_;
+  std::vector<std::size_t> second_, refused_;  // plans for the second pass; those that do not fit
+  int best_ = -1;
+  using waiting = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<waiting, std::vector<waiting>, std::greater<>> queue_, later_;
+  bool limits_ = false;   // any device has a memory limit
+  bool has_room_ = true;  // the plans of this level seem to fit as they are
+  std::map<int, std::vector<layer_cost>> costs_;
+  std::vector<layer_cost> unequal_costs_;
+  std::map<int, std::int64_t> work_;
+  struct placed {
+    schedule_kind kind;
+    int chunks, workers;
+    auto operator<=>(const placed&) const = default;
+  };
+  std::map<placed, std::shared_ptr<std::vector<device_spec>>> devices_;
+};
+
+GPIPE_COLD GPIPE_INLINE void best_search::throw_too_large(std::int64_t plans) {
+  // The fewest bytes that any of a few plans needs, which have the most workers and the smallest micro-batches.
+  std::stable_sort(all_.begin(), all_.end(), [](const entry& a, const entry& b) {
+    return std::pair(-a.it.workers, a.it.micro_batch_size) < std::pair(-b.it.workers, b.it.micro_batch_size);
+  });
+  std::int64_t least = unlimited;
+  const plan_candidate* with = nullptr;
+  for (std::size_t i = 0; i < all_.size() && i < 3; ++i) {
+    const plan_options o = options_of(all_[i].it);
+    const auto [stage, more] = find_shortage(net_, o, o.chosen_schedule(), costs_of(all_[i].it, o));
+    const std::int64_t bytes = multiplied(o.limit_of(stage) + more, o.stages_beside(stage));
+    if (bytes < least) least = bytes, with = &all_[i].it;
+  }
+  throw_error({"none of ", plans, " plans for ", several(space_.devices, "device"), " fits the memory limit"},
+              {"choose at least ", least, " bytes a device, with ", name_of(with->schedule), ", ",
+               several(with->workers, "worker"), " and micro-batches of ", several(with->micro_batch_size, "sample"),
+               "; or more devices"});
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE best_plan find_best(const network& net, const plan_space& space, const plan_options& rest,
+                                            double effort) {
+  return detail::best_search(net, space, rest, effort).find();
+}
+
+GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {
+  using detail::several, detail::milliseconds, detail::fixed;
+  const auto samples = [](int count) { return several(count, "sample"); };
+  std::string text = detail::concat({"The best plan for ", several(found.space.devices, "device"),
+                                     " and mini-batches of ", samples(found.space.batch), ":\n\n"});
+  std::vector<std::vector<std::string>> rows{
+      {"", "replicas", "workers", "stages", "schedule", "micro-batches", "samples", "a step", "longer"}};
+  const auto add = [&](const char* what, const plan_candidate& it) {
+    rows.push_back({what, std::to_string(it.replicas), std::to_string(it.workers), std::to_string(it.stages),
+                    name_of(it.schedule), std::to_string(it.micro_batches), std::to_string(it.micro_batch_size),
+                    milliseconds(it.step),
+                    fixed(100 * (static_cast<double>(it.step) / static_cast<double>(found.step) - 1), 1) + " %"});
+  };
+  add("best", found.winner);
+  for (const plan_candidate& it : found.next) add("next", it);
+  text += detail::table(rows);
+  text += detail::concat({"\nNo plan has a shorter step than ", milliseconds(found.min), ": this one is at most "}) +
+          fixed(100 * found.gap(), 1) + detail::concat({" % from the best of ", several(found.plans, "plan"), ".\n"});
+  text +=
+      detail::concat({several(found.simulated, "plan"), " simulated, ", found.too_large, " too large for the memory, ",
+                      found.open, " left open, and the bounds of the others rule them out.\n"});
+  return text;
+}
+
+}  // namespace gpipe

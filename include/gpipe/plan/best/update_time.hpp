@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include <gpipe/core/descriptions/shard.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+
+namespace gpipe::detail {
+
+/// The time from the last backward of a worker to its updated parameters, in picoseconds: R replicas sum their
+/// gradients, and each updates all parameters or, in shares, one of R parts. With P bytes of parameters
+///
+///     sums     2 (R - 1) / R x P over the link, in 2 (R - 1) transfers: reduced to shares, and gathered
+///     update   value read and written, gradient read, moments read and written: (3 + 2 moments) P of memory
+constexpr std::int64_t update_time(std::int64_t parameter_bytes, const plan_options& o, const device_spec& on) {
+  const std::int64_t R = o.replicas;
+  std::int64_t time = 0;
+  if (R > 1 && parameter_bytes > 0)
+    time = summed(picoseconds(multiplied(parameter_bytes / R, 2 * (R - 1)), on.link_bytes_per_second, on.name),
+                  multiplied(on.link_latency_ns, 2000 * (R - 1)));
+  const std::int64_t updated = o.shares() > 1 ? parameter_bytes / R : parameter_bytes;
+  return summed(time,
+                picoseconds(multiplied(updated, 3 + 2 * o.optimizer_moments), on.memory_bytes_per_second, on.name));
+}
+
+}  // namespace gpipe::detail

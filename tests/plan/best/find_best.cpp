@@ -1,0 +1,113 @@
+// optimize: yes
+
+#include <gpipe/plan/best/find_best.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/best/update_time.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/summary.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+struct net
+    : model<input<float, 64>, linear<256>, gelu, linear<256>, gelu, linear<256>, gelu, linear<256>, gelu, linear<64>> {
+};
+const network& it = network_of<net>;
+
+}  // namespace
+
+TEST_CASE("the best plan is made as it was predicted, and its step is that of the plan and its update") {
+  for (const int devices : {1, 2, 3, 4}) {
+    const best_plan best = find_best(it, {.devices = devices, .batch = 24}, {.memory_limit = 6'000'000});
+    const step_plan made = make_plan(it, best.options, best.cut);
+    std::int64_t update = 0;
+    for (int w = 0; w < made.workers(); ++w) {
+      std::int64_t bytes = 0;
+      for (int l = 0; l < it.layer_count; ++l)
+        if (made.worker_of(made.cut().stage_of(l)) == w) bytes += static_cast<std::int64_t>(it.own_bytes(l));
+      update = std::max(update, detail::update_time(bytes, best.options, best.options.device));
+    }
+    CAPTURE(devices);
+    CHECK(best.step == step_time(it, made) + update);
+    CHECK(best.winner.replicas * best.winner.workers <= devices);
+    CHECK(made.max_batch() >= 24);
+    CHECK(best.min <= best.step);
+    CHECK(best.gap() >= 0);
+    for (const plan_candidate& next : best.next) CHECK(next.step >= best.step);
+    const best_plan again = find_best(it, {.devices = devices, .batch = 24}, {.memory_limit = 6'000'000});
+    CHECK(again.step == best.step);
+    CHECK(again.winner.schedule == best.winner.schedule);
+  }
+}
+
+TEST_CASE("choices that are fixed stay, and cost at least the best step") {
+  const std::int64_t free = find_best(it, {.devices = 4, .batch = 32}).step;
+  const best_plan fixed =
+      find_best(it, {.devices = 4, .batch = 32, .workers = 2, .micro_batch_size = 4, .schedule = schedule_kind::zb_h1});
+  CHECK(fixed.winner.workers == 2);
+  CHECK(fixed.winner.micro_batch_size == 4);
+  CHECK(fixed.winner.schedule == schedule_kind::zb_h1);
+  CHECK(fixed.step >= free);
+}
+
+TEST_CASE("devices that differ get the stages that suit them") {
+  device_spec fast = this_cpu;
+  fast.float32 *= 4;
+  const device_spec each[] = {fast, this_cpu};
+  const best_plan best =
+      find_best(it, {.devices = 2, .batch = 32, .workers = 2, .schedule = schedule_kind::one_f_one_b},
+                {.devices = each, .device_count = 2});
+  const step_plan made = make_plan(it, best.options, best.cut);
+  CHECK(best.winner.replicas == 1);
+  CHECK(made.first[1] > it.layer_count / 2);
+  CHECK(made.options.limit_of(0) == no_memory_limit);
+  const best_plan limited = find_best(it, {.devices = 2, .batch = 32, .workers = 2},
+                                      {.devices = each, .device_count = 2, .memory_limit = 4'000'000});
+  const step_plan held = make_plan(it, limited.options, limited.cut);
+  for (int w = 0; w < 2; ++w) {
+    std::int64_t bytes = 0;
+    for (int s = 0; s < held.stages(); ++s)
+      if (held.worker_of(s) == w) bytes += held.memory(s).total();
+    CHECK(bytes <= 4'000'000);
+  }
+}
+
+TEST_CASE("a limit that no plan obeys is an error that names the fewest bytes, and these suffice") {
+  std::int64_t least = 0;
+  try {
+    find_best(it, {.devices = 2, .batch = 8}, {.memory_limit = 10'000});
+    FAIL("10,000 bytes do not fit");
+  } catch (const error& none) {
+    CHECK(none.wrong().find("fits the memory limit") != std::string::npos);
+    CHECK(none.remedy().starts_with("choose at least "));
+    least = std::stoll(none.remedy().substr(16));
+  }
+  CHECK(least > 10'000);
+  CHECK_NOTHROW(find_best(it, {.devices = 2, .batch = 8}, {.memory_limit = least}));
+}
+
+TEST_CASE("an effort that is spent leaves plans open, and their bounds count") {
+  const best_plan all = find_best(it, {.devices = 8, .batch = 512}),
+                  some = find_best(it, {.devices = 8, .batch = 512}, {}, 0.001);
+  CHECK(some.step >= all.step);
+  CHECK(some.min <= all.step);
+  CHECK(some.open > 0);
+}
+
+TEST_CASE("the best plan in words: the winner, five more, and the certificate") {
+  const best_plan best = find_best(it, {.devices = 4, .batch = 32});
+  const std::string text = describe(best);
+  CHECK(text.starts_with("The best plan for 4 devices and mini-batches of 32 samples:\n"));
+  CHECK(best.next.size() == 5);
+  CHECK(text.find("this one is at most ") != std::string::npos);
+  CHECK(text.find(" % from the best of " + std::to_string(best.plans) + " plans.") != std::string::npos);
+}
