@@ -49,6 +49,7 @@ set(not_run
     "cmake --workflow --preset .*"               # .ci/run builds presets
     "cmake --preset release -D GPIPE_CUDA=ON.*"  # takes minutes of nvcc
     "g\\+\\+ -std=c\\+\\+20 .*"
+    "cmake -P single_header\\.cmake"              # writes into the tree: consumers/single_header
     "cmake --build .*" "cmake -B .*" "cmake -S .*" "cmake --install .*" "conan .*" "cpack.*")
 
 function(complain)

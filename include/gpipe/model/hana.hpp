@@ -1,15 +1,35 @@
 #pragma once
 
 // The only header that includes Boost.Hana, but for plan/stages/stage_types.hpp. Arithmetic over a model uses arrays;
-// Hana holds types, and only in `basic_tuple`: its `tuple` makes nvcc fifty times slower.
+// Hana holds types, and only in `basic_tuple`: its `tuple` makes nvcc fifty times slower. Planning in one file,
+// gpipe_plan.hpp, is for compilers without Boost: there std::tuple holds the types.
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+
+#include <gpipe/model/structure/items.hpp>
+
+#ifdef GPIPE_WITHOUT_HANA
+namespace gpipe::detail {
+
+template <class List>
+struct as_tuple;
+template <class... Ts>
+struct as_tuple<list<Ts...>> {
+  using type = std::tuple<Ts...>;
+};
+
+template <class List, int Index>
+using element_at = std::tuple_element_t<static_cast<std::size_t>(Index), typename as_tuple<List>::type>;
+
+}  // namespace gpipe::detail
+#else
 #if !__has_include(<boost/hana/basic_tuple.hpp>)
 #error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"
 #endif
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/type.hpp>
-
-#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 
@@ -28,3 +48,4 @@ using element_at = typename std::remove_cvref_t<decltype(boost::hana::at_c<stati
     indexed<List>::types))>::type;
 
 }  // namespace gpipe::detail
+#endif
