@@ -8,8 +8,11 @@
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/stages.hpp>
 
+#include <boost/hana/cartesian_product.hpp>
+
 #include <cstdint>
 #include <cstdio>
+#include <type_traits>
 
 using namespace gpipe;
 
@@ -214,5 +217,42 @@ constexpr auto mixed = hana::filter(stages_of_four, [](auto stage) {
   return hana::bool_c<(kinds > 1)>;
 });
 static_assert(hana::length(mixed) == hana::size_c<1> && hana::at_c<0>(mixed).index == four::S - 1);
+
+// 8. Sweeping --------------------------------------------------------------------------------------------------------
+
+// Schedules x micro-batches on four devices, for a batch of 256 samples: each plan is a type. `plan sweep` does the
+// same at run time, for more choices.
+template <class Schedule, int M>
+using swept = plan<net, stages<4 * (2 / Schedule::workers(2))>, micro_batches<M>, micro_batch_size<256 / M>,
+                   schedule<Schedule>, gpipe::recompute<recompute_mode::never>>;
+constexpr auto choices = hana::cartesian_product(
+    hana::make_tuple(hana::tuple_t<fill_drain, one_f_one_b, zb_h1, zb_v>, hana::tuple_c<int, 4, 16>));
+constexpr auto plans = hana::transform(choices, [](auto of) {
+  auto order = hana::at_c<0>(of);
+  auto number = hana::at_c<1>(of);
+  return hana::type_c<swept<typename decltype(order)::type, decltype(number)::value>>;
+});
+static_assert(hana::length(plans) == hana::size_c<8>);
+
+// all_of: no step is under its lower bound. fold: the plan with the shortest step, which is a type that can be trained.
+static_assert(hana::fold(plans, true, [](bool hold, auto it) {
+  using of = typename decltype(it)::type;
+  return hold && of::makespan() >= of::lower_bound();
+}));
+constexpr auto faster = [](auto a, auto b) {
+  if constexpr (decltype(b)::type::makespan() < decltype(a)::type::makespan()) return b;
+  else return a;
+};
+using fastest = decltype(+hana::fold(plans, hana::front(plans), faster))::type;
+static_assert(std::is_same_v<fastest, swept<zb_h1, 16>>);
+
+// filter: the plans whose stages, as types, all fit 26 MB. The fastest of these is another type.
+constexpr auto small = hana::filter(plans, [](auto it) {
+  using of = typename decltype(it)::type;
+  return hana::bool_c<hana::fold(of::stages(), true,
+                                 [](bool fit, auto stage) { return fit && of::memory(stage.index).total() <= 26_MB; })>;
+});
+using fastest_small = decltype(+hana::fold(small, hana::front(small), faster))::type;
+static_assert(std::is_same_v<fastest_small, swept<fill_drain, 16>>);
 
 int main() { std::puts("all claims held when this program was compiled"); }
