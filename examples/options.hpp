@@ -29,14 +29,17 @@ class options {
   options& number(std::string name, Number& into, std::int64_t min, std::int64_t max, std::string help) {
     return add(std::move(name), "N", std::move(help) + " (" + std::to_string(into) + ")",
                [&into, min, max](std::string_view self, std::string_view value) {
-                 std::int64_t read = 0;
-                 const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
-                 if (failure == std::errc::invalid_argument || end != value.data() + value.size())
-                   throw_error(self, value, "is not a whole number", range(min, max));
-                 if (failure == std::errc::result_out_of_range || read < min || read > max)
-                   throw_error(self, value, "is out of range", range(min, max));
-                 into = static_cast<Number>(read);
+                 into = static_cast<Number>(number_in(self, value, min, max));
                });
+  }
+  /// One or several numbers, with commas between.
+  options& numbers(std::string name, std::vector<int>& into, int min, int max, std::string help) {
+    return add(std::move(name), "N", std::move(help), [&into, min, max](std::string_view self, std::string_view value) {
+      std::vector<int> read;
+      for (const std::string_view part : parts_of(value))
+        read.push_back(static_cast<int>(number_in(self, part, min, max)));
+      into = std::move(read);
+    });
   }
   options& decimal(std::string name, double& into, double min, double max, std::string help) {
     std::ostringstream now, range;
@@ -64,11 +67,13 @@ class options {
     return add(std::move(name), "BYTES", std::move(help),
                [&into](std::string_view self, std::string_view value) { into = bytes_in(self, value); });
   }
-  /// One or several numbers of bytes, with commas between.
-  options& byte_list(std::string name, std::vector<std::int64_t>& into, std::string help) {
-    return add(std::move(name), "BYTES", std::move(help), [&into](std::string_view self, std::string_view value) {
+  /// One or several numbers of bytes, with commas between. One of them may be a word, unless that is empty.
+  options& byte_list(std::string name, std::vector<std::int64_t>& into, std::string help,
+                     std::pair<std::string_view, std::int64_t> word = {}) {
+    return add(std::move(name), "BYTES", std::move(help), [&into, word](std::string_view self, std::string_view value) {
       std::vector<std::int64_t> read;
-      for (const std::string_view part : parts_of(value)) read.push_back(bytes_in(self, part));
+      for (const std::string_view part : parts_of(value))
+        read.push_back(!part.empty() && part == word.first ? word.second : bytes_in(self, part));
       into = std::move(read);
     });
   }
@@ -82,12 +87,23 @@ class options {
     }
     return add(std::move(name), all, std::move(help),
                [&into, choices, all](std::string_view self, std::string_view value) {
-                 for (const auto& [word, meant] : choices)
-                   if (same(word, value)) {
-                     into = meant;
-                     return;
-                   }
-                 throw_error(self, value, "is not a choice", "choose one of " + all);
+                 into = choice_in(self, value, choices, all);
+               });
+  }
+  /// One or several of them, with commas between, or the word all.
+  template <class Value>
+  options& choices(std::string name, std::vector<Value>& into, std::vector<std::pair<std::string, Value>> choices,
+                   std::string help) {
+    std::string all = "all";
+    for (const auto& [word, value] : choices) all += "|" + word;
+    return add(std::move(name), all, std::move(help),
+               [&into, choices, all](std::string_view self, std::string_view value) {
+                 std::vector<Value> read;
+                 for (const std::string_view part : parts_of(value))
+                   if (!same("all", part)) read.push_back(choice_in(self, part, choices, all));
+                   else
+                     for (const auto& [word, meant] : choices) read.push_back(meant);
+                 into = std::move(read);
                });
   }
   options& flag(std::string name, bool& into, std::string help) {
@@ -195,6 +211,22 @@ class options {
   static bool same(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+  }
+  static std::int64_t number_in(std::string_view self, std::string_view value, std::int64_t min, std::int64_t max) {
+    std::int64_t read = 0;
+    const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
+    if (failure == std::errc::invalid_argument || end != value.data() + value.size())
+      throw_error(self, value, "is not a whole number", range(min, max));
+    if (failure == std::errc::result_out_of_range || read < min || read > max)
+      throw_error(self, value, "is out of range", range(min, max));
+    return read;
+  }
+  template <class Value>
+  static Value choice_in(std::string_view self, std::string_view value,
+                         const std::vector<std::pair<std::string, Value>>& choices, const std::string& all) {
+    for (const auto& [word, meant] : choices)
+      if (same(word, value)) return meant;
+    throw_error(self, value, "is not a choice", "choose one of " + all);
   }
   static std::int64_t bytes_in(std::string_view self, std::string_view value) {
     constexpr std::pair<std::string_view, std::int64_t> units[] = {

@@ -1,5 +1,5 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
-// model that is not written with gpipe. `plan largest` says how large a model fits.
+// model that is not written with gpipe. `plan largest` says how large a model fits, and `plan sweep` compares choices.
 
 #include <algorithm>
 #include <iostream>
@@ -13,6 +13,7 @@
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
 #include "plan/subject.hpp"
+#include "plan/sweep/summary.hpp"
 #include "plan/tables.hpp"
 #include "plan/transformers.hpp"
 
@@ -56,13 +57,20 @@ void run(const largest_settings& chosen) {
   print_transformers();
 }
 
+void run(const sweep_settings& chosen) { run_sweep(chosen, network_of<own_model>); }
+
+/// Reads the command line behind the word of a subcommand, and runs it.
+template <class Settings>
+void read_and_run(int count, char** arguments) {
+  if (Settings chosen; chosen.read(count, arguments)) run(chosen);
+}
+
 int main(int count, char** arguments) {
   try {
-    const bool largest = count > 1 && std::string_view(arguments[1]) == "largest";
-    settings chosen;
-    largest_settings of_largest;
-    if (largest && of_largest.read(count - 1, arguments + 1)) run(of_largest);
-    if (!largest && chosen.read(count, arguments)) run(chosen);
+    const std::string_view word = count > 1 ? arguments[1] : "";
+    if (word == "largest") read_and_run<largest_settings>(count - 1, arguments + 1);
+    else if (word == "sweep") read_and_run<sweep_settings>(count - 1, arguments + 1);
+    else read_and_run<settings>(count, arguments);
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
   } catch (const std::exception& failure) {
     std::cerr << "plan: " << failure.what() << '\n';

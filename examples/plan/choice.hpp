@@ -17,6 +17,8 @@ struct choice {
   schedule_kind schedule = schedule_kind::fill_drain;
   recompute_mode recompute = recompute_mode::as_needed;
   std::int64_t limit = INT64_MAX;  // bytes of a stage
+  std::int64_t link = 0;           // bytes in a second from a stage to the next; 0: transfers take no time
+  double effort = 3e6;             // instructions of simulated steps in the search for a table's cut: a second or so
 };
 
 inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},

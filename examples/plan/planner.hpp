@@ -11,6 +11,7 @@
 #include <gpipe/plan/step_time_bound.hpp>
 
 #include "choice.hpp"
+#include "network_planner.hpp"
 #include "planned.hpp"
 #include "subject.hpp"
 #include "text.hpp"
@@ -180,14 +181,26 @@ class planner {
       stages.push_back(times(first[at(s)], first[at(s) + 1]));
       kept.push_back(working_sets(first, s));
     }
+    const std::vector<link_times> transfers = transfers_of(first);
     return simulate(c_.schedule,
                     {c_.stages,
                      c_.micro_batches,
                      {c_.recompute, kept.data()},
                      stages.data(),
                      links_.data(),
-                     static_cast<int>(links_.size())},
+                     static_cast<int>(links_.size()),
+                     transfers.empty() ? nullptr : transfers.data()},
                     details, witness);
+  }
+
+  /// The outputs that cross each border of a table's cut, and their gradients; empty if transfers take no time.
+  std::vector<link_times> transfers_of(const std::vector<int>& first) const {
+    std::vector<link_times> all;
+    for (int s = 1; c_.link > 0 && s < c_.stages; ++s) {
+      const std::int64_t ns = gpipe::detail::picoseconds(it_.enters(first[at(s)]), c_.link, "the link") / 1000;
+      all.push_back({ns, trains_ ? ns : 0});
+    }
+    return all;
   }
 
   bool obeys(const std::vector<int>& first) const {
@@ -228,7 +241,7 @@ class planner {
       if (shortest <= bound) return best;
     }
 
-    constexpr double affordable = 3e6;  // instructions of simulated steps, a second or so
+    const double affordable = c_.effort;
     const double instructions = 8.0 * S * M;
     double cuts = 1;
     for (int s = 1; s < S; ++s) cuts *= static_cast<double>(L - s) / s;
@@ -268,6 +281,15 @@ class planner {
   std::vector<stage_link> links_;
 };
 
-inline planned plan_for(const subject& it, const choice& c) { return planner(it, c).plan(); }
+inline planned plan_for(const subject& it, const choice& c) {
+  if (it.net == nullptr) return planner(it, c).plan();
+  plan_options o = it.options;
+  o.stages = c.stages;
+  o.micro_batches = c.micro_batches;
+  o.schedule = c.schedule;
+  o.recompute = c.recompute;
+  o.memory_limit = c.limit;
+  return plan_network(*it.net, o);
+}
 
 }  // namespace example

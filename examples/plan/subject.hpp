@@ -26,6 +26,7 @@ struct subject {
   std::function<std::string(int first, int last)> parameters;
   const network* net = nullptr;  // null for a table; a network's returned gradients depend on all cuts
   plan_options options{};
+  std::function<std::int64_t(int layer)> enters{};  // bytes that a table's layer reads of the one before
 
   int layers() const { return static_cast<int>(costs.size()); }
 };
@@ -67,6 +68,7 @@ inline subject from_table(const std::string& path) {
   it.parameters = [=](int first, int last) {
     return sized(static_cast<std::uint64_t>(between(parameters, first, last)));
   };
+  it.enters = [=](int layer) { return enters[static_cast<std::size_t>(layer)]; };
   it.bytes = [=](cut whole, int stage, const memory_requirements& terms) {
     using gpipe::detail::multiplied, gpipe::detail::summed;
     const int first = whole.first[stage], last = whole.first[stage + 1];
