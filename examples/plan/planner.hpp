@@ -1,12 +1,11 @@
 #pragma once
 
-// Plans one subject for one choice: cut, memory and the time of a step.
+// Plans one subject for one choice: cut, memory and the time of a step. A network is planned as a training plans it.
 
 #include <cstdint>
 #include <vector>
 
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
@@ -20,7 +19,7 @@ namespace example {
 
 using namespace gpipe;
 
-/// Plans one subject for one choice.
+/// Plans a table of costs for one choice.
 class planner {
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -30,7 +29,7 @@ class planner {
     return it_.bytes({ends, 1}, 0, terms_[at(stage)]) <= limit;
   }
   auto fits() const {
-    return [this, any = c_.limit == INT64_MAX || it_.net](int stage, int begin, int end) {
+    return [this, any = c_.limit == INT64_MAX](int stage, int begin, int end) {
       return any || fits(stage, begin, end, c_.limit);
     };
   }
@@ -61,12 +60,6 @@ class planner {
                                   fits());
     });
     const std::vector<int> first = best_cut(found.bound);
-    if (it_.net) {
-      std::vector<stage_plan> grouped(at(c_.stages));
-      o_.group_gradients =
-          choose_gradient_group(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages}, grouped.data());
-      find_terms();
-    }
     std::vector<std::int64_t> idle(at(workers_));
     const auto record = [&](const instruction& it, std::int64_t from, std::int64_t to) {
       const bool whole = it.kind == action_kind::backward_input && !split_;  // the parameters' part takes no time
@@ -82,9 +75,7 @@ class planner {
            with_schedule(c_.schedule, [&](auto schedule) { return schedule.worker_of(c_.stages, s); })});
     }
     found.workers = workers_;
-    double waits = 0;
-    for (const std::int64_t ns : idle) waits += static_cast<double>(ns);
-    if (found.makespan > 0) found.idle = waits / static_cast<double>(found.makespan) / workers_;
+    found.idle = idle_share(idle, found.makespan);
     return found;
   }
 
@@ -119,29 +110,14 @@ class planner {
     return !begins.empty() && begins.back() == it_.layers();
   }
 
-  /// The library's cut of a gpipe model: the best one within the limit, by the partition's own objective. Returns 0,
-  /// or the smallest limit that has a cut if this limit has none.
-  std::int64_t choose(std::vector<int>& first) const {
-    const stage_costs costs{it_.costs.data(), it_.layers()};
-    first.resize(at(c_.stages) + 1);
-    if (choose_cut(*it_.net, o_, o_.chosen_schedule(), costs, first.data())) return 0;
-    return min_memory_limit(*it_.net, o_, o_.chosen_schedule(), costs);
-  }
-
   void require_room() const {
     if (c_.limit == INT64_MAX) return;
-    std::vector<int> first;
     std::int64_t low = c_.limit, high = low;  // low is too small
-    if (it_.net) {
-      high = choose(first);
-      if (high == 0) return;
-    } else {
-      if (has_room(c_.limit)) return;
-      while (!has_room(high)) high = high > INT64_MAX / 2 ? INT64_MAX : 2 * high;
-      while (high - low > 1) {
-        const std::int64_t middle = low + (high - low) / 2;
-        (has_room(middle) ? high : low) = middle;
-      }
+    if (has_room(c_.limit)) return;
+    while (!has_room(high)) high = high > INT64_MAX / 2 ? INT64_MAX : 2 * high;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (has_room(middle) ? high : low) = middle;
     }
     throw error(concat({"--memory-limit is ", several(c_.limit, "byte"), ": no cut of ", several(it_.layers(), "layer"),
                         " into ", several(c_.stages, "stage"), " fits"}),
@@ -228,10 +204,6 @@ class planner {
       best = cut;
       return true;
     };
-    if (it_.net && c_.limit != INT64_MAX) {
-      choose(first);
-      consider(first);
-    }
     for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
       partition_problem problem{L, S, M, costs.data()};
       problem.goal = goal;

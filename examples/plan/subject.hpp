@@ -22,9 +22,9 @@ struct subject {
   std::string title;
   std::vector<std::string> names;
   std::vector<layer_cost> costs;
-  std::function<std::int64_t(cut whole, int stage, const memory_requirements&)> bytes;  // of a stage
+  std::function<std::int64_t(cut whole, int stage, const memory_requirements&)> bytes;  // of a table's stage
   std::function<std::string(int first, int last)> parameters;
-  const network* net = nullptr;  // null for a table; a network's returned gradients depend on all cuts
+  const network* net = nullptr;  // null for a table
   plan_options options{};
   std::function<std::int64_t(int layer)> enters{};  // bytes that a table's layer reads of the one before
 
@@ -37,9 +37,6 @@ inline subject written_in_gpipe(std::string title, const network& net, const pla
   layer_costs(net, o.micro_batch_size, o.device, o.profile, it.costs.data());
   for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
   for (int l = 0; l < net.layer_count; ++l) it.names.emplace_back(net.type_of(l).name);
-  it.bytes = [&net](cut whole, int stage, const memory_requirements& terms) {
-    return memory_of(stage_view(net, whole, stage), terms).total();
-  };
   it.parameters = [&net](int first, int last) {
     std::uint64_t sum = 0;
     for (int l = first; l < last; ++l) sum += net.type_of(l).parameter_elements();
