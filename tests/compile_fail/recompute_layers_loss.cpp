@@ -1,4 +1,4 @@
-// expect: recompute_layers<...> names a loss or the last layer of the model .Model, Layer.
+// expect: recompute_layers<...> has a pattern that names a loss or the last layer of the model .Model, Pattern, Layer.
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>

@@ -269,10 +269,12 @@ TEST_CASE("a list of recomputed layers that names none, a loss or the last layer
       "* for any part, such as \"h.*.mlp\", or a type, such as \"layer_norm\"; the first layer's path is "
       "\"h.0.act\"");
   refuse({"softmax_cross_entropy"},
-         "recompute_layers names \"2\", which is a loss; leave it out: its backward follows directly, so nothing is "
-         "saved");
+         "recompute_layers has the pattern \"softmax_cross_entropy\", which names \"2\", a loss; leave this layer out: "
+         "its backward follows directly, so nothing is saved");
+  CHECK_THROWS_WITH_AS(make_plan(network_of<chain_without_loss>, {.recompute_layers = {"relu", "*"}}),
+                       doctest::Contains("has the pattern \"*\", which names \""), error);
   CHECK_THROWS_WITH_AS(make_plan(network_of<chain_without_loss>, {.recompute_layers = {"*"}}),
-                       doctest::Contains(", which is the last layer; leave it out"), error);
+                       doctest::Contains("\", the last layer; leave this layer out"), error);
   CHECK_THROWS_WITH_AS(make_plan(net, {.recompute = recompute_mode::always, .recompute_layers = {"relu"}}),
                        "recompute_layers names layers, and recompute is always, for whole micro-batches; choose one of "
                        "them",

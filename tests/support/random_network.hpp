@@ -84,6 +84,7 @@ class stage_limits {
   void set(plan_options& o, std::int64_t limit) {
     if (!each() || limit == no_memory_limit) {
       o.memory_limit = limit;
+      o.devices = nullptr;
       o.device_count = 0;
       return;
     }

@@ -64,16 +64,17 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
 
 GPIPE_COLD inline void require_layers(const network& net, const layer_patterns& patterns) {
   const zeroed_array<bool> marked(net.layer_count);
-  int refused = -1;
-  if (const char* const unused = mark_layers(net, patterns, marked.data(), refused))
-    throw_error({"recompute_layers has the pattern ", detail::quoted(unused), ", and no layer is there"},
+  const pattern_mistakes found = mark_layers(net, patterns, marked.data());
+  if (found.unused != nullptr)
+    throw_error({"recompute_layers has the pattern ", detail::quoted(found.unused), ", and no layer is there"},
                 {"write the path of a layer or a group, with * for any part, such as \"h.*.mlp\", or a type, such as "
                  "\"layer_norm\"; the first layer's path is ",
                  detail::quoted(path_of(net, 0))});
-  if (refused >= 0)
-    throw_error({"recompute_layers names ", detail::quoted(path_of(net, refused)), ", which is ",
-                 net.type_of(refused).loss >= 0 ? "a loss" : "the last layer"},
-                {"leave it out: its backward follows directly, so nothing is saved"});
+  if (found.refused >= 0)
+    throw_error({"recompute_layers has the pattern ", detail::quoted(found.refusing), ", which names ",
+                 detail::quoted(path_of(net, found.refused)), ", ",
+                 net.type_of(found.refused).loss >= 0 ? "a loss" : "the last layer"},
+                {"leave this layer out: its backward follows directly, so nothing is saved"});
 }
 
 /// A plan with its options and costs; the cut follows.

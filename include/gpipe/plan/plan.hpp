@@ -65,6 +65,17 @@ struct recompute_of_layers_alone {
   static_assert(
       Holds, "gpipe: recompute_layers<...> names layers, and recompute<Mode> is for whole micro-batches: choose one");
 };
+template <bool Shared, bool Kept, bool Holds>
+struct packed_weights_of_one_kind {
+  static_assert(Holds,
+                "gpipe: with_shared_packed_weights and with_kept_packed_weights contradict each other: choose one");
+};
+template <int Lists, bool Holds>
+struct recompute_layers_of_one_list {
+  static_assert(Holds,
+                "gpipe: a plan has one recompute_layers<...>: write all patterns in one list, such as "
+                "recompute_layers<\"h.*.mlp\", \"layer_norm\">");
+};
 template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds,
@@ -156,6 +167,11 @@ class plan {
   static_assert(sizeof(broken::recompute_of_layers_alone < options.recompute,
                        options.recompute_layers.empty() || options.recompute == recompute_mode::never ||
                            options.recompute == recompute_mode::as_needed >) > 0);
+  static_assert(
+      sizeof(broken::packed_weights_of_one_kind<options.share_packed_weights, options.keep_packed_weights,
+                                                !(options.share_packed_weights && options.keep_packed_weights)>) > 0);
+  static constexpr int recompute_lists = detail::recompute_lists<Options...>;
+  static_assert(sizeof(broken::recompute_layers_of_one_list<recompute_lists, recompute_lists <= 1>) > 0);
   static constexpr int valid_stages = S >= 1 && S <= L ? S : 1, valid_micro_batches = M >= 1 ? M : 1;
   static constexpr bool options_suit = (detail::suits<Options, planned, B>() && ...);  // else the error is theirs
   static constexpr plan_options valid_options = [] {
@@ -163,7 +179,7 @@ class plan {
     o.stages = valid_stages;
     o.micro_batches = valid_micro_batches;
     if (!options_suit) o.profile = {}, o.recompute_layers = {};
-    if (o.device_count != o.stages) o.device_count = 0;
+    if (o.device_count != o.stages) o.devices = nullptr, o.device_count = 0;
     if (o.group_gradients > 1 && !o.may_group_gradients()) o.group_gradients = 1;  // the error is above
     return o;
   }();

@@ -58,15 +58,17 @@ TEST_CASE("a part of a name matches nothing, nor does a pattern without letters"
   }
 }
 
-TEST_CASE("the first pattern that names no layer is returned, and a layer that cannot run again") {
+TEST_CASE("the first pattern that names no layer is returned, and a layer that cannot run again with its pattern") {
   bool marked[10]{};
-  int refused = -1;
-  CHECK(mark_layers(network_of<net>, {"h.*.ln", "relu"}, marked, refused) == nullptr);
-  CHECK(refused == -1);
+  const auto mistakes = [&](const layer_patterns& patterns) { return mark_layers(network_of<net>, patterns, marked); };
+  const pattern_mistakes none = mistakes({"h.*.ln", "relu"});
+  CHECK((none.unused == nullptr && none.refused == -1 && none.refusing == nullptr));
   CHECK((marked[0] && !marked[1] && marked[2] && marked[4] && marked[6]));
-  CHECK(std::string(mark_layers(network_of<net>, {"relu", "gelu", "h.3"}, marked, refused)) == "gelu");
-  CHECK(mark_layers(network_of<net>, {"softmax_cross_entropy"}, marked, refused) == nullptr);
-  CHECK(refused == 9);
+  CHECK(std::string(mistakes({"relu", "gelu", "h.3"}).unused) == "gelu");
+  const pattern_mistakes loss = mistakes({"relu", "softmax_*", "*"});
+  CHECK(loss.unused == nullptr);
+  CHECK(loss.refused == 9);
+  CHECK(std::string(loss.refusing) == "softmax_*");
 }
 
 TEST_CASE("a list of layers has at most 16 patterns") {

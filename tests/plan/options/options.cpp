@@ -82,10 +82,24 @@ TEST_CASE("a stage obeys the plan's limit and its part of its device's") {
   o.schedule = schedule_kind::one_f_one_b;
   o.workers = 1;
   CHECK(limits() == std::vector<std::int64_t>{250, 1200, 375, 250});
+  o.devices = nullptr;
   o.device_count = 0;
   CHECK(limits() == std::vector<std::int64_t>(4, 1200));
   o.device = narrow;
   CHECK(limits() == std::vector<std::int64_t>(4, 250));
+}
+
+TEST_CASE("devices without their number are refused, and a number without devices") {
+  static constexpr device_spec each[] = {l4, narrow};
+  CHECK(refusal({.stages = 2, .devices = each, .device_count = 2}) == "");
+  CHECK(refusal({.stages = 2, .devices = each}) ==
+        "devices is set and device_count is 0; give both, a device for every stage: .devices = each, .device_count = "
+        "2");
+  CHECK(refusal({.stages = 2, .device_count = 2}) ==
+        "device_count is 2 and devices is null; give both, a device for every stage: .devices = each, .device_count = "
+        "2");
+  CHECK(refusal({.stages = 3, .devices = each, .device_count = 2}) ==
+        "device_count is 2 and stages is 3; name the device of every stage");
 }
 
 TEST_CASE("a limit of any device is a limit of the plan") {

@@ -38,20 +38,26 @@ constexpr bool always_keeps(const network& net, int layer) {
   return layer == net.layer_count - 1 || net.type_of(layer).loss >= 0;
 }
 
-/// Marks the layers that the patterns name: `marked[layer]`. Returns the first pattern that names no layer; null if
-/// each does. `refused` becomes the first layer that no pattern may name; it stays -1 if there is none.
-constexpr const char* mark_layers(const network& net, const layer_patterns& patterns, bool* marked, int& refused) {
-  const char* unused = nullptr;
+/// The mistakes in a list of patterns.
+struct pattern_mistakes {
+  const char* unused = nullptr;    ///< the first pattern that names no layer
+  int refused = -1;                ///< the first layer that no pattern may name, but one does
+  const char* refusing = nullptr;  ///< that pattern
+};
+
+/// Marks the layers that the patterns name: `marked[layer]`.
+constexpr pattern_mistakes mark_layers(const network& net, const layer_patterns& patterns, bool* marked) {
+  pattern_mistakes found;
   for (int i = 0; i < patterns.count; ++i) {
     bool used = false;
     for (int l = 0; l < net.layer_count; ++l)
       if (matches_layer(net, patterns.of[i], l)) {
         used = marked[l] = true;
-        if (always_keeps(net, l) && refused < 0) refused = l;
+        if (always_keeps(net, l) && found.refused < 0) found.refused = l, found.refusing = patterns.of[i];
       }
-    if (!used && unused == nullptr) unused = patterns.of[i];
+    if (!used && found.unused == nullptr) found.unused = patterns.of[i];
   }
-  return unused;
+  return found;
 }
 
 }  // namespace gpipe::detail

@@ -163,6 +163,10 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   using detail::throw_error;
   for (const option_description& option : plan_option_list) detail::require_in_range(option, option.get(o));
   if (o.stages > layers) throw_error({"stages is ", o.stages}, {"choose 1 to ", layers, ", the number of layers"});
+  if ((o.devices == nullptr) != (o.device_count == 0))
+    throw_error({o.devices == nullptr ? "" : "devices is set and ", "device_count is ", o.device_count,
+                 o.devices == nullptr ? " and devices is null" : ""},
+                {"give both, a device for every stage: .devices = each, .device_count = ", o.stages});
   if (o.device_count != 0 && o.device_count != o.stages)
     throw_error({"device_count is ", o.device_count, " and stages is ", o.stages}, {"name the device of every stage"});
   if (!o.recompute_layers.empty() && o.recompute != recompute_mode::as_needed && o.recompute != recompute_mode::never)

@@ -80,10 +80,10 @@ struct plan_options {
   /// If false, no layer packs on the way unless all do. A training on GPUs, or of several lengths, sets it to false.
   bool packs_on_the_way = true;
   device_spec device = this_cpu;         ///< costs and transfers are predicted for it
-  const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
-  int device_count = 0;
-  gpipe::profile profile{};      ///< of the model, in place of the analytic costs; of one kind of device
-  bool cost_transfers = false;   ///< the cut pays for the values that cross it, over the device's link
+  const device_spec* devices = nullptr;  ///< of each stage, if they differ
+  int device_count = 0;                  ///< the length of `devices`: 0 or S
+  gpipe::profile profile{};              ///< of the model, in place of the analytic costs; of one kind of device
+  bool cost_transfers = false;           ///< the cut pays for the values that cross it, over the device's link
   bool cost_parameters = false;  ///< a micro-batch pays for the parameters that it reads, however few samples it has
   std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage; see `limit_of`
   [[no_unique_address]] detail::named_elsewhere<broken::plan_has_stages> num_stages{};

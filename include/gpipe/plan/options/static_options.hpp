@@ -41,11 +41,11 @@ struct recomputed_layers_exist {
                 "gpipe: recompute_layers<...> has a pattern that no layer of the model matches (Model, Pattern): write "
                 "the path of a layer or a group, with * for any part, such as \"h.*.mlp\", or a type, \"layer_norm\"");
 };
-template <class Model, int Layer, bool Holds>
+template <class Model, detail::text Pattern, int Layer, bool Holds>
 struct recomputed_layers_save_memory {
   static_assert(Holds,
-                "gpipe: recompute_layers<...> names a loss or the last layer of the model (Model, Layer): its backward "
-                "follows directly, so nothing is saved; leave it out");
+                "gpipe: recompute_layers<...> has a pattern that names a loss or the last layer of the model (Model, "
+                "Pattern, Layer): its backward follows directly, so nothing is saved; leave this layer out");
 };
 
 }  // namespace broken
@@ -135,7 +135,8 @@ struct recompute_layers {
   static constexpr bool names_layers() {
     constexpr matched it = match<Model>(Pattern.letters);
     static_cast<void>(detail::asserted<broken::recomputed_layers_exist<Model, Pattern, it.names>>{});
-    static_cast<void>(detail::asserted<broken::recomputed_layers_save_memory<Model, it.kept, (it.kept < 0)>>{});
+    static_cast<void>(
+        detail::asserted<broken::recomputed_layers_save_memory<Model, Pattern, it.kept, (it.kept < 0)>>{});
     return it.names && it.kept < 0;
   }
 };
@@ -159,6 +160,14 @@ template <class Option>
 inline constexpr bool is_cut = false;
 template <int... First>
 inline constexpr bool is_cut<cut_at<First...>> = true;
+
+template <class Option>
+inline constexpr bool is_recompute_list = false;
+template <text... Patterns>
+inline constexpr bool is_recompute_list<recompute_layers<Patterns...>> = true;
+/// A second list would replace the first.
+template <class... Options>
+inline constexpr int recompute_lists = (0 + ... + (is_recompute_list<Options> ? 1 : 0));
 
 template <class... Options>
 constexpr plan_options chosen() {

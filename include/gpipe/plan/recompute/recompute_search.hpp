@@ -68,8 +68,7 @@ class recompute_search {
         known_(o.stages * decisions_known),
         next_known_(o.stages) {
     for (int l = 0; l < net.layer_count; ++l) before_[l] = -1;
-    int refused = -1;
-    if (listed_) mark_layers(net, o.recompute_layers, marked_.data(), refused);
+    if (listed_) mark_layers(net, o.recompute_layers, marked_.data());
   }
 
   constexpr ~recompute_search() {
