@@ -206,55 +206,6 @@ TEST_CASE("the stages of a worker together obey the limit of its device") {
   }
 }
 
-TEST_CASE("the error of limits by device names the device, its stage and the smallest limit") {
-  struct four : model<input<float, 64>, repeat<4, linear<64>>, passing_loss> {};
-  device_spec each[] = {h100, l4.with_limit(2000)};
-  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .devices = each, .device_count = 2};
-  const network& net = network_of<four>;
-  std::string text;
-  const auto refuses = [&] {
-    try {
-      make_plan(net, o);
-      return false;
-    } catch (const error& refused) {
-      text = refused.what();
-      return true;
-    }
-  };
-  REQUIRE(refuses());
-  CHECK(text.starts_with("stage 1: devices[1].memory_limit is 2000 bytes (L4): no cut into 2 stages fits; choose"));
-  CHECK(text.find("other limits") == std::string::npos);  // the other device has none
-  const auto smallest = [&text] { return std::stoll(text.substr(text.find("choose at least ") + 16)); };
-  each[1].memory_limit = smallest();
-  CHECK_FALSE(refuses());
-  --each[1].memory_limit;
-  CHECK(refuses());
-  CHECK(smallest() == each[1].memory_limit + 1);
-  // Two limits: the smallest cut exceeds both by as much.
-  each[0].memory_limit = 150'000;
-  each[1].memory_limit = 100'000;
-  REQUIRE(refuses());
-  const std::int64_t more = std::stoll(text.substr(text.find("bytes, and ") + 11));
-  CHECK(text.find(" bytes more a stage for the other limits") != std::string::npos);
-  for (device_spec& d : each) d.memory_limit += more;
-  CHECK_FALSE(refuses());
-  for (device_spec& d : each) --d.memory_limit;
-  CHECK(refuses());
-  CHECK_THROWS_WITH_AS(make_plan(net, o, {1}), doctest::Contains("devices[1].memory_limit is "), error);
-}
-
-TEST_CASE("where a limit is too small and nothing is recomputed, the error offers to recompute") {
-  plan_options o{.stages = 2, .micro_batches = 4, .recompute = recompute_mode::never, .memory_limit = 1000};
-  CHECK_THROWS_WITH_AS(made(o), doctest::Contains("bytes, or recompute as-needed, which may need fewer"), error);
-  o.recompute = recompute_mode::always;
-  CHECK_THROWS_WITH_AS(made(o), doctest::Contains("; choose at least"), error);
-  try {
-    made(o);
-  } catch (const error& refused) {
-    CHECK(std::string(refused.what()).find("as-needed") == std::string::npos);
-  }
-}
-
 TEST_CASE("a list of recomputed layers that names none, a loss or the last layer is refused, and two kinds at once") {
   struct named_net
       : model<input<float, 8>, named<"h", repeat<2, named<"act", relu>, linear<8>>>, linear<4>, softmax_cross_entropy> {

@@ -246,10 +246,10 @@ struct memory_shortage {
   std::int64_t bytes = 0;
 };
 
-/// Call it if no cut obeys the options' limits.
+/// Call it if no cut obeys the options' limits. `needed`, unless null, becomes the bytes of each stage of that cut.
 template <scheduler Schedule>
 GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const plan_options& o, const Schedule& schedule,
-                                                   const stage_costs& costs) {
+                                                   const stage_costs& costs, std::int64_t* needed = nullptr) {
   using detail::limited_search;
   const detail::zeroed_array<int> first(o.stages);
   const detail::zeroed_array<memory_requirements> needs(o.stages);
@@ -283,6 +283,7 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
   memory_shortage found{0, high};
   for (int s = 1; s < o.stages; ++s)
     if (above(s) > above(found.stage)) found.stage = s;
+  for (int s = 0; needed != nullptr && s < o.stages; ++s) needed[s] = above(s) + limits[s];
   return found;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,24 +38,85 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
 }
 
-/// The limit that a stage obeys: "memory_limit is 1000 bytes", or "devices[1].memory_limit is 1000 bytes (L4)".
+/// The option with the limit of a stage's device.
+GPIPE_COLD inline std::string device_limit_name(const plan_options& o, int stage) {
+  return o.device_count > 0 ? concat({"devices[", stage, "].memory_limit"}) : "device.memory_limit";
+}
+/// The option with the limit that a stage obeys.
+GPIPE_COLD inline std::string limit_name(const plan_options& o, int stage) {
+  return o.limit_of(stage) == o.memory_limit ? "memory_limit" : device_limit_name(o, stage);
+}
+/// The same with its value: "memory_limit is 1000 bytes", or "devices[1].memory_limit is 1000 bytes (L4)".
 GPIPE_COLD inline std::string limit_in_words(const plan_options& o, int stage) {
   const auto size = [](std::int64_t bytes) { return chosen_size(static_cast<std::uint64_t>(bytes)); };
-  const std::int64_t limit = o.limit_of(stage);
-  if (limit == o.memory_limit) return "memory_limit is " + size(limit);
+  const std::string is = limit_name(o, stage) + " is ";
+  if (o.limit_of(stage) == o.memory_limit) return is + size(o.memory_limit);
   const device_spec& of = o.device_of(stage);
-  const std::string name = o.device_count > 0 ? "devices[" + std::to_string(stage) + "]" : "device";
   const int sharing = o.stages_beside(stage);
-  return name + ".memory_limit is " + size(of.memory_limit) + " (" + of.name + ")" +
-         (sharing > 1 ? ", for " + several(sharing, "stage") : "");
+  return is + size(of.memory_limit) + " (" + of.name + ")" + (sharing > 1 ? ", for " + several(sharing, "stage") : "");
+}
+
+/// Other options with which a stage may need less memory: ", or recompute as-needed, which may need fewer".
+GPIPE_COLD inline std::string smaller_options(const plan_options& o) {
+  const bool never = o.recompute == recompute_mode::never;
+  const bool lists = !o.recompute_layers.empty() && o.chosen_schedule().trains;
+  std::string text;
+  if (o.group_gradients > 1) text = lists ? "choose group_gradients 0 and no recompute_layers" : "group_gradients 0";
+  else if (lists) text = never ? "choose recompute as-needed and no recompute_layers" : "leave out recompute_layers";
+  else if (never) text = "recompute as-needed";
+  return text.empty() ? text : ", or " + text + ", which may need fewer";
 }
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
   if (memory.total() > o.limit_of(stage))
     throw_error({limit_in_words(o, stage), ", and the stage needs ", memory.total(), " bytes"},
-                {"give it fewer layers, or leave the cut to the partition",
-                 o.group_gradients > 1 ? ", or choose group_gradients 0" : ""},
+                {"give it fewer layers, or leave the cut to the partition", smaller_options(o)},
                 location{.stage = stage});
+}
+
+/// A limit that is too small, and the bytes that it must allow.
+struct small_limit {
+  std::string option;
+  std::int64_t bytes;
+};
+
+/// The limits that stages of these bytes exceed: first the one that `stage` obeys.
+GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, int stage, const std::int64_t* needed) {
+  std::vector<small_limit> found{{limit_name(o, stage), 0}};
+  const auto add = [&found](const std::string& option, std::int64_t bytes) {
+    for (small_limit& it : found)
+      if (it.option == option) {
+        it.bytes = std::max(it.bytes, bytes);
+        return;
+      }
+    found.push_back({option, bytes});
+  };
+  for (int s = 0; s < o.stages; ++s) {
+    const int sharing = o.stages_beside(s);
+    if (needed[s] > o.device_of(s).memory_limit / sharing) add(device_limit_name(o, s), needed[s] * sharing);
+    if (needed[s] > o.memory_limit) add("memory_limit", needed[s]);
+  }
+  return found;
+}
+
+/// No cut obeys the limits. In the one that exceeds them least the stages need these bytes, and `stage` exceeds its
+/// limit by most.
+[[noreturn]] GPIPE_COLD inline void throw_no_cut(const plan_options& o, int stage, const std::int64_t* needed) {
+  constexpr std::size_t max_named = 4;
+  const std::vector<small_limit> limits = small_limits(o, stage, needed);
+  const std::string bytes = concat({limits[0].bytes, " bytes"});
+  std::string wrong = concat({limit_in_words(o, stage), ": no cut into ", several(o.stages, "stage"), " fits"});
+  if (o.limit_of(stage) != o.memory_limit)
+    wrong += concat(
+        {", and in the smallest ", o.stages_beside(stage) > 1 ? "these stages need " : "this stage needs ", bytes});
+  std::string others;
+  const std::size_t count = limits.size();
+  for (std::size_t i = 1; count <= max_named && i < count; ++i)
+    others += concat({i > 1 && i + 1 == count ? " and " : ", ", limits[i].bytes, " bytes for ", limits[i].option});
+  if (count > max_named)
+    others = concat({", and ", needed[stage] - o.limit_of(stage), " bytes more a stage for ",
+                     static_cast<std::int64_t>(count - 1), " other limits"});
+  throw_error({wrong}, {"choose at least ", bytes, others, smaller_options(o)}, location{.stage = stage});
 }
 
 /// The arena of every stage, from its requirements.

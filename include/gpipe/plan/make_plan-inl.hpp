@@ -102,18 +102,10 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
   const stage_costs costs = p.costs();
   const cut_search found = gpipe::search_cut(net, o, schedule, costs, p.first.data());
   if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
-  const auto [stage, more] = find_shortage(net, o, schedule, costs);
-  const std::int64_t limit = o.limit_of(stage);
-  const int sharing = limit == o.memory_limit ? 1 : o.stages_beside(stage);
-  bool differ = false;
-  for (int s = 0; s < o.stages; ++s) differ = differ || (o.limit_of(s) != limit && o.limit_of(s) != no_memory_limit);
-  throw_error({limit_in_words(o, stage), ": no cut into ", several(o.stages, "stage"), " fits"},
-              {"choose at least ", (limit + more) * sharing, " bytes",
-               differ ? concat({", and ", more, " bytes more a stage for the other limits"}) : "",
-               o.group_gradients > 1                  ? ", or group_gradients 0, which may need fewer"
-               : o.recompute == recompute_mode::never ? ", or recompute as-needed, which may need fewer"
-                                                      : ""},
-              location{.stage = stage});
+  const zeroed_array<std::int64_t> needed(o.stages);
+  const auto [stage, more] = find_shortage(net, o, schedule, costs, needed.data());
+  needed[stage] = o.limit_of(stage) + more;
+  throw_no_cut(o, stage, needed.data());
 }
 
 /// For the author of a schedule: which cell is wrong, and what to do.

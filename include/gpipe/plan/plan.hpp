@@ -80,8 +80,9 @@ template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t Smalles
 struct some_cut_fits_memory {
   static_assert(Holds,
                 "gpipe: no cut into these stages fits the memory limit (Stages, Stage, BytesAllowed, SmallestLimit): "
-                "raise that of the stage to SmallestLimit, and others by as much, choose recompute_mode::as_needed, or "
-                "leave out group_gradients<G>; if SmallestLimit is 0 the model is large, and make_plan reports it");
+                "raise the limit of this stage to SmallestLimit, and other limits by as many bytes, or choose "
+                "recompute_mode::as_needed, or leave out recompute_layers<...> or group_gradients<G>; if SmallestLimit "
+                "is 0 the model is large, and make_plan reports it");
 };
 
 }  // namespace broken
