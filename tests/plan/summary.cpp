@@ -200,11 +200,49 @@ TEST_CASE("the table says which layers of a stage run again, if any does, and th
     for (; number > 0; --number) at = text.find('\n', at) + 1;
     return text.substr(at, text.find('\n', at) - at);
   };
-  CHECK(line(0).ends_with("memory       recomputed"));
+  CHECK(line(0).ends_with("memory       recomputed  run again"));
   CHECK(line(1).find("  1 layer, ") != std::string::npos);
-  CHECK(line(1).ends_with(" %"));
+  CHECK(line(1).ends_with(" %      h.0.1"));
   CHECK(line(2).ends_with("  none"));
   CHECK(line(3).find(", recompute of listed layers") != std::string::npos);
+}
+
+TEST_CASE("the table names the first layers that run again, by short paths") {
+  struct blocks : model<input<float, 8>, named<"h", repeat<4, linear<16>, relu, linear<8>>>,
+                        named<"a_group_with_a_long_name", sequence<linear<8>, relu>>, linear<4>> {};
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .recompute_layers = {"h.*.1"}};
+  const auto described = [&] { return describe(network_of<blocks>, make_plan(network_of<blocks>, o, {9})); };
+  CHECK(described().find(" %  h.0.1, h.1.1 and 1 more\n    1") != std::string::npos);
+  CHECK(described().find(" %                    h.3.1\n") != std::string::npos);
+  o.recompute_layers = {"relu"};
+  CHECK(described().find(" %  h.3.1, a_group_w..._long_name.1\n") != std::string::npos);
+  using compiled = plan<blocks, cut_at<9>, micro_batches<4>, micro_batch_size<8>, recompute_layers<"relu">>;
+  CHECK(describe<compiled>() == described());
+}
+
+TEST_CASE("the text says which patterns of listed layers recompute nothing") {
+  // Backward of a relu reads its output: what the linear layers write is read by no backward.
+  struct blocks : model<input<float, 8>, named<"h", repeat<2, linear<16>, relu, linear<8>>>, linear<4>> {};
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8};
+  const auto described = [&] { return describe(network_of<blocks>, make_plan(network_of<blocks>, o, {3})); };
+  const auto note = [](const std::string& pattern) {
+    return "\nthe pattern \"" + pattern +
+           "\" of recompute_layers recomputes nothing: neither backward nor a recompute of the same stage reads what "
+           "these "
+           "layers write\n";
+  };
+  CHECK(described().find("recomputes nothing") == std::string::npos);
+  o.recompute_layers = {"relu", "h.*.0", "h.*.2"};
+  CAPTURE(described());
+  CHECK(described().find(note("relu")) == std::string::npos);
+  CHECK(described().find(note("h.*.0")) == std::string::npos);  // the relu behind it runs again and reads it
+  CHECK(described().find(note("h.*.2")) == std::string::npos);  // the next linear layer reads it for its gradient
+  o.recompute_layers = {"h.*.0"};
+  CHECK(described().find(note("h.*.0")) != std::string::npos);
+  CHECK(described().find("run again") == std::string::npos);
+  o.schedule = schedule_kind::forward_only;
+  CHECK(described().find("\nrecompute_layers does nothing: forward-only has no backward\n") != std::string::npos);
+  CHECK(described().find("recomputes nothing") == std::string::npos);
 }
 
 TEST_CASE("the table says how many whole micro-batches a stage runs again because of a limit") {

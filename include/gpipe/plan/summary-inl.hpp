@@ -5,14 +5,19 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <gpipe/core/descriptions/layer_patterns.hpp>
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/summary.hpp>
@@ -110,6 +115,44 @@ GPIPE_COLD inline std::string recomputed_text(const plan_facts& plan, int stage)
   return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(again, once + again);
 }
 
+/// A path for a column: without its middle if it is long.
+GPIPE_COLD inline std::string column_path(const std::string& path) {
+  constexpr std::size_t max = 24, begin = 9, dots = 3;
+  if (path.size() <= max) return path;
+  return path.substr(0, begin) + "..." + path.substr(path.size() - (max - begin - dots));
+}
+
+/// The layers of a stage that run forward again by themselves: "h.0.ln, h.0.mlp.1 and 10 more".
+GPIPE_COLD inline std::string layers_again(const plan_facts& plan, int stage) {
+  constexpr int max_named = 2;
+  const stage_view view(plan.net, plan.cut, stage);
+  std::string text;
+  int count = 0;
+  for (int l = view.first(); l < view.last(); ++l)
+    if (view.recomputed(l) && count++ < max_named) text += (count > 1 ? ", " : "") + column_path(path_of(plan.net, l));
+  return count > max_named ? concat({text, " and ", count - max_named, " more"}) : text;
+}
+
+/// A line for each pattern in `recompute_layers` that recomputes nothing.
+GPIPE_COLD inline std::string idle_patterns_text(const plan_facts& plan) {
+  const layer_patterns& patterns = plan.options.recompute_layers;
+  if (patterns.empty()) return "";
+  if (!plan.options.chosen_schedule().trains)
+    return concat({"recompute_layers does nothing: ", plan.schedule, " has no backward\n"});
+  std::string text;
+  for (int i = 0; i < patterns.count; ++i) {
+    bool runs = false;
+    for (int l = 0; plan.cut.recomputed_before != nullptr && l < plan.net.layer_count; ++l)
+      runs = runs || (plan.cut.recomputed_before[l] >= 0 && matches_layer(plan.net, patterns.of[i], l));
+    if (!runs)
+      text +=
+          concat({"the pattern ", quoted(patterns.of[i]),
+                  " of recompute_layers recomputes nothing: neither backward nor a recompute of the same stage reads "
+                  "what these layers write\n"});
+  }
+  return text;
+}
+
 /// When the stages pack their weights (see `packed_weights`): "in turn in stages 0-2, kept in stage 3, and on the way
 /// in 2 layers with many rows".
 GPIPE_COLD inline std::string packed_text(const plan_facts& plan) {
@@ -149,6 +192,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   bool recomputes = plan.cut.recomputed_before != nullptr;
   for (int s = 0; s < o.stages; ++s) recomputes = recomputes || micro_batches_again(plan, s) > 0;
   if (recomputes) rows[0].push_back("recomputed");
+  if (plan.cut.recomputed_before != nullptr) rows[0].push_back("run again");
   std::int64_t naive = 0, bytes = 0;
   for (int s = 0; s < o.stages; ++s) {
     const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
@@ -163,6 +207,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
     if (recomputes) rows.back().push_back(recomputed_text(plan, s));
+    if (std::string again = layers_again(plan, s); !again.empty()) rows.back().push_back(std::move(again));
   }
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
   return table(rows) + concat({plan.schedule,
@@ -186,6 +231,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
                                quality_text(plan),
                                "\n",
                                shard_text(plan),
+                               idle_patterns_text(plan),
                                "memory of all stages",
                                o.replicas > 1 ? " of a replica: " : ": ",
                                sized(static_cast<std::uint64_t>(bytes)),
