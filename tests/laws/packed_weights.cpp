@@ -47,7 +47,7 @@ plan_options with(packing choice, plan_options o) {
 }
 
 template <class Net, class Data>
-void changes_no_bit(const Data& data, const layer_patterns& again = {"linear"}) {
+void changes_no_bit(const Data& data, const layer_patterns& again, const layer_patterns& without_weights) {
   const auto expected = trained<Net>(data, with(packing::kept, {.recompute = recompute_mode::always}));
   for (const packing choice : packings) {
     CAPTURE(static_cast<int>(choice));
@@ -63,19 +63,20 @@ void changes_no_bit(const Data& data, const layer_patterns& again = {"linear"}) 
         for (const recompute_mode mode : modes) same({.stages = S, .recompute = mode, .schedule = schedule});
     for (const int group : {1, 2})
       same({.stages = 2, .recompute = recompute_mode::never, .group_gradients = group}, false);
-    same({.stages = 2, .recompute_layers = again});
+    for (const layer_patterns& list : {again, without_weights})
+      for (const int S : {1, 2}) same({.stages = S, .recompute_layers = list});
   }
 }
 
 }  // namespace
 
 TEST_CASE("packed weights that are kept, in turn or on the way: the same bits") {
-  changes_no_bit<image_net<float>>(samples<float>(19, 12, 1), {"conv2d", "linear"});
-  changes_no_bit<image_net<double>>(samples<double>(19, 12, 1));
-  changes_no_bit<tied_net<bf16>>(samples<float>(19, 12, 1));
-  changes_no_bit<headed_net<float>>(samples<float, std::int32_t>(19, 3, 3), {"feed_forward"});
-  changes_no_bit<sliced_net<float>>(samples<float, std::int32_t>(19, 3, 3), {"feed_forward"});
-  changes_no_bit<attended_net<float>>(token_samples<float>(19), {"attention", "linear"});
+  changes_no_bit<image_net<float>>(samples<float>(19, 12, 1), {"conv2d", "linear"}, {"batch_norm", "instance_norm"});
+  changes_no_bit<image_net<double>>(samples<double>(19, 12, 1), {"linear"}, {"batch_norm", "instance_norm"});
+  changes_no_bit<tied_net<bf16>>(samples<float>(19, 12, 1), {"linear"}, {"gelu", "batch_norm"});
+  changes_no_bit<headed_net<float>>(samples<float, std::int32_t>(19, 3, 3), {"feed_forward"}, {"rms_norm"});
+  changes_no_bit<sliced_net<float>>(samples<float, std::int32_t>(19, 3, 3), {"feed_forward"}, {"rms_norm"});
+  changes_no_bit<attended_net<float>>(token_samples<float>(19), {"attention", "linear"}, {"layer_norm"});
 }
 
 TEST_CASE("a stage has memory for both copies, for the larger one, or for the largest layer's alone") {
@@ -101,7 +102,8 @@ TEST_CASE("a stage has memory for both copies, for the larger one, or for the la
   CHECK(packed({.micro_batches = 8}) == one);
   CHECK(packed({.micro_batches = 8, .recompute = recompute_mode::always}) == both);
   CHECK(packed({.micro_batches = 1, .recompute = recompute_mode::always}) == one);
-  CHECK(packed({.micro_batches = 8, .recompute_layers = {"batch_norm"}}) == both);
+  CHECK(packed({.micro_batches = 8, .recompute_layers = {"batch_norm"}}) == one);
+  CHECK(packed({.micro_batches = 8, .recompute_layers = {"batch_norm", "conv2d"}}) == both);
   CHECK(packed({.micro_batches = 8, .schedule = one_f_one_b}) == both);
   CHECK(packed({.micro_batches = 1, .schedule = one_f_one_b}) == one);
   CHECK(packed({.share_packed_weights = true}) == largest);

@@ -89,6 +89,8 @@ TEST_CASE("a constant plan is the plan that is made at run time") {
   for_optimizers<planned<zb_h1, recompute<recompute_mode::as_needed>, replicas<2>>>();
   for_optimizers<planned<zb_v>>();
   for_optimizers<planned<forward_only, with_transfers>>();
+  for_optimizers<planned<fill_drain, recompute_layers<"relu">>>();
+  for_optimizers<planned<fill_drain, recompute_layers<"relu">, group_gradients<1>, memory_limit<1_MiB>>>();
 }
 
 namespace {

@@ -183,7 +183,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     const detail::zeroed_array<memory_requirements> least(o.stages);  // with the fewest packed weights
     for (int s = 0; (limited || decides) && s < o.stages; ++s) {
       least[s] = needs[s] = requirements_of(schedule, o, s);
-      if (detail::may_pack_on_the_way(o, s)) least[s].packed = packed_weights::on_the_way;
+      least[s].packed = detail::fewest_packed(o, needs[s], s);
     }
     const detail::stage_limits limits(o, more);
     using detail::memory_fits;

@@ -23,9 +23,9 @@ GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const prog
 GPIPE_COLD inline void choose_packed_weights(const network& net, step_plan& p) {
   for (int s = 0; s < p.stages(); ++s) {
     memory_requirements& needs = p.stage_plans[static_cast<std::size_t>(s)].requirements;
-    needs.packed = default_packing(p.options, needs);
-    if (may_pack_on_the_way(p.options, s) &&
-        memory_of(stage_view(net, p.cut(), s), needs).total() > p.options.limit_of(s))
+    const stage_view stage(net, p.cut(), s);
+    needs.packed = default_packing(p.options, needs, stage);
+    if (may_pack_on_the_way(p.options, s) && memory_of(stage, needs).total() > p.options.limit_of(s))
       needs.packed = packed_weights::on_the_way;
   }
 }

@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <vector>
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/stage_costs.hpp>
@@ -143,4 +145,55 @@ TEST_CASE("a stage packs on the way before it recomputes, unless packing takes l
       CHECK(within(free.bytes - 1).packed == kept);
       CHECK(within(free.bytes - 1).again);
     }
+}
+
+TEST_CASE("a stage with listed layers packs in turn if none of those that run again packs") {
+  using enum packed_weights;
+  plan_options o{.stages = 2, .micro_batches = 8, .micro_batch_size = 8, .recompute_layers = {"relu", "layer_norm"}};
+  const auto packed = [&](int stage) { return choose(o, stage).packed; };
+  CHECK(choose(o, 0).again);
+  CHECK(packed(0) == in_turn);
+  o.recompute_layers = {"relu", "0.1.1"};  // a linear layer of the first stage
+  CHECK(choose(o, 0).again);
+  CHECK(packed(0) == kept);
+  CHECK(packed(1) == in_turn);
+  o.recompute_layers = {"linear"};  // nothing reads what it writes
+  CHECK(!choose(o, 0).again);
+  CHECK(packed(0) == in_turn);
+  o.recompute_layers = {"relu"};
+  o.keep_packed_weights = true;
+  CHECK(packed(0) == kept);
+  const std::int64_t both = choose(o, 0).bytes;
+  o.keep_packed_weights = false;
+  CHECK(choose(o, 0).bytes == both - 2 * copy);
+  o.share_packed_weights = true;
+  CHECK(packed(0) == on_the_way);
+  o.share_packed_weights = false;
+  o.schedule = schedule_kind::one_f_one_b;
+  CHECK(packed(1) == kept);
+  o.micro_batches = 1;
+  o.recompute_layers = {"relu", "linear"};
+  CHECK(packed(0) == in_turn);
+}
+
+TEST_CASE("no choice of packed weights has fewer bytes than the bound that a search for a cut has") {
+  for (const device_spec& device : {this_cpu, h100})
+    for (const layer_patterns& list : {layer_patterns{}, {"relu"}, {"relu", "linear"}})
+      for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
+        CAPTURE(device.name);
+        CAPTURE(list.count);
+        CAPTURE(name_of(schedule));
+        plan_options o{.stages = 2, .micro_batches = 8, .recompute_layers = list, .schedule = schedule};
+        o.device = device;
+        for (const std::int64_t limit : {no_memory_limit, std::int64_t{1}})
+          for (int s = 0; s < 2; ++s) {
+            o.memory_limit = limit;
+            const choice made = choose(o, s);
+            memory_requirements least = requirements_of(o.chosen_schedule(), o, s), needs = least;
+            least.packed = fewest_packed(o, needs, s);
+            needs.packed = made.packed;
+            const stage_view stage(it, {halves, 2}, s);
+            CHECK(memory_of(stage, least).total() <= memory_of(stage, needs).total());
+          }
+      }
 }

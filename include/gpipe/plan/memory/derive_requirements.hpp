@@ -64,8 +64,8 @@ template <scheduler Schedule>
 constexpr bool turns_once(tick_index<Schedule>& table, const plan_options& o, int stage, int in_flight) {
   if (!table.schedule().trains || o.micro_batches == 1) return true;
   const recompute_mode mode = o.recompute_whole();
-  return (mode == recompute_mode::never || mode == recompute_mode::as_needed) && o.recompute_layers.empty() &&
-         in_flight == o.micro_batches && !splits_backward(table, stage);
+  return (mode == recompute_mode::never || mode == recompute_mode::as_needed) && in_flight == o.micro_batches &&
+         !splits_backward(table, stage);
 }
 
 constexpr void raise(int& max, int count) {

@@ -5,6 +5,7 @@
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
 
@@ -27,11 +28,31 @@ constexpr bool may_pack_on_the_way(const plan_options& o, int stage) {
   return o.packs_on_the_way && !o.keep_packed_weights && o.device_of(stage).launch_ns < 1'000;
 }
 
-/// Without a memory limit, and under one if the stage fits then.
+/// Without a memory limit, and under one if the stage fits then. While it is not known which of the listed layers run
+/// again in the stage, it is as if one did that packs weights.
 constexpr packed_weights default_packing(const plan_options& o, const memory_requirements& needs) {
   if (o.keep_packed_weights) return packed_weights::kept;
   if (o.share_packed_weights) return packed_weights::on_the_way;
-  return needs.turns_once ? packed_weights::in_turn : packed_weights::kept;
+  return needs.turns_once && (o.recompute_layers.empty() || o.micro_batches == 1) ? packed_weights::in_turn
+                                                                                  : packed_weights::kept;
+}
+/// The same of a stage whose layers that run again are known. One that packs would need forward's copy between two
+/// backwards, which need the other.
+GPIPE_COLD constexpr packed_weights default_packing(const plan_options& o, const memory_requirements& needs,
+                                                    const stage_view& stage) {
+  const packed_weights known = default_packing(o, needs);
+  if (known != packed_weights::kept || o.keep_packed_weights || !needs.turns_once) return known;
+  memory_requirements in_turn = needs;
+  in_turn.packed = packed_weights::in_turn;
+  for (int l = stage.first(); l < stage.last(); ++l)
+    if (stage.recomputed(l) && packing_of(stage.net().type_of(l), in_turn) == packed_weights::in_turn) return known;
+  return packed_weights::in_turn;
+}
+
+/// Whatever runs again and however small the limit is, a stage takes no choice with fewer bytes.
+constexpr packed_weights fewest_packed(const plan_options& o, const memory_requirements& needs, int stage) {
+  if (may_pack_on_the_way(o, stage)) return packed_weights::on_the_way;
+  return needs.turns_once && !o.keep_packed_weights && !o.share_packed_weights ? packed_weights::in_turn : needs.packed;
 }
 
 }  // namespace gpipe::detail

@@ -61,7 +61,7 @@ struct memory_requirements {
   int shares = 1;                                           ///< replicas that keep a part of this each; 1: all of it
   /// A layer's gradients go to the replica with its share when its backward is over, and leave this memory.
   bool gradients_leave = false;
-  bool turns_once = false;  ///< all forwards come before the first backward, if nothing is recomputed
+  bool turns_once = false;  ///< all forwards come before the first backward, if no micro-batch is recomputed
   packed_weights packed = packed_weights::kept;
   int rows_on_the_way = 0;  ///< a layer that multiplies as many rows by a weight packs it on the way; 0: none does
 

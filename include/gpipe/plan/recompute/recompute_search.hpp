@@ -9,6 +9,7 @@
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -168,10 +169,12 @@ class recompute_search {
   GPIPE_COLD constexpr void decide_packed(const stage_view& plain, packed_weights packed) {
     if (listed_) {
       keep_all();
-      packed_ = packed;
+      place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
+      const stage_view stage(net_, {first_, o_.stages, chosen_.data()}, stage_);
+      packed_ = packed == packed_weights::kept ? default_packing(o_, needs_[stage_], stage) : packed;
       best_ = {};
-      best_.working_sets = needs_with(packed).kept_copies;
-      try_marked(needs_with(packed));
+      best_.working_sets = needs_with(packed_).kept_copies;
+      try_marked(needs_with(packed_));
       best_.min = best_.time;
       return;
     }
