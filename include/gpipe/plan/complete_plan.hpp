@@ -112,7 +112,7 @@ GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, i
   std::string others;
   const std::size_t count = limits.size();
   for (std::size_t i = 1; count <= max_named && i < count; ++i)
-    others += concat({i > 1 && i + 1 == count ? " and " : ", ", limits[i].bytes, " bytes for ", limits[i].option});
+    others += concat({i + 1 == count ? ", and " : ", ", limits[i].bytes, " bytes for ", limits[i].option});
   if (count > max_named)
     others = concat({", and ", needed[stage] - o.limit_of(stage), " bytes more a stage for ",
                      static_cast<std::int64_t>(count - 1), " other limits"});
