@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/text_cell.hpp>
 
 namespace gpipe {
 
@@ -91,79 +91,11 @@ GPIPE_COLD std::string schedule_text(const Schedule& schedule, int stages, int m
   return text;
 }
 
-namespace detail {
-
-/// Throws for a cell of a schedule's text; rows and columns count from 0.
-[[noreturn]] GPIPE_COLD inline void bad_cell(const std::string& file, int row, int column,
-                                             std::initializer_list<text_part> wrong,
-                                             std::initializer_list<text_part> remedy) {
-  const std::string what = concat(wrong);
-  throw_error({"column ", column + 1, what}, remedy, location{.file = file, .line = row + 1});
-}
-
-/// Whether a cell is one of those that a schedule's text has beside its computations.
-GPIPE_COLD inline bool moves_data(std::string_view text) {
-  take_number(text);
-  for (const std::string_view word : {"SEND_F", "SEND_B", "RECV_F", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD",
-                                      "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
-    if (text.substr(0, word.size()) == word) {
-      std::string_view rest = text.substr(word.size());
-      take_number(rest);
-      if (rest.empty()) return true;
-    }
-  return false;
-}
-
-constexpr std::string_view blanks = " \t\r\n";
-GPIPE_COLD inline std::string_view without_blanks(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(blanks);
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
-
-}  // namespace detail
-
 GPIPE_COLD inline void schedule_table::read(std::string_view text) {
-  const auto cell_of = [&](std::string_view word, int column) -> cell {
-    std::string_view rest = word;
-    const int stage = detail::take_number(rest);
-    const char head = rest.empty() ? '?' : rest[0];
-    if (!rest.empty()) rest.remove_prefix(1);
-    const int m = detail::take_number(rest);
-    const action_kind kind = head == 'F'   ? action_kind::forward
-                             : head == 'B' ? action_kind::backward
-                             : head == 'I' ? action_kind::backward_input
-                             : head == 'W' ? action_kind::backward_parameters
-                                           : action_kind::idle;
-    if (stage < 0 || m < 0 || kind == action_kind::idle || !rest.empty())
-      detail::bad_cell(name_, static_cast<int>(rows_.size()) - 1, column, {" is '", word.substr(0, 80), "'"},
-                       {"write a stage, F, B, I or W, and a micro-batch, such as 0F3, or nothing while idle"});
-    return {kind, stage, m};
-  };
-  constexpr std::string_view overlap = ")OVERLAP_F_B", mark = "\xEF\xBB\xBF";
-  if (text.substr(0, mark.size()) == mark) text.remove_prefix(mark.size());
-  text = text.substr(0, text.find_last_not_of(detail::blanks) + 1);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = (std::min)(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    auto& row = rows_.emplace_back();
-    for (int column = 0;; ++column) {
-      const std::size_t comma = line.find(',');
-      std::string_view word = detail::without_blanks(line.substr(0, comma));
-      if (const std::size_t both = word.find(overlap); both != word.npos && word[0] == '(') {
-        const std::size_t between = word.find(';');
-        row.push_back({cell_of(word.substr(1, between - 1), column), column});
-        if (between < both) row.push_back({cell_of(word.substr(between + 1, both - between - 1), column), column});
-      } else if (!word.empty() && word != "." && !detail::moves_data(word)) {
-        row.push_back({cell_of(word, column), column});
-      }
-      if (comma == line.npos) break;
-      line.remove_prefix(comma + 1);
-    }
+  for (const auto& row : detail::read_schedule_text(name_, text)) {
+    auto& made = rows_.emplace_back();
+    for (const detail::text_cell& c : row) made.push_back({c.is, c.column});
   }
-  if (rows_.empty())
-    detail::throw_error({"the schedule has no row"}, {"write a row of cells for each worker"},
-                        detail::location{.file = name_});
 }
 
 GPIPE_COLD inline void schedule_table::count_stages() {
