@@ -1,5 +1,6 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
-// model that is not written with gpipe. `plan largest` says how large a model fits, and `plan sweep` compares choices.
+// model that is not written with gpipe. `plan largest` says how large a model fits, `plan sweep` compares choices,
+// `plan export` writes a plan for another framework, and `plan check` checks a schedule of one.
 
 #include <algorithm>
 #include <iostream>
@@ -8,7 +9,9 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan.hpp>
 
+#include "plan/check/checked.hpp"
 #include "plan/drawing.hpp"
+#include "plan/export/exported.hpp"
 #include "plan/largest_table.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
@@ -58,6 +61,8 @@ void run(const largest_settings& chosen) {
 }
 
 void run(const sweep_settings& chosen) { run_sweep(chosen, network_of<own_model>); }
+void run(const export_settings& chosen) { print_export(chosen); }
+void run(const check_settings& chosen) { print_check(chosen); }
 
 /// Reads the command line behind the word of a subcommand, and runs it.
 template <class Settings>
@@ -70,6 +75,8 @@ int main(int count, char** arguments) {
     const std::string_view word = count > 1 ? arguments[1] : "";
     if (word == "largest") read_and_run<largest_settings>(count - 1, arguments + 1);
     else if (word == "sweep") read_and_run<sweep_settings>(count - 1, arguments + 1);
+    else if (word == "export") read_and_run<export_settings>(count - 1, arguments + 1);
+    else if (word == "check") read_and_run<check_settings>(count - 1, arguments + 1);
     else read_and_run<settings>(count, arguments);
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
   } catch (const std::exception& failure) {

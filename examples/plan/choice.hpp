@@ -15,10 +15,13 @@ using namespace gpipe;
 struct choice {
   int stages = 4, micro_batches = 8;
   schedule_kind schedule = schedule_kind::fill_drain;
+  int chunks = 2;  // stages of a device, for the schedules that have such a number
   recompute_mode recompute = recompute_mode::as_needed;
   std::int64_t limit = INT64_MAX;  // bytes of a stage
   std::int64_t link = 0;           // bytes in a second from a stage to the next; 0: transfers take no time
   double effort = 3e6;             // instructions of simulated steps in the search for a table's cut: a second or so
+
+  schedule_choice order() const { return {schedule, chunks}; }
 };
 
 inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},

@@ -39,10 +39,11 @@ class planner {
     o_.stages = c.stages;
     o_.micro_batches = c.micro_batches;
     o_.schedule = c.schedule;
+    o_.chunks = c.chunks;
     o_.recompute = c.recompute;
     o_.memory_limit = c.limit;
     require_valid(o_, it.layers());
-    with_schedule(c.schedule, [this](auto schedule) {
+    with_schedule(c.order(), [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);
       trains_ = schedule.trains;
@@ -54,12 +55,24 @@ class planner {
 
   planned plan() {
     require_room();
-    planned found;
-    found.bound = with_schedule(c_.schedule, [this](auto schedule) {
+    const std::int64_t bound = lower_bound();
+    return plan_of(best_cut(bound), bound);
+  }
+
+  /// The plan of a given cut: the first layer of each stage, and the number of layers.
+  planned plan_of(const std::vector<int>& first) { return plan_of(first, lower_bound()); }
+
+ private:
+  std::int64_t lower_bound() const {
+    return with_schedule(c_.order(), [this](auto schedule) {
       return schedule_lower_bound(schedule, it_.costs.data(), it_.layers(), c_.stages, c_.micro_batches, c_.recompute,
                                   fits());
     });
-    const std::vector<int> first = best_cut(found.bound);
+  }
+
+  planned plan_of(const std::vector<int>& first, std::int64_t bound) {
+    planned found;
+    found.bound = bound;
     std::vector<std::int64_t> idle(at(workers_));
     const auto record = [&](const instruction& it, std::int64_t from, std::int64_t to) {
       const bool whole = it.kind == action_kind::backward_input && !split_;  // the parameters' part takes no time
@@ -72,14 +85,13 @@ class planner {
       const stage_times t = times(begin, end);
       found.stages.push_back(
           {begin, end, t.forward, t.backward_input + t.backward_parameters, bytes(first, s, working_sets(first, s)),
-           with_schedule(c_.schedule, [&](auto schedule) { return schedule.worker_of(c_.stages, s); })});
+           with_schedule(c_.order(), [&](auto schedule) { return schedule.worker_of(c_.stages, s); })});
     }
     found.workers = workers_;
     found.idle = idle_share(idle, found.makespan);
     return found;
   }
 
- private:
   void find_terms() {
     terms_.clear();
     for (int s = 0; s < c_.stages; ++s) terms_.push_back(requirements_of(o_.chosen_schedule(), o_, s));
@@ -158,7 +170,7 @@ class planner {
       kept.push_back(working_sets(first, s));
     }
     const std::vector<link_times> transfers = transfers_of(first);
-    return simulate(c_.schedule,
+    return simulate(c_.order(),
                     {c_.stages,
                      c_.micro_batches,
                      {c_.recompute, kept.data()},
@@ -259,6 +271,7 @@ inline planned plan_for(const subject& it, const choice& c) {
   o.stages = c.stages;
   o.micro_batches = c.micro_batches;
   o.schedule = c.schedule;
+  o.chunks = c.chunks;
   o.recompute = c.recompute;
   o.memory_limit = c.limit;
   return plan_network(*it.net, o);

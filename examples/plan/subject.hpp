@@ -45,9 +45,9 @@ inline subject written_in_gpipe(std::string title, const network& net, const pla
   return it;
 }
 
-inline subject from_table(const std::string& path) {
-  const auto layers = read_layer_table(path);
-  subject it{path, {}, {}, {}, {}, nullptr, {}};
+/// A model of which only the costs of its layers are known; half of a layer's backward is for its parameters.
+inline subject from_layers(std::string title, const std::vector<table_layer>& layers) {
+  subject it{std::move(title), {}, {}, {}, {}, nullptr, {}};
   for (const auto& l : layers) {
     it.names.push_back(l.name);
     it.costs.push_back({l.forward_ns, l.backward_ns / 2, l.backward_ns - l.backward_ns / 2});
@@ -75,5 +75,7 @@ inline subject from_table(const std::string& path) {
   };
   return it;
 }
+
+inline subject from_table(const std::string& path) { return from_layers(path, read_layer_table(path)); }
 
 }  // namespace example

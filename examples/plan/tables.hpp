@@ -70,7 +70,7 @@ inline void print_choices(const subject& it, const choice& chosen) {
   }
   for (const auto& [word, kind] : schedules) {
     choice c = chosen;  // the same number of devices: some schedules have two stages on each
-    c.stages = c.stages * stages_per_worker(kind) / stages_per_worker(c.schedule);
+    c.stages = c.stages * stages_per_worker(kind, c.chunks) / stages_per_worker(c.schedule, c.chunks);
     c.schedule = kind;
     add_line(by_schedule, word, it, c);
   }
