@@ -47,7 +47,7 @@ struct export_settings {
                    "                            first line is the embedding, the last one the head, and each\n"
                    "                            other a block; a norm before the head is named norm, and lines\n"
                    "                            of multi-token prediction mtp")
-             .number("--stages", how.stages, 1, 50'000, "stages of the pipeline, on all ranks together")
+             .number("--stages", how.stages, 1, 10'000, "stages of the pipeline, on all ranks together")
              .number("--micro-batches", how.micro_batches, 1, 100'000, "micro-batches of a step")
              .number("--micro-batch-size", micro_batch_size, 1, 1'000'000, "texts of a micro-batch, with --config")
              .number("--tokens", tokens, 0, 100'000'000,

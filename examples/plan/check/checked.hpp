@@ -87,7 +87,8 @@ inline void print_check(const check_settings& chosen) {
   for (int r = 0; r < them.ranks(); ++r) {
     const schedule_run::rank_step& of = made.ranks[static_cast<std::size_t>(r)];
     bytes.push_back(of.peak_bytes);
-    for (const int s : them.stages_of(r)) bytes.back() += costs.parameters[static_cast<std::size_t>(s)];
+    for (const int s : them.stages_of(r))
+      bytes.back() = gpipe::detail::summed(bytes.back(), costs.parameters[static_cast<std::size_t>(s)]);
     if (bytes.back() > chosen.limit)
       faults.push_back({r + 1, 0,
                         gpipe::detail::concat({"rank ", r, " needs ", several(bytes.back(), "byte"),

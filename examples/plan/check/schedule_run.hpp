@@ -69,8 +69,9 @@ class schedule_run {
   };
 
   /// Each rank runs its row from left to right, each cell as soon as its input is there; transfers take no time.
-  /// `bytes[s]`: of one micro-batch that stage s keeps. Notes a deadlock as a fault.
+  /// `bytes[s]`: of one micro-batch that stage s keeps. Notes a deadlock as a fault. Throws for times that overflow.
   step run(const std::vector<stage_times>& times, const std::vector<std::int64_t>& bytes) {
+    gpipe::detail::require_times({.stages = stages_, .micro_batches = micro_batches_, .times = times.data()});
     std::vector<std::size_t> next(rows_.size());
     std::vector<std::int64_t> now(rows_.size());
     std::map<key, std::int64_t> ends;
@@ -96,7 +97,7 @@ class schedule_run {
           made.makespan = std::max(made.makespan, now[r]);
           ends.emplace(key_of(c), now[r]);
           if (c.kind == action_kind::forward && trains_) {
-            held_bytes[r] += bytes[at(c.stage)];
+            held_bytes[r] = gpipe::detail::summed(held_bytes[r], bytes[at(c.stage)]);
             made.ranks[r].peak = std::max(made.ranks[r].peak, ++held[r]);
             made.ranks[r].peak_bytes = std::max(made.ranks[r].peak_bytes, held_bytes[r]);
           } else if (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters) {

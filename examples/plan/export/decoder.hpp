@@ -79,7 +79,7 @@ class decoder_costs {
 
   void product(std::int64_t in, std::int64_t out, bool bias) {
     const std::int64_t each =
-        time(product_of({2, rows_, in, out}), 2 * (product_of({rows_, in + out}) + product_of({in, out})));
+        time(product_of({2, rows_, in, out}), gpipe::detail::summed(product_of({2, rows_, in + out}), 2 * in * out));
     sum_.forward += each;
     sum_.backward_input += each;
     sum_.backward_parameters += each;
@@ -87,7 +87,7 @@ class decoder_costs {
   }
   void moves(std::int64_t bytes_of_row) {
     sum_.forward += time(0, product_of({rows_, bytes_of_row}));
-    sum_.backward_input += time(0, product_of({rows_, bytes_of_row}) / 2 * 3);
+    sum_.backward_input += time(0, product_of({rows_, bytes_of_row / 2, 3}));
   }
   void norm() {
     moves(2 * 2 * of_.width);
@@ -99,7 +99,7 @@ class decoder_costs {
     const std::int64_t flops = product_of({samples_, 4, pairs, of_.queries()});
     const std::int64_t bytes = product_of({rows_, 2, 2 * of_.queries() + 2 * of_.keys()});
     sum_.forward += time(flops, bytes, flops);
-    sum_.backward_input += time(flops / 2 * 5, bytes * 2, flops / 2 * 5);
+    sum_.backward_input += time(product_of({flops / 2, 5}), product_of({bytes, 2}), product_of({flops / 2, 5}));
   }
 
   void embedding() {
@@ -136,6 +136,8 @@ class decoder_costs {
               product_of({parameters_, bytes_of_parameter}), product_of({rows_, kept_of_row}),
               product_of({rows_, 2, of_.width})},
              ns);
+    const table_layer& line = made.lines.back();
+    bytes_ = gpipe::detail::summed(bytes_, gpipe::detail::summed(line.parameter_bytes, line.activation_bytes));
     sum_ = {};
     parameters_ = 0;
   }
@@ -145,6 +147,7 @@ class decoder_costs {
   const device_spec& on_;
   layer_cost sum_;  // ps, of the layer so far
   std::int64_t parameters_ = 0;
+  std::int64_t bytes_ = 0;  // of all layers, which must not exceed 64 bits
 };
 
 }  // namespace example

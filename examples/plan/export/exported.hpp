@@ -22,7 +22,7 @@ namespace example {
 
 using namespace gpipe;
 
-inline framework_layers layers_of(const export_settings& chosen) {
+inline framework_layers chosen_layers(const export_settings& chosen) {
   if (!chosen.costs.empty()) return layers_of_table(chosen.costs);
   const decoder model = decoder_of(chosen.config);
   constexpr std::int64_t usual = 4096;
@@ -71,13 +71,13 @@ inline std::string text_for(const export_settings& chosen, const framework_layer
       break;
   }
   std::filesystem::create_directories(chosen.output);
-  const std::string table = chosen.output + "/schedule.csv";
-  write_text(table, schedule_text(order, stages, chosen.how.micro_batches));
-  return torchtitan_text(model, first, order, chosen.how.micro_batches, table);
+  const std::string schedule_file = chosen.output + "/schedule.csv";
+  write_text(schedule_file, schedule_text(order, stages, chosen.how.micro_batches));
+  return torchtitan_text(model, first, order, chosen.how.micro_batches, schedule_file);
 }
 
 inline void print_export(const export_settings& chosen) {
-  const framework_layers all = layers_of(chosen);
+  const framework_layers all = chosen_layers(chosen);
   const bool joins = chosen.target == framework::megatron;
   const framework_layers model = joins ? all.joined() : all;
   const int blocks = model.count(layer_role::block);

@@ -11,6 +11,7 @@
 
 #include <gpipe/core/concat.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/record/checkpoint/json_reader.hpp>
 
 #include "layers.hpp"
 
@@ -87,32 +88,23 @@ inline std::string megatron_text(const framework_layers& model, const cut_list& 
 }
 
 /// Lines of a function of torchtitan that makes a configuration. Its names of schedules only choose the ranks of
-/// stages: the order is the table's.
+/// stages: the order is that of the file.
 inline std::string torchtitan_text(const framework_layers& model, const cut_list& first, const schedule_choice& order,
-                                   int micro_batches, const std::string& table) {
-  const int stages = static_cast<int>(first.size()) - 1;
-  const std::string on = "config.parallelism.";
-  return gpipe::detail::concat(
-      {on,
-       "pipeline_parallel_degree = ",
-       order.workers(stages),
-       "\n",
-       on,
-       "num_pp_microbatches = ",
-       micro_batches,
-       "\n",
-       on,
-       "pipeline_parallel_schedule = \"",
-       order.workers(stages) < stages && is_v(order, stages) ? "ZBVZeroBubble" : "PipelineScheduleMulti",
-       "\"\n",
-       on,
-       "pipeline_parallel_schedule_csv = \"",
-       table,
-       "\"\n",
-       on,
-       "module_fqns_per_model_part = ",
-       modules_of(model, first),
-       "\n"});
+                                   int micro_batches, const std::string& schedule_file) {
+  const int stages = static_cast<int>(first.size()) - 1, ranks = order.workers(stages);
+  std::string text;
+  const auto set = [&](const char* name, const std::string& value) {
+    text += std::string("config.parallelism.") + name + " = " + value + "\n";
+  };
+  std::string quoted_file;
+  gpipe::detail::append_json(quoted_file, schedule_file);
+  set("pipeline_parallel_degree", std::to_string(ranks));
+  set("num_pp_microbatches", std::to_string(micro_batches));
+  set("pipeline_parallel_schedule",
+      ranks < stages && is_v(order, stages) ? "\"ZBVZeroBubble\"" : "\"PipelineScheduleMulti\"");
+  set("pipeline_parallel_schedule_csv", quoted_file);
+  set("module_fqns_per_model_part", modules_of(model, first));
+  return text;
 }
 
 /// A module in Python with a PipelineModule that is cut so. Its own ways to cut go by numbers of layers or parameters.

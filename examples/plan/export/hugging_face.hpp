@@ -74,7 +74,7 @@ class config_file {
 
 /// The decoder that a config.json describes.
 inline decoder decoder_of(const std::string& path) {
-  constexpr std::int64_t wide = 1 << 20, long_text = 1 << 28, deep = 50'000;
+  constexpr std::int64_t wide = 1 << 20, long_text = 1 << 28, deep = 10'000;
   const config_file config(path);
   decoder made;
   made.family = config.word("model_type");
@@ -82,7 +82,6 @@ inline decoder decoder_of(const std::string& path) {
   if (!llama && made.family != "gpt2")
     config.fail("model_type is \"" + made.family + "\", a family that is not known",
                 "give a model of gpt2, llama, mistral or qwen2, or a table of measured costs with --costs");
-  made.vocabulary = 0;
   if (llama) {
     made.blocks = config.number("num_hidden_layers", deep);
     made.width = config.number("hidden_size", wide);
