@@ -62,6 +62,9 @@ class planner {
   /// The plan of a given cut: the first layer of each stage, and the number of layers.
   planned plan_of(const std::vector<int>& first) { return plan_of(first, lower_bound()); }
 
+  /// The time of a step of a given cut; the largest number if a stage does not obey the memory limit.
+  std::int64_t step_time(const std::vector<int>& first) const { return obeys(first) ? step(first) : INT64_MAX; }
+
  private:
   std::int64_t lower_bound() const {
     return with_schedule(c_.order(), [this](auto schedule) {

@@ -1,4 +1,4 @@
-// sanitizers: address
+// sanitizers: none
 
 #include "../examples/plan/export/exported.hpp"
 
@@ -234,4 +234,28 @@ TEST_CASE("the plan's cut is no longer than the cut with equal numbers of blocks
     CHECK(best.bound <= best.makespan);
     CHECK(plans.plan_of(cut_of(best)).makespan == best.makespan);
   }
+}
+
+TEST_CASE("a cut that is many borders away is found") {
+  framework_layers made = letters_of("E" + std::string(61, 't') + "L");
+  for (std::size_t l = 0; l < made.costs.size(); ++l)
+    made.costs[l] = made.roles[l] == layer_role::block ? layer_cost{100, 100, 100} : layer_cost{230, 230, 230};
+  made.costs[0] = {1, 1, 0};
+  const subject it = made.planned();
+  choice how{
+      .stages = 32, .micro_batches = 128, .schedule = schedule_kind::interleaved, .recompute = recompute_mode::never};
+  cut_list expected{0, 2};
+  while (expected.size() < 32) expected.push_back(expected.back() + 2);
+  expected.push_back(63);
+  planner plans(it, how);
+  REQUIRE(layout_of(made, expected) == "Et|(tt|)*30L");
+  const planned best = best_plan(it, how);
+  CHECK(best.makespan <= plans.step_time(expected));
+  CHECK(best.makespan < plans.plan().makespan);  // which the planner alone does not find
+
+  std::int64_t largest = 0;
+  for (const planned_stage& s : best.stages) largest = std::max(largest, s.bytes);
+  how.limit = largest - 1;
+  how.micro_batches = 32;
+  for (const planned_stage& s : best_plan(it, how).stages) CHECK(s.bytes <= how.limit);
 }

@@ -12,8 +12,8 @@
 #include <gpipe/record/file/write_file.hpp>
 
 #include "../export_settings.hpp"
-#include "../planner.hpp"
 #include "../tables.hpp"
+#include "best_plan.hpp"
 #include "framework.hpp"
 #include "hugging_face.hpp"
 #include "layers.hpp"
@@ -36,22 +36,6 @@ inline framework_layers chosen_layers(const export_settings& chosen) {
       .layers(gpipe::detail::concat({chosen.config, ", ", model.family, ", micro-batches of ",
                                      several(chosen.micro_batch_size, "text"), " of ", tokens, " tokens on ",
                                      device.name}));
-}
-
-/// As many blocks in each stage, to one: the cut without a plan.
-inline cut_list even_cut(const framework_layers& model, int stages) {
-  const int blocks = model.count(layer_role::block);
-  cut_list first{0};
-  for (int s = 1; s < stages; ++s) first.push_back(1 + static_cast<int>(std::int64_t{s} * blocks / stages));
-  first.push_back(static_cast<int>(model.roles.size()));
-  return first;
-}
-
-inline cut_list cut_of(const planned& plan) {
-  cut_list first;
-  for (const planned_stage& s : plan.stages) first.push_back(s.first);
-  first.push_back(plan.stages.back().last);
-  return first;
 }
 
 inline void write_text(const std::string& path, const std::string& text) {
@@ -89,8 +73,7 @@ inline void print_export(const export_settings& chosen) {
         "option --stages is " + std::to_string(chosen.how.stages) + ", and the model has " + several(blocks, "block"),
         "choose at most as many stages as blocks");
   const subject it = model.planned();
-  planner plans(it, chosen.how);
-  const planned best = plans.plan();
+  const planned best = best_plan(it, chosen.how);
   const cut_list first = cut_of(best);
   const std::string text = text_for(chosen, model, first);
   const std::string file = chosen.target == framework::torchtitan ? chosen.output + "/parallelism.py" : chosen.output;
@@ -98,7 +81,7 @@ inline void print_export(const export_settings& chosen) {
   if (!chosen.plain) {
     std::cout << it.title << ": " << several(it.layers(), "layer") << "\n";
     print_stages(it, chosen.how, best);
-    const planned even = plans.plan_of(even_cut(model, chosen.how.stages));
+    const planned even = planner(it, chosen.how).plan_of(even_cut(model, chosen.how.stages));
     std::cout << "\nA step takes " << time(best.makespan) << ", at least " << time(best.bound)
               << "; with equal numbers of blocks " << time(even.makespan) << ", "
               << fixed(static_cast<double>(even.makespan) / static_cast<double>(best.makespan), 2)
