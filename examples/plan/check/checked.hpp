@@ -57,10 +57,10 @@ struct checked_costs {
 /// Whether a plan of gpipe takes the same table, or why not.
 inline std::string accepted_by_gpipe(const std::string& file, const std::string& text) {
   try {
-    return "gpipe runs this table, too: it is custom_schedule_from(schedule_table(...)), " +
-           several(schedule_table(file, text).micro_batches(), "micro-batch") + " a step.";
+    schedule_table(file, text);
+    return "gpipe takes this table, too: custom_schedule_from(schedule_table(name, text)) is a schedule of a plan.";
   } catch (const error& none) {
-    return std::string("gpipe does not run this table: ") + none.what() + ".";
+    return std::string("gpipe does not take this table: ") + none.what() + ".";
   }
 }
 
