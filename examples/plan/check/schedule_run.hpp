@@ -52,7 +52,7 @@ class schedule_run {
     return found;
   }
 
-  /// What a rank does in a step.
+  /// The work and the memory of a rank in a step.
   struct rank_step {
     std::int64_t busy = 0, peak_bytes = 0;
     int peak = 0;  ///< most pairs of a stage and a micro-batch whose forward ran and whose backward has not ended
@@ -124,7 +124,7 @@ class schedule_run {
                                                  : t.backward_parameters;
   }
 
-  /// What must have ended before a cell begins.
+  /// The cells that must have ended before one begins.
   std::vector<key> needs(const cell& c) const {
     const int s = c.stage, m = c.micro_batch;
     if (c.kind == action_kind::backward_parameters) return {{action_kind::backward_input, s, m}};

@@ -55,7 +55,7 @@ inline cut_list moved(const planner& plans, cut_list best, int tries) {
   return best;
 }
 
-/// Blocks are equal, so that many cuts have the same bottleneck, and only a simulated step tells them apart. In a
+/// Blocks are equal, so that many cuts have the same bottleneck, and only a simulated step shows which is better. In a
 /// second the planner simulates few steps of many micro-batches, but many of few, and a good cut for these is mostly
 /// good for those.
 inline planned best_plan(const subject& it, const choice& how) {

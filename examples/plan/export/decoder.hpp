@@ -45,7 +45,7 @@ inline constexpr std::int64_t bytes_of_parameter = 2 + 4 + 4 + 8;
 ///     everything else              the bytes that it reads and writes; backward 1.5 times
 class decoder_costs {
  public:
-  /// Of a micro-batch of `samples` texts of `tokens` tokens.
+  /// A micro-batch has `samples` texts of `tokens` tokens.
   decoder_costs(const decoder& of, std::int64_t samples, std::int64_t tokens, const device_spec& on)
       : of_(of), samples_(samples), tokens_(tokens), rows_(samples * tokens), on_(on) {}
 
@@ -119,7 +119,7 @@ class decoder_costs {
     product(f, d, of_.has_biases);
     moves(3 * 2 * d);
   }
-  /// Of a token: the inputs of both norms, their outputs, queries, keys and values, attention's output and a float32
+  /// A token keeps the inputs of both norms, their outputs, queries, keys and values, attention's output and a float32
   /// for each head, and what the feed-forward layer makes between its products.
   std::int64_t kept_of_block() const {
     return 2 * (4 * of_.width + 2 * of_.queries() + 2 * of_.keys() + (of_.gated ? 3 : 2) * of_.hidden) + 4 * of_.heads;

@@ -42,7 +42,7 @@ inline void write_text(const std::string& path, const std::string& text) {
   write_file(path, [&](std::ostream& out) { out << text; });
 }
 
-/// What the framework takes. For torchtitan also writes the folder.
+/// The text that the framework takes. For torchtitan also writes the folder.
 inline std::string text_for(const export_settings& chosen, const framework_layers& model, const cut_list& first) {
   const schedule_choice order = chosen.how.order();
   const int stages = chosen.how.stages;

@@ -18,7 +18,7 @@ namespace example {
 
 using namespace gpipe;
 
-/// What a layer is to the frameworks.
+/// The kinds of layers that frameworks place by name.
 enum class layer_role { embedding, block, norm, prediction, head };
 
 /// The layers of a model with their costs: an embedding, blocks, perhaps a norm and predictions of further tokens
