@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,31 @@ std::string faults_of(const std::string& text) {
   for (const table_fault& f : it.faults())
     all += std::to_string(f.row) + ":" + std::to_string(f.column) + ": " + f.what + "\n";
   return all;
+}
+
+/// A file of this text while it is in scope.
+struct written {
+  std::string path;
+  written(std::string name, const std::string& text) : path(std::move(name)) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  ~written() { std::remove(path.c_str()); }
+};
+
+/// What `plan check` prints, and the error behind it.
+std::string printed(std::vector<std::string> words) {
+  words.insert(words.begin(), "check");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  std::ostringstream out;
+  std::streambuf* const before = std::cout.rdbuf(out.rdbuf());
+  try {
+    if (check_settings chosen; chosen.read(static_cast<int>(arguments.size()), arguments.data())) print_check(chosen);
+  } catch (const error& cause) {
+    out << "error: " << cause.what() << '\n';
+  }
+  std::cout.rdbuf(before);
+  return out.str();
 }
 
 /// The table of a schedule whose micro-batches have other names.
@@ -126,4 +155,55 @@ TEST_CASE("all missing and doubled cells are listed") {
         "0:0: deadlock: rank 0 stops before 2F0 (row 1, column 2), which waits for 1F0, which is in no row\n");
   CHECK_THROWS_WITH_AS(faults_of("0F0,0B0,0F9,0B9\n"),
                        doctest::Contains("t.csv:1: column 3 is 0F9, and the table has 4 cells for 1 stages"), error);
+}
+
+TEST_CASE("the output of a check, in units") {
+  const written table("check_test.csv", "0F0,0F1,0B0,0B1\n,1F0,1B0,1F1,1B1\n");
+  CHECK(printed({table.path}) ==
+        "check_test.csv: 2 stages on 2 ranks, 2 micro-batches: every cell once, and no deadlock\n\n"
+        "rank  stages  busy    idle  kept at most\n"
+        "   0       0     6  33.3 %             2\n"
+        "   1       1     6  33.3 %             1\n\n"
+        "A step takes 9 units, of which a forward is 1 and a backward 2; ranks are idle for 33.3 % of it.\n"
+        "gpipe takes this table, too: custom_schedule_from(schedule_table(name, text)) is a schedule of a plan.\n");
+  CHECK(printed({table.path, "--plain"}) ==
+        "ranks 2\nstages 2\nmicro_batches 2\nrank 0 busy 6 micro_batches 2 bytes 0\n"
+        "rank 1 busy 6 micro_batches 1 bytes 0\nmakespan 9\nidle 0.3333\n");
+}
+
+TEST_CASE("the output of a check, with costs and a limit") {
+  const written table("check_test.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
+  const std::string header = "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  const written costs("check_costs.csv", header + "a,1000,2000,1024,512,512\nb,2000,3000,2048,0,0\n");
+  CHECK(
+      printed({"--costs", costs.path, table.path}) ==
+      "check_test.csv: 2 stages on 2 ranks, 2 micro-batches: every cell once, and no deadlock\n\n"
+      "rank  stages   busy    idle  kept at most  memory\n"
+      "   0       0   6 us  53.8 %             2   3 KiB\n"
+      "   1       1  10 us  23.1 %             2   2 KiB\n\n"
+      "A step takes 13 us; ranks are idle for 38.5 % of it.\n"
+      "gpipe does not take this table: check_test.csv:2: column 3 is 1B1, and parameter gradients are not in the order "
+      "0, 1, 2, ...; number the micro-batches in the order of their backwards.\n");
+  CHECK(printed({table.path, "--costs", costs.path, "--memory-limit", "3071"}) ==
+        "check_test.csv:1: rank 0 needs 3072 bytes, and --memory-limit is 3071 bytes\n"
+        "error: check_test.csv: 1 fault; correct the table\n");
+  CHECK(printed({table.path, "--costs", costs.path, "--memory-limit", "3072", "--plain"}).find("rank 0 busy 6000") !=
+        std::string::npos);
+  const written few("check_few.csv", header + "a,1000,2000,1024,512,512\n");
+  CHECK(printed({table.path, "--costs", few.path}) ==
+        "error: check_few.csv: the table has 1 line, and the schedule has 2 stages; give a line a stage: the sums of "
+        "its layers\n");
+  const written zero("check_zero.csv", header + "a,1000,2000,1,1,1\nb,0,1,1,1,1\n");
+  CHECK(printed({table.path, "--costs", zero.path}) ==
+        "error: check_zero.csv: b: forward_ns is 0; give the time that the stage takes\n");
+}
+
+TEST_CASE("many faults are counted, and twenty are shown") {
+  std::string row = "0F0";
+  for (int m = 1; m < 40; ++m) row += ",0F" + std::to_string(m);
+  const written table("check_test.csv", row + ",0B0\n");
+  const std::string text = printed({table.path});
+  CHECK(text.find("check_test.csv:1: 0B1 is missing\n") == 0);
+  CHECK(text.find("0B20 is missing\nand 19 further faults\nerror: check_test.csv: 39 faults; correct the table\n") !=
+        std::string::npos);
 }

@@ -37,9 +37,9 @@ struct checked_costs {
     }
     const std::vector<table_layer> lines = read_layer_table(chosen.costs);
     if (lines.size() != count)
-      throw error(
-          gpipe::detail::concat({"the table has ", lines.size(), " lines, and the schedule has ", stages, " stages"}),
-          "give a line a stage: the sums of its layers", {.file = chosen.costs});
+      throw error(gpipe::detail::concat({"the table has ", several(static_cast<std::int64_t>(lines.size()), "line"),
+                                         ", and the schedule has ", several(stages, "stage")}),
+                  "give a line a stage: the sums of its layers", {.file = chosen.costs});
     for (const table_layer& l : lines) {
       if (l.forward_ns == 0)
         throw error(l.name + ": forward_ns is 0", "give the time that the stage takes", {.file = chosen.costs});
