@@ -78,6 +78,11 @@ struct export_settings {
     if (target == framework::torchtitan && output.empty())
       throw error("option --output is missing", "give a folder: torchtitan reads the schedule from a file in it");
     require_known_schedule();
+    const bool has_chunks = how.schedule == schedule_kind::interleaved || how.schedule == schedule_kind::looped_bfs ||
+                            how.schedule == schedule_kind::interleaved_zb;
+    if (!has_chunks && how.chunks != choice{}.chunks)
+      throw error("option --chunks does nothing with " + std::string(name_of(how.schedule)),
+                  "leave it out, or choose --schedule interleaved");
     return true;
   }
 

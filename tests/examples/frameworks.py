@@ -69,7 +69,7 @@ def check_megatron():
     for ranks, chunks in ((4, 1), (4, 2), (2, 3)):
         status, out, failure = plan("export", "--plain", "--for", "megatron", "--costs", costs, "--stages",
                                     ranks * chunks, "--micro-batches", 8, "--schedule",
-                                    "interleaved" if chunks > 1 else "1f1b", "--chunks", chunks)
+                                    *(["interleaved", "--chunks", chunks] if chunks > 1 else ["1f1b"]))
         assert status == 0, failure
         layout = re.search(r'layout "(.*)"', out)[1]
         PipelineParallelLayerLayout(layout, ranks).validate_layer_layout(13, 1)
@@ -152,8 +152,9 @@ def check_torch():
                 stages, micro_batches = ranks * chunks, 4 * ranks
                 if stages > blocks:
                     continue
+                more = ["--chunks", chunks] if order in ("interleaved", "interleaved-zb", "looped-bfs") else []
                 text = export("torchtitan", model, stages, "--micro-batches", micro_batches, "--schedule", order,
-                              "--chunks", chunks, "--output", f"{folder}/titan")
+                              "--output", f"{folder}/titan", *more)
                 config = SimpleNamespace(parallelism=SimpleNamespace())
                 exec(text, {"config": config})
                 it = config.parallelism

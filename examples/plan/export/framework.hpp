@@ -74,11 +74,11 @@ inline std::string modules_of(const framework_layers& model, const cut_list& fir
   return text + "\n]";
 }
 
-/// Whether stage s and the last but s are on one worker, for every s.
-inline bool is_v(const schedule_choice& order, int stages) {
+/// Whether stage s is on worker s % workers, for every s.
+inline bool is_loop(const schedule_choice& order, int stages) {
   for (int s = 0; s < stages; ++s)
-    if (order.worker_of(stages, s) != order.worker_of(stages, stages - 1 - s)) return false;
-  return stages > 1;
+    if (order.worker_of(stages, s) != s % order.workers(stages)) return false;
+  return true;
 }
 
 /// Arguments of Megatron-LM's programs.
@@ -100,8 +100,7 @@ inline std::string torchtitan_text(const framework_layers& model, const cut_list
   gpipe::detail::append_json(quoted_file, schedule_file);
   set("pipeline_parallel_degree", std::to_string(ranks));
   set("num_pp_microbatches", std::to_string(micro_batches));
-  set("pipeline_parallel_schedule",
-      ranks < stages && is_v(order, stages) ? "\"ZBVZeroBubble\"" : "\"PipelineScheduleMulti\"");
+  set("pipeline_parallel_schedule", is_loop(order, stages) ? "\"PipelineScheduleMulti\"" : "\"ZBVZeroBubble\"");
   set("pipeline_parallel_schedule_csv", quoted_file);
   set("module_fqns_per_model_part", modules_of(model, first));
   return text;
