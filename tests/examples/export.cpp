@@ -90,7 +90,8 @@ TEST_CASE("a config of LLaMA's family is read") {
   CHECK(read(replaced(llama, "\"num_key_value_heads\": 2", "\"head_dim\": null")).keys() == 8);
   CHECK(read(replaced(llama, "\"llama\"", "\"qwen2\"")).has_query_biases);
   const std::string mistral = replaced(llama, "\"llama\"", "\"mistral\"");
-  CHECK(read(mistral).window == 0);
+  CHECK(read(mistral).window == 4096);
+  CHECK(read(replaced(mistral, "\"vocab_size\"", "\"sliding_window\": null, \"vocab_size\"")).window == 0);
   CHECK(read(replaced(mistral, "\"vocab_size\"", "\"sliding_window\": 4, \"vocab_size\"")).window == 4);
 }
 

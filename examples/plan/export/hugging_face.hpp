@@ -58,6 +58,11 @@ class config_file {
     return found != fields_.end() && found->second != "null";
   }
 
+  bool is_null(const std::string& name) const {
+    const auto found = fields_.find(name);
+    return found != fields_.end() && found->second == "null";
+  }
+
   [[noreturn]] void fail(const std::string& wrong, const std::string& remedy) const {
     throw error(wrong, remedy, {.file = path_});
   }
@@ -91,8 +96,10 @@ inline decoder decoder_of(const std::string& path) {
     made.positions = config.number("max_position_embeddings", long_text);
     made.gated = true;
     made.has_query_biases = made.family == "qwen2" || config.flag("attention_bias", false);
-    if (config.flag("use_sliding_window", made.family == "mistral"))
-      made.window = config.number("sliding_window", long_text, 0);
+    constexpr std::int64_t window_of_mistral = 4096;  // where the field is missing; null: there is no window
+    if (made.family == "mistral")
+      made.window =
+          config.is_null("sliding_window") ? 0 : config.number("sliding_window", long_text, window_of_mistral);
   } else {
     made.blocks = config.number("n_layer", deep);
     made.width = config.number("n_embd", wide);
