@@ -43,7 +43,7 @@ struct written {
   ~written() { std::remove(path.c_str()); }
 };
 
-/// What `plan check` prints, and the error behind it.
+/// The output of `plan check`, and the error behind it.
 std::string printed(std::vector<std::string> words) {
   words.insert(words.begin(), "check");
   std::vector<char*> arguments;

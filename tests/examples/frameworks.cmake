@@ -1,4 +1,4 @@
-# What plan export writes, read by PyTorch, Megatron-Core and DeepSpeed. PyTorch comes from PyPI and has some 6 GB, so this
+# Reads the output of plan export with PyTorch, Megatron-Core and DeepSpeed. PyTorch comes from PyPI and has some 6 GB, so this
 # test does not install it: it uses the virtual environment that the benches make, or the interpreter GPIPE_BENCH_PYTHON.
 # The others are small beside it. A framework that is not there is left out, and the test says that it skips.
 #

@@ -1,4 +1,4 @@
-"""What plan export writes, read by the frameworks' own code, and what plan check says beside PyTorch's own check.
+"""Reads the output of plan export with the frameworks' own code, and compares plan check with PyTorch's check.
 
 frameworks.py PROGRAM FOLDER FRAMEWORK: FRAMEWORK is torch, megatron or deepspeed.
 """

@@ -13,8 +13,8 @@
 #include <gpipe/record/file/read_file.hpp>
 
 #include "../../layer_table.hpp"
-#include "../check_settings.hpp"
 #include "../text.hpp"
+#include "check_settings.hpp"
 #include "schedule_run.hpp"
 
 namespace example {

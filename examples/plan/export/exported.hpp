@@ -11,9 +11,9 @@
 #include <gpipe/plan/timetable/schedule_table.hpp>
 #include <gpipe/record/file/write_file.hpp>
 
-#include "../export_settings.hpp"
 #include "../tables.hpp"
 #include "best_plan.hpp"
+#include "export_settings.hpp"
 #include "framework.hpp"
 #include "hugging_face.hpp"
 #include "layers.hpp"

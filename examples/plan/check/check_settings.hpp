@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../options.hpp"
+#include "../../options.hpp"
 
 namespace example {
 

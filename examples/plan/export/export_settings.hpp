@@ -7,9 +7,9 @@
 
 #include <gpipe/plan/cost/device_spec.hpp>
 
-#include "choice.hpp"
-#include "export/framework.hpp"
-#include "settings.hpp"
+#include "../choice.hpp"
+#include "../settings.hpp"
+#include "framework.hpp"
 
 namespace example {
 
