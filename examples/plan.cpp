@@ -1,6 +1,7 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
-// model that is not written with gpipe. `plan largest` says how large a model fits, `plan sweep` compares choices,
-// `plan export` writes a plan for another framework, and `plan check` checks a schedule of one.
+// model that is not written with gpipe. `plan best` chooses a configuration, `plan largest` says how large a model fits,
+// `plan sweep` compares choices, `plan export` writes a plan for another framework, and `plan check` checks a schedule
+// of one.
 
 #include <algorithm>
 #include <iostream>
@@ -9,6 +10,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan.hpp>
 
+#include "plan/best/print_best.hpp"
 #include "plan/check/checked.hpp"
 #include "plan/drawing.hpp"
 #include "plan/export/exported.hpp"
@@ -60,6 +62,7 @@ void run(const largest_settings& chosen) {
   print_transformers();
 }
 
+void run(const best_settings& chosen) { print_best(chosen, network_of<own_model>); }
 void run(const sweep_settings& chosen) { run_sweep(chosen, network_of<own_model>); }
 void run(const export_settings& chosen) { print_export(chosen); }
 void run(const check_settings& chosen) { print_check(chosen); }
@@ -74,6 +77,7 @@ int main(int count, char** arguments) {
   try {
     const std::string_view word = count > 1 ? arguments[1] : "";
     if (word == "largest") read_and_run<largest_settings>(count - 1, arguments + 1);
+    else if (word == "best") read_and_run<best_settings>(count - 1, arguments + 1);
     else if (word == "sweep") read_and_run<sweep_settings>(count - 1, arguments + 1);
     else if (word == "export") read_and_run<export_settings>(count - 1, arguments + 1);
     else if (word == "check") read_and_run<check_settings>(count - 1, arguments + 1);

@@ -113,16 +113,18 @@ using deep_plan = plan<deep, stages<64>, micro_batches<128>, micro_batch_size<4>
 constexpr std::int64_t room = 2 * deep_plan<recompute_mode::never>::memory(0).total();
 static_assert(deep_plan<recompute_mode::never, memory_limit<room>>::group_gradients == 8);
 static_assert(deep_plan<recompute_mode::as_needed, memory_limit<room>>::group_gradients == 8);
-constexpr std::int64_t alone = [] {
-  using one_by_one = deep_plan<recompute_mode::never, group_gradients<1>>;
-  std::int64_t most = 0;
-  for (int s = 0; s < 64; ++s)
-    if (one_by_one::memory(s).total() > most) most = one_by_one::memory(s).total();
-  return most;
-}();
-static_assert(deep_plan<recompute_mode::never, memory_limit<alone>>::group_gradients == 1);
 
 }  // namespace
+
+TEST_CASE("a stage of many that has memory for one micro-batch's gradients alone groups none") {
+  plan_options o = deep_plan<recompute_mode::never>::options;
+  o.group_gradients = 1;
+  std::int64_t most = 0;
+  for (const stage_plan& s : make_plan(network_of<deep>, o).stage_plans) most = std::max(most, s.memory.total());
+  o.group_gradients = 0;
+  o.memory_limit = most;
+  CHECK(make_plan(network_of<deep>, o).group_gradients == 1);
+}
 
 TEST_CASE("a group is at most the micro-batches, also for the limit") {
   plan_options o{
