@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
+#include <memory>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include <gpipe/plan/search/order_times.hpp>
@@ -46,6 +50,45 @@ struct random_pipeline {
   }
   random_pipeline(const random_pipeline&) = delete;
 };
+
+/// A pipeline whose shortest makespan another solver has proven.
+struct solved_pipeline {
+  std::vector<searched_stage> stages;
+  std::vector<link_times> transfers;
+  std::vector<std::int64_t> limits;
+  std::int64_t optimum = 0;
+  searched_pipeline is;
+
+  /// From a line of tests/plan/search/optima.csv; optima.py beside it says what the numbers are.
+  explicit solved_pipeline(std::string line) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream text(line);
+    int v = 0;
+    std::int64_t bytes = 0;
+    text >> v >> is.workers >> is.micro_batches >> bytes >> optimum;
+    is.placed = v == 1 ? placement::v : placement::one_each;
+    limits.assign(static_cast<std::size_t>(is.workers), bytes);
+    searched_stage stage;
+    link_times link;
+    while (text >> stage.forward >> stage.backward_input >> stage.backward_parameters >> stage.kept >> stage.held >>
+           link.forward >> link.back) {
+      stages.push_back(stage);
+      transfers.push_back(link);
+    }
+    is.stages = stages.data();
+    is.transfers = transfers.data();
+    is.limits = limits.data();
+  }
+  solved_pipeline(const solved_pipeline&) = delete;
+};
+
+inline std::vector<std::unique_ptr<solved_pipeline>> solved_pipelines() {
+  std::ifstream file(GPIPE_TESTS_FOLDER "/plan/search/optima.csv");
+  std::vector<std::unique_ptr<solved_pipeline>> all;
+  for (std::string line; std::getline(file, line);)
+    if (line[0] != '#') all.push_back(std::make_unique<solved_pipeline>(line));
+  return all;
+}
 
 /// All rows of a worker that hold, and on a V run the way up of a micro-batch between its parts on the way down.
 inline std::vector<std::vector<std::uint8_t>> all_rows(const searched_pipeline& of, int worker) {

@@ -27,11 +27,18 @@ namespace detail {
 class table_bound {
  public:
   constexpr explicit table_bound(const searched_pipeline& of)
-      : of_(of), M_(of.micro_batches), head_(3 * of.stage_count() * M_), tail_(3 * of.stage_count() * M_) {}
+      : of_(of),
+        M_(of.micro_batches),
+        head_(3 * of.stage_count() * M_),
+        tail_(3 * of.stage_count() * M_),
+        placed_(3 * of.stage_count()),
+        now_(of.workers) {
+    for (int i = M_ - 1; i >= 0; --i) tails(i);
+  }
 
+  /// The bound of every table that begins with the actions placed so far.
   constexpr std::int64_t run() {
     for (int i = 0; i < M_; ++i) heads(i);
-    for (int i = M_ - 1; i >= 0; --i) tails(i);
     std::int64_t bound = 0;
     for (int w = 0; w < of_.workers; ++w) {
       raise(bound, one_worker(w));
@@ -40,8 +47,31 @@ class table_bound {
     return bound;
   }
 
+  // A table grows from its begin: the next action of a code has a time, and its worker is free again after it.
+
+  constexpr void place(int worker, int code, std::int64_t begin) {
+    const int kind = code % 3, s = of_.stage_at(worker, chunk_of(code));
+    head_[at(kind, s, count(kind, s)++)] = begin;
+    now_[worker] = begin + time(kind, s);
+  }
+  /// Takes the last action of a code back; the worker was free at `now` before.
+  constexpr void take_back(int worker, int code, std::int64_t now) {
+    --count(code % 3, of_.stage_at(worker, chunk_of(code)));
+    now_[worker] = now;
+  }
+  /// The worker begins nothing before this time.
+  constexpr void wait(int worker, std::int64_t until) { now_[worker] = until; }
+  constexpr std::int64_t now(int worker) const { return now_[worker]; }
+  constexpr int placed(int worker, int code) const { return count(code % 3, of_.stage_at(worker, chunk_of(code))); }
+  /// Since the last run: the worker's next action of a code does not begin before.
+  constexpr std::int64_t head_of_next(int worker, int code) const {
+    return head_[at(code % 3, of_.stage_at(worker, chunk_of(code)), placed(worker, code))];
+  }
+
  private:
   enum : int { F, I, W };  // NOLINT: as in the text
+
+  constexpr int& count(int kind, int s) const { return placed_[kind * of_.stage_count() + s]; }
 
   constexpr int at(int kind, int s, int i) const { return (kind * of_.stage_count() + s) * M_ + i; }
   constexpr std::int64_t time(int kind, int s) const { return time_of(of_.stage(s), kind_of(kind)); }
@@ -86,13 +116,17 @@ class table_bound {
     const std::int64_t C = of_.limit(of_.worker_of(s)), w = of_.stage(s).held,
                        a = of_.stage(s).kept + (up ? of_.stage(o).kept : 0);
     std::int64_t best = -1;
-    for (int k = 0; k <= i; ++k) {
+    const auto work = [&](int kind, int stage, int all) {
+      const int more = all - count(kind, stage);
+      return more > 0 ? more * time(kind, stage) : 0;
+    };
+    for (int k = count(I, s); k <= i; ++k) {
       const std::int64_t left = C - (i + 1 - k) * a;
       if (left < 0) continue;
       const int waiting = times(left, w), l = k > waiting ? k - waiting : 0;
-      std::int64_t begin = i * time(F, s) + k * time(I, s) + l * time(W, s);
-      if (up) begin += (i + 1) * time(F, o);
-      else if (o >= 0) begin += k * (time(F, o) + time(I, o));
+      std::int64_t begin = now_[of_.worker_of(s)] + work(F, s, i) + work(I, s, k) + work(W, s, l);
+      if (up) begin += work(F, o, i + 1);
+      else if (o >= 0) begin += work(F, o, k) + work(I, o, k);
       if (k > 0) raise(begin, end(I, s, k - 1));
       if (l > 0) raise(begin, end(W, s, l - 1));
       if (best < 0 || begin < best) best = begin;
@@ -103,20 +137,26 @@ class table_bound {
   constexpr void heads(int i) {
     const int S = of_.stage_count();
     for (int s = 0; s < S; ++s) {
+      if (i < count(F, s)) continue;
       std::int64_t& h = head_[at(F, s, i)];
-      if (i > 0) h = end(F, s, i - 1);
+      h = i == count(F, s) ? now_[of_.worker_of(s)] : end(F, s, i - 1);
       if (s > 0) raise(h, end(F, s - 1, i) + of_.transfer(s - 1, false));
       leaves_before(s, i, [&](int kind, int stage, int m) { raise(h, end(kind, stage, m)); });
       raise(h, forward_with_room(s, i));
     }
     for (int s = S - 1; s >= 0; --s) {
-      std::int64_t& h = head_[at(I, s, i)];
-      h = end(F, s, i);
-      if (i > 0) raise(h, end(I, s, i - 1));
-      if (s + 1 < S) raise(h, end(I, s + 1, i) + of_.transfer(s, true));
-      std::int64_t& p = head_[at(W, s, i)];
-      p = end(I, s, i);
-      if (i > 0) raise(p, end(W, s, i - 1));
+      const std::int64_t now = now_[of_.worker_of(s)];
+      if (i >= count(I, s)) {
+        std::int64_t& h = head_[at(I, s, i)];
+        h = i == count(I, s) ? now : end(I, s, i - 1);
+        raise(h, end(F, s, i));
+        if (s + 1 < S) raise(h, end(I, s + 1, i) + of_.transfer(s, true));
+      }
+      if (i >= count(W, s)) {
+        std::int64_t& p = head_[at(W, s, i)];
+        p = i == count(W, s) ? now : end(W, s, i - 1);
+        raise(p, end(I, s, i));
+      }
     }
   }
 
@@ -166,11 +206,11 @@ class table_bound {
   /// Jackson's schedule of one worker: at any time the ready action with the longest tail.
   constexpr std::int64_t one_worker(int w) {
     const int codes = 3 * of_.chunks();
-    const zeroed_array<int> next(codes);           // of each code, the first micro-batch that is not over
-    const zeroed_array<std::int64_t> left(codes);  // ... and its time that is left
-    std::int64_t now = 0, bound = 0;
+    int next[6]{};           // of each code, the first micro-batch that is not over
+    std::int64_t left[6]{};  // ... and its time that is left
+    std::int64_t now = now_[w], bound = now;
     const auto id = [&](int c) { return at(c % 3, of_.stage_at(w, chunk_of(c)), next[c]); };
-    for (int c = 0; c < codes; ++c) left[c] = time(c % 3, of_.stage_at(w, chunk_of(c)));
+    for (int c = 0; c < codes; ++c) next[c] = placed(w, c), left[c] = time(c % 3, of_.stage_at(w, chunk_of(c)));
     for (;;) {
       // Both heads and tails of a code's micro-batches are in order, so only the first may run.
       int best = -1;
@@ -202,6 +242,8 @@ class table_bound {
   const searched_pipeline of_;
   int M_;
   zeroed_array<std::int64_t> head_, tail_;
+  zeroed_array<int> placed_;        // [kind][stage]
+  zeroed_array<std::int64_t> now_;  // of each worker
 };
 
 }  // namespace detail

@@ -1,0 +1,92 @@
+// optimize: yes
+
+#include <gpipe/plan/search/exact_order.hpp>
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include <gpipe/plan/search/list_schedule.hpp>
+#include <gpipe/plan/search/order_times.hpp>
+#include <gpipe/plan/search/rules.hpp>
+
+#include "support/searched_pipelines.hpp"
+
+using namespace gpipe;
+using gpipe::detail::exact_order;
+using gpipe::detail::worker_orders;
+
+namespace {
+
+/// A table by a rule, from which a search begins.
+struct known_table {
+  worker_orders orders;
+  std::int64_t makespan;
+
+  explicit known_table(const searched_pipeline& of) : orders(of) {
+    gpipe::detail::list_schedule(of, gradients_first{}, orders).run();
+    makespan = gpipe::detail::order_times(of).run(orders);
+  }
+};
+
+/// Whether the search's table holds and has its makespan.
+bool holds(const searched_pipeline& of, const exact_order& search) {
+  for (int w = 0; w < of.workers; ++w)
+    if (!gpipe::detail::row_holds(of, w, search.best().row(w), search.best().length())) return false;
+  return gpipe::detail::order_times(of).run(search.best()) == search.makespan();
+}
+
+}  // namespace
+
+TEST_CASE("the search finds the shortest of all tables") {
+  std::mt19937 random(1);
+  const auto check = [&](int workers, int micro_batches, placement placed, int count) {
+    for (int i = 0; i < count; ++i) {
+      searches::random_pipeline it(random, workers, micro_batches, placed);
+      if (i % 2 == 0)  // links that are slower than the stages
+        for (link_times& link : it.transfers) link = {5 * link.forward, 5 * link.back};
+      const known_table known(it.is);
+      exact_order search(it.is, known.orders, known.makespan);
+      CAPTURE(i);
+      CAPTURE(workers);
+      CHECK(search.run(100000));
+      CHECK(search.makespan() == searches::optimum(it.is));
+      CHECK(holds(it.is, search));
+    }
+  };
+  check(1, 4, placement::one_each, 100);
+  check(2, 2, placement::one_each, 300);
+  check(2, 3, placement::one_each, 200);
+  check(3, 2, placement::one_each, 200);
+  check(1, 2, placement::v, 100);
+  check(1, 3, placement::v, 20);
+  check(2, 2, placement::v, 8);
+}
+
+TEST_CASE("from any table, the search proves the optimum that another solver proved") {
+  int proven = 0, all = 0;
+  for (const auto& it : searches::solved_pipelines()) {
+    const known_table known(it->is);
+    exact_order search(it->is, known.orders, known.makespan);
+    const bool tried_all = search.run(200000);
+    CAPTURE(all);
+    CHECK(search.makespan() >= it->optimum);
+    if (tried_all) CHECK(search.makespan() == it->optimum);
+    CHECK(holds(it->is, search));
+    proven += tried_all;
+    ++all;
+  }
+  MESSAGE("proven: ", proven, " of ", all);
+  REQUIRE(all == 300);
+  CHECK(proven == all);
+}
+
+TEST_CASE("a search that ends early says so and keeps what it has") {
+  const std::vector<std::int64_t> limits(3, 3);
+  const searched_pipeline of{3, 5, placement::v, nullptr, nullptr, limits.data()};
+  const known_table known(of);
+  exact_order search(of, known.orders, known.makespan);
+  CHECK(!search.run(10));
+  CHECK(search.makespan() <= known.makespan);
+  CHECK(holds(of, search));
+}
