@@ -47,6 +47,7 @@ std::vector<std::pair<std::string, schedule_kind>> schedules() {
   std::vector<std::pair<std::string, schedule_kind>> found;
   for (const schedule_kind kind : schedule_kinds)
     if (schedule_choice(kind).trains) found.emplace_back(name_of(kind), kind);
+  found.emplace_back(name_of(schedule_kind::searched), schedule_kind::searched);
   return found;
 }
 
@@ -90,7 +91,7 @@ struct settings {
              .text("--schedule-file", "FILE.csv", schedule_file,
                    "the same from a file: a row of cells such as 0F3 for each worker")
              .number("--chunks", plan.chunks, 1, layers_of<net>,
-                     "stages a worker, of the interleaved and looped schedules")
+                     "stages a worker, of the interleaved and looped schedules; of a searched one 1 or 2")
              .number("--workers", plan.workers, 0, layers_of<net>,
                      "threads or processes; each runs neighbouring stages; 0: as many\n"
                      "                            as the schedule has work for")

@@ -62,6 +62,7 @@ struct settings {
     std::vector<std::pair<std::string, schedule_kind>> schedules;
     for (const schedule_kind kind : schedule_kinds)
       if (schedule_choice(kind).trains) schedules.emplace_back(name_of(kind), kind);
+    schedules.emplace_back(name_of(schedule_kind::searched), schedule_kind::searched);
     if (!example::options(
              "gpt: trains a language model on the bytes of a text, in a pipeline of stages, and lets it write.\n"
              "The last two lines are the bits per byte of the last twentieth of the text, which is held out, and a\n"

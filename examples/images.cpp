@@ -75,6 +75,7 @@ struct settings {
     std::vector<std::pair<std::string, schedule_kind>> schedules;
     for (const schedule_kind one : schedule_kinds)
       if (schedule_choice(one).trains) schedules.emplace_back(name_of(one), one);
+    schedules.emplace_back(name_of(schedule_kind::searched), schedule_kind::searched);
     if (!example::options("images: trains a convolutional network on images, in a pipeline of stages.\n"
                           "The last two lines are the accuracy on held-out images and a hash of the parameters' bits.\n"
                           "They are the same for every number of stages, schedule and recompute mode.")

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -19,15 +22,18 @@
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/plan_pipeline.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {
@@ -260,25 +266,107 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   set_shares(p, chosen);
 }
 
+/// Plans with a schedule that is known: with a cut, or with the best.
+GPIPE_COLD inline step_plan plan_known(const network& net, const plan_options& options,
+                                       const std::span<const int>* cut) {
+  step_plan p = uncut_plan(net, options);
+  if (cut == nullptr) {
+    search_cut(net, p);
+  } else {
+    take_cut(cut->data(), static_cast<int>(cut->size()), net.layer_count, options.stages, p.first.data());
+    p.options.warmup = choose_warmup(net, p.options, p.first.data());
+  }
+  complete_plan(net, p);
+  return p;
+}
+
+/// A plan and its predicted step.
+struct timed_plan {
+  step_plan plan;
+  std::int64_t step;
+
+  timed_plan(const network& net, step_plan made)
+      : plan(std::move(made)),
+        step(makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
+                         static_cast<int>(plan.links.size()),
+                         [&](int s) { return plan.requirements(s).kept_copies; })) {}
+};
+
+/// The plans of the library's schedules with the stages of `o`'s workers, as far as they fit; the shortest step first.
+/// Throws the last error if none fits.
+GPIPE_COLD inline std::vector<timed_plan> plan_all_known(const network& net, plan_options o,
+                                                         const std::span<const int>* cut) {
+  const schedule_choice placed = o.chosen_schedule().on_workers(0);
+  std::vector<timed_plan> all;
+  std::exception_ptr failure;
+  for (const schedule_kind kind : schedule_kinds) {
+    const schedule_choice known = schedule_choice(kind);
+    // A fill-drain plan has more choices, and no shorter step than a search.
+    bool same = known.trains && kind != schedule_kind::fill_drain && known.admits(o.stages, o.micro_batches) &&
+                known.workers(o.stages) == placed.workers(o.stages);
+    for (int s = 0; same && s < o.stages; ++s) same = known.worker_of(o.stages, s) == placed.worker_of(o.stages, s);
+    if (!same) continue;
+    o.schedule = kind;
+    try {
+      all.emplace_back(net, plan_known(net, o, cut));
+    } catch (const error&) {
+      failure = std::current_exception();
+    }
+  }
+  if (all.empty()) std::rethrow_exception(failure);
+  std::stable_sort(all.begin(), all.end(), [](const timed_plan& a, const timed_plan& b) { return a.step < b.step; });
+  return all;
+}
+
+/// Plans with a table that is searched for the stages. The plan of a known schedule decides the cut: under a memory
+/// limit of each that fits, because they run again differently; else of the one with the shortest step. A table is
+/// searched for each, and the shortest step of all wins. So none of the library's is shorter, and a table whose stages
+/// do not fit, because the search counts bytes roughly, is left.
+GPIPE_COLD inline step_plan plan_by_search(const network& net, plan_options o, const std::span<const int>* cut) {
+  o.custom_schedule = nullptr;
+  require_valid(o, net.layer_count);
+  std::vector<timed_plan> known = plan_all_known(net, o, cut);
+  const std::size_t tried = o.limits_memory() ? known.size() : 1;
+  timed_plan best = known.front();
+  for (std::size_t i = 0; i < tried; ++i) {
+    const step_plan& by = known[i].plan;
+    const plan_pipeline stages(net, by);
+    const auto found = std::make_shared<const searched_schedule>(stages.view(), 1.0 / static_cast<double>(tried));
+    o.custom_schedule = &found->schedule();
+    const std::vector<int> its(by.first.begin() + 1, by.first.end() - 1);
+    const std::span<const int> same_cut(its);
+    try {
+      timed_plan made(net, plan_known(net, o, &same_cut));
+      if (made.step >= best.step) continue;
+      best = std::move(made);
+    } catch (const error&) {
+      if (!o.limits_memory()) throw;
+      continue;
+    }
+    best.plan.table = found;
+    best.plan.table_gap = found->gap();
+  }
+  return std::move(best.plan);
+}
+
+GPIPE_COLD inline step_plan plan_in_any_way(const network& net, const plan_options& o,
+                                            const std::span<const int>* cut) {
+  return o.schedule == schedule_kind::searched ? plan_by_search(net, o, cut) : plan_known(net, o, cut);
+}
+
 }  // namespace detail
 
 GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_options& options,
                                             const std::vector<int>& custom_cut) {
   if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
-  step_plan p = detail::uncut_plan(net, options);
-  detail::search_cut(net, p);
-  detail::complete_plan(net, p);
-  return p;
+  return detail::plan_in_any_way(net, options, nullptr);
 }
 
 GPIPE_COLD GPIPE_INLINE step_plan plan_with_cut(const network& net, const plan_options& options,
                                                 std::span<const int> cut) {
-  step_plan p = detail::uncut_plan(net, options);
-  detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.layer_count, options.stages, p.first.data());
-  p.options.warmup = choose_warmup(net, p.options, p.first.data());
-  detail::complete_plan(net, p);
-  return p;
+  return detail::plan_in_any_way(net, options, &cut);
 }
+
 namespace detail {
 
 GPIPE_COLD inline plan_options options_of_job(plan_options options, int ranks) {

@@ -81,7 +81,7 @@ class cut_simulator {
     find_links(net_, all, [&](const stage_link&) { ++count; });
     const zeroed_array<stage_link> links(count);
     find_links(net_, all, [&, at = 0](const stage_link& it) mutable { links[at++] = it; });
-    if (o_.schedule == schedule_kind::custom &&
+    if (o_.custom_schedule != nullptr &&
         !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
       return unlimited;
     return makespan_of(net_, o_, schedule_, costs_, all, links.data(), count, [this](int s) { return kept_[s]; });

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <gpipe/model/network.hpp>
@@ -16,6 +17,8 @@
 #include <gpipe/plan/stages/link.hpp>
 
 namespace gpipe {
+
+class table_schedule;
 
 namespace detail {
 
@@ -64,6 +67,10 @@ struct step_plan {
   std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
   std::vector<layer_cost> costs_of_layers;                ///< [kind][layer], a micro-batch, in picoseconds
   std::vector<double> shares;                             ///< of each stage, of the predicted time
+  /// A table that was searched for the stages, to which the options point, and the share by which it is at most longer
+  /// than the best for them.
+  std::shared_ptr<const table_schedule> table{};
+  double table_gap = 0;
 
   stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }
   gpipe::cut cut() const {

@@ -263,7 +263,11 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const step_plan
   if (!detail::compares_steps(o))
     facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
   facts.quality = detail::quality_of_cut(net, o, plan.costs(), plan.first.data());
-  return detail::describe(facts);
+  std::string text = detail::describe(facts);
+  if (plan.table != nullptr && plan.table_gap == 0) text += "the searched table is the shortest for these stages\n";
+  else if (plan.table != nullptr)
+    text += "the searched table is at most " + detail::percent(plan.table_gap, 1) + " longer than the shortest\n";
+  return text;
 }
 
 }  // namespace gpipe

@@ -16,7 +16,7 @@ namespace gpipe {
 
 constexpr schedule_choice plan_options::chosen_schedule() const {
   if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, warmup}).on_workers(workers);
-  if (schedule != schedule_kind::custom) return schedule_choice(schedule, chunks).on_workers(workers);
+  if (custom_schedule == nullptr) return schedule_choice(schedule, chunks).on_workers(workers);
   const bool splits = custom_schedule->admits(stages, micro_batches) &&
                       detail::splits_backward(*custom_schedule, stages, micro_batches);
   return schedule_choice(*custom_schedule, splits).on_workers(workers);
@@ -56,10 +56,11 @@ inline constexpr option_description plan_option_list[] = {
                                                       "precision of activations, their gradients and matrix products"),
     detail::describe_number<&plan_options::tf32>("tf32", {}, detail::agreed::yes,
                                                  "products of floats round their factors to TF32, on GPUs"),
-    detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, detail::agreed::yes,
+    detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::searched, detail::agreed::yes,
                                                      "the order of work"),
     detail::describe_number<&plan_options::chunks>("chunks", {1}, detail::agreed::yes,
-                                                   "stages a worker, of the interleaved and looped schedules"),
+                                                   "stages a worker, of the interleaved, looped and searched "
+                                                   "schedules"),
     detail::describe_choice<&plan_options::warmup>("warmup", warmup_kind::longest, detail::agreed::yes,
                                                    "forwards before the first backward, of the interleaved schedule"),
     detail::describe_choice<&plan_options::recompute>("recompute", recompute_mode::as_needed, detail::agreed::yes,
@@ -178,7 +179,10 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
     if (const device_spec& of = o.device_of(s); of.memory_limit < 1)
       throw_error({"the memory_limit of device '", of.name, "' is ", of.memory_limit}, {"choose at least 1"},
                   detail::location{.stage = s});
-  if ((o.schedule == schedule_kind::custom) != (o.custom_schedule != nullptr))
+  if (o.schedule == schedule_kind::searched && (o.chunks > 2 || o.stages % o.chunks != 0))
+    throw_error({"schedule is searched, chunks is ", o.chunks, " and stages is ", o.stages},
+                {"choose chunks 1, for one stage a worker, or chunks 2 and an even number of stages, for two as a V"});
+  if (o.schedule != schedule_kind::searched && (o.schedule == schedule_kind::custom) != (o.custom_schedule != nullptr))
     throw_error({o.custom_schedule != nullptr ? "custom_schedule is set and schedule is not custom"
                                               : "schedule is custom and custom_schedule is null"},
                 {"give both: .schedule = schedule_kind::custom, .custom_schedule = &custom_schedule_of<mine>"});

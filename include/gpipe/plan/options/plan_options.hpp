@@ -55,15 +55,17 @@ struct plan_options {
   /// Exactly these layers run forward again in every backward, and no whole micro-batch: `{"h.*.mlp", "layer_norm"}`.
   layer_patterns recompute_layers{};
   schedule_kind schedule = schedule_kind::fill_drain;
-  int chunks = 2;  ///< stages a worker, of the interleaved and looped schedules
+  /// Stages a worker, of the interleaved and looped schedules; of a searched one 1, or 2 as a V.
+  int chunks = 2;
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
   /// transfers have a cost (see `choose_warmup`); else the shortest.
   warmup_kind warmup = warmup_kind::automatic;
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;              ///< R, of the pipeline: each runs M micro-batches of every mini-batch
-  gpipe::shard shard = gpipe::shard::none;                  ///< what replicas keep in shares. One replica keeps all
-  const gpipe::custom_schedule* custom_schedule = nullptr;  ///< of `schedule_kind::custom`: `&custom_schedule_of<mine>`
+  gpipe::shard shard = gpipe::shard::none;  ///< what replicas keep in shares. One replica keeps all
+  /// Of `schedule_kind::custom`: `&custom_schedule_of<mine>`. In a plan's own options also the table that it has found.
+  const gpipe::custom_schedule* custom_schedule = nullptr;
   /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and without recompute:
   /// each gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit
   /// the memory limit (see `group_gradients`).

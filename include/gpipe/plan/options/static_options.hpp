@@ -14,6 +14,8 @@
 
 namespace gpipe {
 
+class searched_schedule;
+
 namespace broken {
 
 template <class Optimizer, bool Holds>
@@ -27,6 +29,12 @@ struct schedule_of_a_plan {
   static_assert(Holds,
                 "gpipe: schedule<type> needs a schedule, such as one_f_one_b, or a type of yours that fulfils "
                 "gpipe::scheduler");
+};
+template <class Schedule, bool Holds>
+struct schedule_is_searched_at_run_time {
+  static_assert(Holds,
+                "gpipe: a searched schedule is found at run time: give a trainer plan_options{.schedule = "
+                "schedule_kind::searched}, or write its table into a file and make that a schedule of yours");
 };
 template <class Option, bool Holds>
 struct option_of_a_plan {
@@ -74,6 +82,8 @@ struct schedule {
           if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
         });
       o.custom_schedule = o.schedule == schedule_kind::custom ? &custom_schedule_of<Schedule> : nullptr;
+    } else if constexpr (std::is_same_v<Schedule, searched_schedule>) {
+      static_cast<void>(detail::asserted<broken::schedule_is_searched_at_run_time<Schedule, false>>{});
     } else {
       static_cast<void>(detail::asserted<broken::schedule_of_a_plan<Schedule, false>>{});
     }

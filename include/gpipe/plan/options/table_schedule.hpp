@@ -18,6 +18,7 @@ class table_schedule {
   table_schedule& operator=(const table_schedule&) = delete;
 
   const schedule_table& table() const { return table_; }
+  const custom_schedule& schedule() const { return schedule_; }
   /// The options with this schedule.
   GPIPE_COLD plan_options chosen_in(plan_options o) const {
     o.schedule = schedule_kind::custom;

@@ -34,11 +34,18 @@ inline constexpr auto schedule_kinds = [] {
 
 namespace detail {
 
+/// A searched table has the stages of ZB-V's workers, two as a V, or those of ZB-H1's, if it has one a worker. Until a
+/// plan has found the table, these stand for it.
+constexpr schedule_kind known_kind(schedule_kind kind, int chunks) {
+  if (kind != schedule_kind::searched) return kind;
+  return chunks == 1 ? schedule_kind::zb_h1 : schedule_kind::zb_v;
+}
+
 /// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
 constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind warmup, const custom_schedule* custom,
                                    Use&& use) {
-  switch (kind) {
+  switch (known_kind(kind, chunks)) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
     case schedule_kind::interleaved:
@@ -63,6 +70,7 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind w
       return std::forward<Use>(use)(forward_only{});
     case schedule_kind::custom:
       return std::forward<Use>(use)(*custom);
+    case schedule_kind::searched:
     case schedule_kind::fill_drain:
       break;
   }
@@ -78,8 +86,8 @@ constexpr Schedule schedule_with(const schedule_parameters& of) {
 }
 
 /// The functions of a built-in schedule.
-constexpr const schedule_functions* functions_of(schedule_kind kind) {
-  return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
+constexpr const schedule_functions* functions_of(schedule_kind kind, int chunks) {
+  return with_kind(kind, chunks, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
     return &schedule_functions_by<Schedule, &schedule_with<Schedule>>;
   });
 }
@@ -97,7 +105,10 @@ struct schedule_choice {
   int onto = 0;  ///< number of workers; 0: not folded
 
   constexpr schedule_choice(schedule_kind k = schedule_kind::fill_drain, int chunk_count = 2)
-      : kind(k), chunks(chunk_count), trains(k != schedule_kind::forward_only), functions(detail::functions_of(k)) {
+      : kind(k),
+        chunks(chunk_count),
+        trains(k != schedule_kind::forward_only),
+        functions(detail::functions_of(k, chunk_count)) {
     splits = functions->splits;
   }
   /// Interleaved, with its warm-up.
@@ -177,6 +188,7 @@ constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
 
 /// The name of a kind, which `parse_schedule` reads, or "custom".
 constexpr const char* name_of(schedule_kind kind) {
+  if (kind == schedule_kind::searched) return "searched";
   return kind == schedule_kind::custom ? "custom" : schedule_choice(kind).name();
 }
 
@@ -195,12 +207,8 @@ constexpr bool drains(const Schedule& schedule, int stages) {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
   std::string names;
-  for (const schedule_kind kind : schedule_kinds) {
-    if (kind == schedule_kinds.back()) names += " or ";
-    else if (kind != schedule_kinds.front()) names += ", ";
-    names += name_of(kind);
-  }
-  throw_error({"the schedule is '", text, "'"}, {"choose ", names, ", in upper or lower case"});
+  for (const schedule_kind kind : schedule_kinds) names.append(name_of(kind)).append(", ");
+  throw_error({"the schedule is '", text, "'"}, {"choose ", names, "or searched, in upper or lower case"});
 }
 
 }  // namespace detail
@@ -210,12 +218,15 @@ constexpr schedule_kind parse_schedule(std::string_view text) {
   const auto lower = [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;
   };
-  for (const schedule_kind kind : schedule_kinds) {
+  const auto names = [&](schedule_kind kind) {
     const std::string_view known = name_of(kind);
     bool same = known.size() == text.size();
     for (std::size_t i = 0; same && i < known.size(); ++i) same = lower(known[i]) == lower(text[i]);
-    if (same) return kind;
-  }
+    return same;
+  };
+  for (const schedule_kind kind : schedule_kinds)
+    if (names(kind)) return kind;
+  if (names(schedule_kind::searched)) return schedule_kind::searched;
   detail::bad_schedule(text);
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/table_schedule.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
@@ -18,11 +17,9 @@
 #include <gpipe/plan/search/order_search.hpp>
 #include <gpipe/plan/search/order_times.hpp>
 #include <gpipe/plan/search/pipeline.hpp>
-#include <gpipe/plan/search/plan_pipeline.hpp>
 #include <gpipe/plan/search/rules.hpp>
 #include <gpipe/plan/search/table_bound.hpp>
 #include <gpipe/plan/search/worker_orders.hpp>
-#include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {
 
@@ -97,16 +94,14 @@ class ruled_schedule : public made_schedule {
 ///
 /// A search gives the same table in every run. Its time grows with `effort`: about 1 s for 1.
 ///
-///     const step_plan plan = make_plan(network_of<net>, options);         by a schedule with the same placement
-///     const searched_schedule found(network_of<net>, plan);
-///     trainer<net> training{found.chosen_in(options)};
+///     const searched_schedule found({.workers = 4, .micro_batches = 16, .stages = stages.data()});
+///     trainer<net> training{found.chosen_in({.micro_batch_size = 8})};
+///
+/// A plan of `schedule_kind::searched` searches one for its stages by itself.
 class searched_schedule : public made_schedule {
  public:
   explicit searched_schedule(const searched_pipeline& of, double effort = 1)
       : made_schedule("searched", search(of, effort)) {}
-  /// For the stages of a plan: see `plan_pipeline`. Times are in picoseconds.
-  searched_schedule(const network& net, const step_plan& plan, double effort = 1)
-      : searched_schedule(plan_pipeline(net, plan).view(), effort) {}
 
  private:
   static made search(const searched_pipeline& of, double effort);

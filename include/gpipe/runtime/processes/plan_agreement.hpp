@@ -44,6 +44,8 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   cut(plan.first);
   cut(plan.recomputed_before);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
+  for (const std::vector<instruction>& program : plan.programs)
+    for (const instruction& it : program) schedule(it.kind, it.stage, it.micro_batch);
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
   for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());
   std::vector<agreed_value> all{{"the build", build.value()}};

@@ -4,8 +4,9 @@
 
 namespace gpipe {
 
-/// The built-in schedules, for a choice at run time, and a custom one. A new one has its line here and one in
-/// `with_kind` of any_schedule.hpp; all else in this library reads these, and the schedule's own members.
+/// The built-in schedules, for a choice at run time, a custom one, and a table that a plan searches for its stages at
+/// run time. A new built-in one has its line here and one in `with_kind` of any_schedule.hpp; all else in this library
+/// reads these, and the schedule's own members.
 enum class schedule_kind {
   fill_drain,
   one_f_one_b,
@@ -19,7 +20,8 @@ enum class schedule_kind {
   v_min,
   zb_2p,
   forward_only,
-  custom
+  custom,
+  searched
 };
 
 /// The warm-up of the interleaved schedule: how many forwards a worker runs before its first backward.

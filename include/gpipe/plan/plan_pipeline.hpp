@@ -21,20 +21,23 @@ namespace gpipe {
 /// The stages of a plan as a pipeline for a search: their predicted times, transfers between neighbours if the plan's
 /// options count them, and, under a memory limit, the bytes of one micro-batch more and what is left beside the rest.
 ///
-/// The plan's schedule gives each worker one stage, or two as a V. What a search does not know: links that skip stages,
-/// and that whole micro-batches run again only as needed.
+/// The plan's schedule gives each worker one stage, or two as a V; the search is for all of these, if the plan folds
+/// them onto fewer. A search does not know links that skip stages, and that whole micro-batches run again only as
+/// needed. Times are in picoseconds.
 class plan_pipeline {
  public:
   GPIPE_COLD plan_pipeline(const network& net, const step_plan& plan) {
-    pipeline_.workers = plan.workers();
+    const schedule_choice schedule = plan.options.chosen_schedule().on_workers(0);
+    pipeline_.workers = schedule.workers(plan.stages());
     pipeline_.micro_batches = plan.micro_batches();
-    pipeline_.placed = plan.stages() == plan.workers() ? placement::one_each : placement::v;
+    pipeline_.placed = plan.stages() == pipeline_.workers ? placement::one_each : placement::v;
     for (int s = 0; s < plan.stages(); ++s)
-      if (pipeline_.stage_count() != plan.stages() || pipeline_.worker_of(s) != plan.worker_of(s))
-        detail::throw_error({"the schedule is ", plan.schedule, ", and worker ", plan.worker_of(s), " has stage ", s},
+      if (const int worker = schedule.worker_of(plan.stages(), s);
+          pipeline_.stage_count() != plan.stages() || pipeline_.worker_of(s) != worker)
+        detail::throw_error({"the schedule is ", plan.schedule, ", and worker ", worker, " has stage ", s},
                             {"plan with one that gives each worker one stage, such as zb_h1, or two as a V, such as "
                              "zb_v"});
-    limits_.assign(detail::index(plan.workers()), 0);
+    limits_.assign(detail::index(pipeline_.workers), 0);
     bool limited = false;
     for (int s = 0; s < plan.stages(); ++s) limited = add_stage(stage_view(net, plan.cut(), s), plan) || limited;
     for (int s = 0; s + 1 < plan.stages(); ++s) {
@@ -70,9 +73,9 @@ class plan_pipeline {
     const std::int64_t bytes = memory_of(stage, more).total() - all;
     stages_.push_back({times.forward, times.backward_input, times.backward_parameters, bytes, bytes});
     const std::int64_t limit = plan.options.limit_of(s);
-    std::int64_t& left = limits_[detail::index(plan.worker_of(s))];
+    std::int64_t& left = limits_[detail::index(pipeline_.worker_of(s))];
     if (limit == no_memory_limit) {
-      left += (std::int64_t{1} << 60) / plan.workers();
+      left += (std::int64_t{1} << 60) / pipeline_.workers;
       return false;
     }
     left += limit - all + needs.in_flight * bytes;

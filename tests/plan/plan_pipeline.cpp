@@ -1,4 +1,4 @@
-#include <gpipe/plan/search/plan_pipeline.hpp>
+#include <gpipe/plan/plan_pipeline.hpp>
 
 #include <doctest/doctest.h>
 
@@ -39,7 +39,8 @@ TEST_CASE("a schedule that is searched for a plan has a shorter step, and obeys 
         for (int s = 0; s < 4; ++s) o.memory_limit = std::max(s == 0 ? 0 : o.memory_limit, known.memory(s).total());
       const step_plan by =
           plan_with_cut(network_of<net>, o, std::vector(known.first.begin() + 1, known.first.end() - 1));
-      const searched_schedule found(network_of<net>, by, 0.02);
+      const plan_pipeline stages(network_of<net>, by);
+      const searched_schedule found(stages.view(), 0.02);
       const step_plan now = plan_with_cut(network_of<net>, found.chosen_in(o),
                                           std::vector(known.first.begin() + 1, known.first.end() - 1));
       CAPTURE(name_of(kind));
