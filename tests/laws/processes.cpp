@@ -111,7 +111,9 @@ std::uint64_t learned(const plan_options& o, const training_options& how, const 
 
 template <class Net, class Data>
 void same_as_in_threads(const Data& data) {
-  for (const schedule_kind kind : schedule_kinds) {
+  std::vector<schedule_kind> kinds(schedule_kinds.begin(), schedule_kinds.end());
+  kinds.push_back(schedule_kind::searched);  // each process searches for itself
+  for (const schedule_kind kind : kinds) {
     const plan_options o = plan_by(kind, the_job().ranks());
     if (kind == schedule_kind::forward_only || o.stages > layers_of<Net> || o.max_workers() == 0) continue;
     CAPTURE(name_of(kind));

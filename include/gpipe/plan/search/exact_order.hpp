@@ -65,7 +65,7 @@ class exact_order {
     step next;
     std::int64_t bound;
   };
-  /// What a step changes beside counts.
+  /// The state that a step changes, beside counts.
   struct before {
     std::int64_t now, link;
     unsigned waiting;

@@ -7,6 +7,7 @@
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/agreed_hash.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
