@@ -11,11 +11,13 @@
 #include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/train/trainer.hpp>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -106,6 +108,68 @@ void search_tables() {
   for (const double share : {1.0, 0.75, 0.625}) search(16, 64, share, 4);
 }
 
+/// Random stages of a V or of one each, whose times and bytes are 1 to 1.5 times the smallest.
+std::vector<gpipe::searched_stage> uneven_stages(int count, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto uneven = [&random](int least) { return least + static_cast<int>(random() % unsigned(least / 2 + 1)); };
+  std::vector<gpipe::searched_stage> stages;
+  for (int s = 0; s < count; ++s) stages.push_back({uneven(100), uneven(100), uneven(100), 100, 60});
+  return stages;
+}
+
+/// How much shorter than 1F1B and ZB-H1 is a table for one stage a worker, with the memory of 1F1B?
+void search_uneven_stages() {
+  constexpr int workers = devices, micro_batches = 32, draws = 11;
+  const std::vector<std::int64_t> limits(workers, 100 * workers);
+  std::vector<gpipe::stage_link> links;
+  for (int s = 0; s + 1 < workers; ++s) links.push_back({s, s + 1});
+  std::vector<double> gains, gaps;
+  for (unsigned seed = 1; seed <= draws; ++seed) {
+    const auto stages = uneven_stages(workers, seed);
+    const gpipe::searched_schedule found(
+        {workers, micro_batches, gpipe::placement::one_each, stages.data(), nullptr, limits.data()});
+    std::vector<gpipe::stage_times> times;
+    for (const auto& s : stages) times.push_back({s.forward, s.backward_input, s.backward_parameters});
+    std::int64_t best = 0;
+    for (const auto kind : {gpipe::schedule_kind::one_f_one_b, gpipe::schedule_kind::zb_h1}) {
+      const std::int64_t known =
+          gpipe::simulate(gpipe::schedule_choice(kind), {.stages = workers,
+                                                         .micro_batches = micro_batches,
+                                                         .recompute = gpipe::recompute_mode::never,
+                                                         .times = times.data(),
+                                                         .links = links.data(),
+                                                         .link_count = workers - 1});
+      best = best == 0 ? known : std::min(best, known);
+    }
+    gains.push_back(static_cast<double>(best) / static_cast<double>(found.makespan()) - 1);
+    gaps.push_back(found.gap());
+  }
+  std::printf("one stage a worker, uneven, %d x %d: %.4f shorter than 1F1B and ZB-H1, at most %.4f from the best\n",
+              workers, micro_batches, bench::median(gains), *std::max_element(gaps.begin(), gaps.end()));
+  bench::result("schedules.searched.uneven", bench::median(gains), "share");
+  bench::result("schedules.searched.uneven.gap", *std::max_element(gaps.begin(), gaps.end()), "share");
+}
+
+/// How far from the best may a V be whose stages differ, or whose links take a tenth of a forward?
+void search_uneven_vs() {
+  const auto search = [](const char* name, const std::vector<gpipe::searched_stage>& stages, std::int64_t latency,
+                         double share) {
+    const std::vector<gpipe::link_times> transfers(stages.size(), {latency, latency});
+    const std::vector<std::int64_t> limits(devices, static_cast<std::int64_t>(share * 200 * devices));
+    const gpipe::searched_schedule found(
+        {devices, 32, gpipe::placement::v, stages.data(), transfers.data(), limits.data()});
+    std::printf("V, 8 x 32, %s, activations %.3f: at most %.4f from the best\n", name, share, found.gap());
+    bench::result(
+        "schedules.searched.gap.8x32." + std::string(name) + "." + std::to_string(static_cast<int>(1000 * share)),
+        found.gap(), "share");
+  };
+  const std::vector<gpipe::searched_stage> even(2 * devices, {100, 100, 100, 100, 60});
+  for (const double share : {1.0, 0.75, 0.625, 0.5}) {
+    search("uneven", uneven_stages(2 * devices, 1), 0, share);
+    search("latency", even, 10, share);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -132,4 +196,6 @@ int main() {
                   (one.step_ms / zb.step_ms) / (one.predicted_ms / zb.predicted_ms), "ratio");
   }
   search_tables();
+  search_uneven_stages();
+  search_uneven_vs();
 }
