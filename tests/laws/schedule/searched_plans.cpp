@@ -103,7 +103,7 @@ TEST_CASE("a searched plan is as quick as the best of the library's with the sam
   CHECK(searched >= 12);  // stages that differ leave room
 }
 
-TEST_CASE("a searched plan obeys the memory limit, and the same of each device") {
+TEST_CASE("a searched plan obeys the memory limit of stages, and that of devices") {
   for (const int chunks : {1, 2}) {
     plan_options o = options(4, 8, chunks);
     o.recompute = recompute_mode::never;
@@ -129,6 +129,10 @@ TEST_CASE("a searched plan obeys the memory limit, and the same of each device")
       ++fitting;
       const step_plan found = make_plan(network_of<net>, o);
       CHECK(largest(found) <= o.memory_limit);
+      plan_options on = o;  // the stages of a device share its bytes
+      on.memory_limit = no_memory_limit;
+      on.device.memory_limit = chunks * o.memory_limit;
+      CHECK(make_plan(network_of<net>, on).programs == found.programs);
       for (const step_plan& it : known) CHECK(step_time(network_of<net>, found) <= step_time(network_of<net>, it));
     }
     CHECK(fitting >= 3);

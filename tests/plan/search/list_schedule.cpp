@@ -7,6 +7,7 @@
 #include <random>
 
 #include <gpipe/plan/schedule/zb_v.hpp>
+#include <gpipe/plan/search/order_search.hpp>
 #include <gpipe/plan/search/rules.hpp>
 #include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
@@ -26,6 +27,21 @@ constexpr std::int64_t made_by_rule(const searched_pipeline& of) {
 // A compiler makes tables, too. With memory for all, the rule is as good as ZB-V.
 static_assert(made_by_rule({.workers = 2, .micro_batches = 4, .placed = placement::v}) ==
               timetable(zb_v{}, 4, 4).makespan(1, 1, 1));
+
+// And it searches one, if it is small: 20 moves shorten the rule's to the bound.
+constexpr searched_stage unequal[] = {{6, 5, 5, 10, 6}, {5, 6, 4, 10, 6}, {6, 5, 5, 10, 6}};
+constexpr std::int64_t bytes[] = {20, 20, 20};
+constexpr searched_pipeline three{3, 4, placement::one_each, unequal, nullptr, bytes};
+constexpr std::int64_t searched_by_the_compiler(const searched_pipeline& of, int moves) {
+  worker_orders orders(of);
+  list_schedule(of, gradients_first{}, orders).run();
+  gpipe::detail::order_search search(of, 1);
+  search.start(orders);
+  search.run(moves, lower_bound_of_tables(of), 2);
+  return search.makespan();
+}
+static_assert(made_by_rule(three) == 98 && lower_bound_of_tables(three) == 92);
+static_assert(searched_by_the_compiler(three, 20) == 92);
 
 // 1F1B is a rule: backward as soon as it can be, and no more forwards than stages that follow.
 struct one_f_one_b_rule {
