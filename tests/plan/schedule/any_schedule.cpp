@@ -34,6 +34,17 @@ TEST_CASE("kinds convert to the schedule's name and back") {
   CHECK(parse_schedule("1f1b") == schedule_kind::one_f_one_b);
   CHECK(parse_schedule("zb-h1") == schedule_kind::zb_h1);
   CHECK(parse_schedule("FILL-DRAIN") == schedule_kind::fill_drain);
+  CHECK(parse_schedule(name_of(schedule_kind::searched)) == schedule_kind::searched);
+}
+
+TEST_CASE("a schedule that is not searched yet has the workers of ZB-H1 or of ZB-V") {
+  for (const int chunks : {1, 2}) {
+    const schedule_choice placed(schedule_kind::searched, chunks);
+    CHECK(placed.workers(8) == 8 / chunks);
+    CHECK(placed.worker_of(8, 7) == (chunks == 1 ? 7 : 0));
+    CHECK(stages_per_worker(schedule_kind::searched, chunks) == chunks);
+    CHECK(with_schedule(placed, [](auto schedule) { return schedule.workers(8); }) == 8 / chunks);
+  }
 }
 
 TEST_CASE("the list has every schedule, and each says whether backward comes in two parts") {
