@@ -25,10 +25,22 @@ class order_times {
         awaited_(of.workers),
         stack_(of.workers),
         done_(6 * of.workers),
-        time_of_(6 * of.workers) {
+        parts_(6 * of.workers) {
     for (int w = 0; w < of.workers; ++w)
-      for (int c = 0; c < 3 * of.chunks(); ++c)
-        time_of_[6 * w + c] = time_of(of.stage(of.stage_at(w, chunk_of(c))), kind_of(c));
+      for (int c = 0; c < 3 * of.chunks(); ++c) {
+        const int s = of.stage_at(w, chunk_of(c));
+        part& its = parts_[6 * w + c];
+        its.time = time_of(of.stage(s), kind_of(c));
+        its.needs = needed(s, 0, kind_of(c));
+        if (kind_of(c) == action_kind::backward_parameters) continue;
+        const bool back = kind_of(c) == action_kind::backward_input;
+        const int to = back ? s - 1 : s + 1;
+        its.makes = value(back, s, 0);
+        its.link = 2 * s + back;
+        if (to < 0 || to == of.stage_count()) continue;
+        its.transfer = of.transfer(back ? to : s, back);
+        its.peer = of.worker_of(to);
+      }
   }
 
   /// The makespan; -1: the workers wait for each other in a circle.
@@ -42,39 +54,37 @@ class order_times {
     while (ready > 0) {
       const int w = stack_[--ready];
       const std::uint8_t* row = orders.row(w);
+      const part* const parts = parts_.data() + 6 * w;
       int* done = done_.data() + 6 * w;
       std::int64_t now = now_[w];
       int i = next_[w];
       for (; i < length; ++i) {
-        const int code = row[i], s = of_.stage_at(w, chunk_of(code)), m = done[code];
-        const action_kind kind = kind_of(code);
-        const bool back = kind == action_kind::backward_input;
-        const int needs = needed(s, m, kind);
-        if (needs >= 0) {
-          if (arrivals_[needs] < 0) {
-            awaited_[w] = needs;
+        const int code = row[i], m = done[code];
+        const part& its = parts[code];
+        if (its.needs >= 0) {
+          const std::int64_t arrival = arrivals_[its.needs + m];
+          if (arrival < 0) {
+            awaited_[w] = its.needs + m;
             break;
           }
-          if (arrivals_[needs] > now) now = arrivals_[needs];
+          if (arrival > now) now = arrival;
         }
         begins_[w * length + i] = now;
         numbers_[w * length + i] = m;
-        now += time_of_[6 * w + code];
+        now += its.time;
         ++done[code];
-        if (kind == action_kind::backward_parameters) continue;
-        const int made = value(back, s, m), to = back ? s - 1 : s + 1;
+        if (its.makes < 0) continue;
+        const int made = its.makes + m;
         made_at_[made] = i;
         std::int64_t arrived = now;
-        if (to >= 0 && to < of_.stage_count()) {
-          if (const auto time = of_.transfer(back ? to : s, back); time > 0) {
-            std::int64_t& link = free_[2 * s + back];
-            if (link < now) link = now;
-            arrived = link += time;
-          }
-          if (const int peer = of_.worker_of(to); awaited_[peer] == made) {
-            awaited_[peer] = -1;
-            stack_[ready++] = peer;
-          }
+        if (its.transfer > 0) {
+          std::int64_t& link = free_[its.link];
+          if (link < now) link = now;
+          arrived = link += its.transfer;
+        }
+        if (its.peer >= 0 && awaited_[its.peer] == made) {
+          awaited_[its.peer] = -1;
+          stack_[ready++] = its.peer;
         }
         arrivals_[made] = arrived;
       }
@@ -92,7 +102,7 @@ class order_times {
   // Results of the last run, for the `at`-th action of a worker.
   constexpr std::int64_t begin(int worker, int at) const { return begins_[worker * length() + at]; }
   constexpr std::int64_t end(int worker, int at, int code) const {
-    return begin(worker, at) + time_of_[6 * worker + code];
+    return begin(worker, at) + parts_[6 * worker + code].time;
   }
   constexpr int micro_batch(int worker, int at) const { return numbers_[worker * length() + at]; }
   constexpr std::int64_t end_of(int worker) const { return now_[worker]; }
@@ -108,6 +118,13 @@ class order_times {
   constexpr int made_at(int value) const { return made_at_[value]; }
 
  private:
+  /// All that a worker's actions of a code have in common; the values are those of micro-batch 0.
+  struct part {
+    std::int64_t time = 0, transfer = 0;
+    int needs = -1, makes = -1;  ///< values; -1: none
+    int link = 0, peer = -1;     ///< over which the value goes, and to whom; -1: to no stage
+  };
+
   constexpr int length() const { return 3 * of_.chunks() * of_.micro_batches; }
   constexpr int value(bool back, int s, int m) const { return back * values_ + s * of_.micro_batches + m; }
 
@@ -117,7 +134,7 @@ class order_times {
   zeroed_array<int> numbers_, made_at_;
   zeroed_array<std::int64_t> free_, now_;
   zeroed_array<int> next_, awaited_, stack_, done_;
-  zeroed_array<std::int64_t> time_of_;  // [worker][code]
+  zeroed_array<part> parts_;  // [worker][code]
   int last_ = 0;
 };
 

@@ -92,7 +92,7 @@ class ruled_schedule : public made_schedule {
 /// 3. Branch and bound finds the best table of a small pipeline, and proves it: then `gap()` is 0.
 /// 4. For others a lower bound of every table says how far it may be from the best.
 ///
-/// A search gives the same table in every run. Its time grows with `effort`: about 1 s for 1.
+/// A search gives the same table in every run. Its time grows with `effort`: half a second or so for 1.
 ///
 ///     const searched_schedule found({.workers = 4, .micro_batches = 16, .stages = stages.data()});
 ///     trainer<net> training{found.chosen_in({.micro_batch_size = 8})};
