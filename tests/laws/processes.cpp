@@ -29,9 +29,8 @@ namespace {
 constexpr int M = 4, B = 4;
 
 plan_options plan_by(schedule_kind kind, int workers) {
-  plan_options o{.micro_batches = M, .micro_batch_size = B, .schedule = kind};
-  o.stages = stages_per_worker(kind) * workers;
-  return o;
+  const int stages = stages_per_worker(kind) * workers;
+  return {.stages = stages, .micro_batches = M, .micro_batch_size = B, .schedule = kind};
 }
 
 training_options options(process_group* job) {
@@ -111,8 +110,8 @@ std::uint64_t learned(const plan_options& o, const training_options& how, const 
 
 template <class Net, class Data>
 void same_as_in_threads(const Data& data) {
-  std::vector<schedule_kind> kinds(schedule_kinds.begin(), schedule_kinds.end());
-  kinds.push_back(schedule_kind::searched);  // each process searches for itself
+  std::vector<schedule_kind> kinds{schedule_kind::searched};  // each process searches for itself
+  kinds.insert(kinds.end(), schedule_kinds.begin(), schedule_kinds.end());
   for (const schedule_kind kind : kinds) {
     const plan_options o = plan_by(kind, the_job().ranks());
     if (kind == schedule_kind::forward_only || o.stages > layers_of<Net> || o.max_workers() == 0) continue;
@@ -120,8 +119,7 @@ void same_as_in_threads(const Data& data) {
     CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(o, options(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
     plan_options grouped = o;
-    grouped.recompute = recompute_mode::never;
-    grouped.group_gradients = 3;
+    grouped.recompute = recompute_mode::never, grouped.group_gradients = 3;
     CHECK(learned<Net>(grouped, options(&the_job()), data) == learned<Net>(o, options(nullptr), data));
   }
 }
