@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <random>
+#include <vector>
 
 #include <gpipe/plan/search/list_schedule.hpp>
 #include <gpipe/plan/search/order_times.hpp>
@@ -61,6 +63,22 @@ TEST_CASE("the search finds the shortest of all tables") {
   check(1, 2, placement::v, 100);
   check(1, 3, placement::v, 5);
   check(2, 2, placement::v, 2);
+}
+
+TEST_CASE("a part of a table is left only for one whose values arrive as early, and whose links are as free") {
+  const auto check = [](const std::vector<searched_stage>& stages, const std::vector<link_times>& transfers,
+                        const std::vector<std::int64_t>& limits, std::int64_t optimum) {
+    const searched_pipeline of{2, 2, placement::v, stages.data(), transfers.data(), limits.data()};
+    const known_table known(of);
+    exact_order search(of, known.orders, known.makespan);
+    CHECK(search.run(100000));
+    CHECK(search.makespan() == optimum);
+    CHECK(searches::optimum(of) == optimum);
+  };
+  check({{1, 6, 5, 9, 8}, {5, 7, 1, 11, 2}, {3, 1, 5, 12, 12}, {2, 6, 8, 9, 1}}, {{12, 12}, {12, 12}, {0, 12}, {6, 12}},
+        {26, 57}, 118);
+  check({{4, 5, 6, 8, 4}, {3, 3, 0, 6, 0}, {5, 4, 1, 6, 0}, {2, 1, 7, 8, 1}}, {{0, 12}, {0, 4}, {0, 0}, {0, 12}},
+        {19, 15}, 78);
 }
 
 TEST_CASE("from any table, the search proves the optimum that another solver proved") {

@@ -42,8 +42,10 @@ GPIPE_COLD inline void require_space(const plan_space& of, const plan_options& r
     throw_error(
         {"replicas x workers is ", of.replicas, " x ", of.workers, ", and there are ", several(of.devices, "device")},
         {"fix one of them, or smaller numbers"});
-  if (of.schedule && (*of.schedule == schedule_kind::custom || *of.schedule == schedule_kind::forward_only))
-    throw_error({"schedule is ", *of.schedule == schedule_kind::custom ? "custom" : "forward_only"},
+  if (of.schedule && *of.schedule >= schedule_kind::forward_only)
+    throw_error({"schedule is ", *of.schedule == schedule_kind::custom     ? "custom"
+                                 : *of.schedule == schedule_kind::searched ? "searched"
+                                                                           : "forward_only"},
                 {"choose a built-in schedule that trains, or none"});
   if (rest.device_count > 0 && rest.device_count != of.devices)
     throw_error({"device_count is ", rest.device_count, ", and the space has ", several(of.devices, "device")},
