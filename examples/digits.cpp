@@ -108,7 +108,8 @@ struct settings {
                      "                            with fill-drain and without recompute; 0: as many as pay off\n"
                      "                            and fit")
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 4MiB: the cut obeys it")
-             .plan(plan, {"micro_batch_size", "optimizer_moments", "separate_memory", "cost_transfers", "cost_parameters"})
+             .plan(plan,
+                   {"micro_batch_size", "optimizer_moments", "separate_memory", "cost_transfers", "cost_parameters"})
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
                      "emulate links of this speed, and cut for them; 0: do not")
              .choice("--transport", transport,

@@ -1,7 +1,7 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
-// model that is not written with gpipe. `plan best` chooses a configuration, `plan largest` says how large a model fits,
-// `plan sweep` compares choices, `plan export` writes a plan for another framework, and `plan check` checks a schedule
-// of one.
+// model that is not written with gpipe. `plan best` chooses a configuration, and `plan largest` says how large a model
+// fits. `plan sweep` compares choices. `plan export` writes a plan for another framework, and `plan check` checks a
+// schedule of one.
 
 #include <algorithm>
 #include <iostream>

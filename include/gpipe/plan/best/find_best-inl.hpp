@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
@@ -16,13 +17,14 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/best/find_best.hpp>
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_costs.hpp>
-#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/summary.hpp>
 
@@ -78,7 +80,7 @@ class best_search {
   }
 
  private:
-  /// What is known of a plan.
+  /// How far a plan has come.
   enum class progress : std::uint8_t { work, schedule, simulated, searched };
   struct entry {
     plan_candidate it;

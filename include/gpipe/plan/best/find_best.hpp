@@ -47,7 +47,7 @@ struct best_plan {
 ///
 ///     const best_plan best = find_best(network_of<net>, {.devices = 8, .batch = 512}, {.memory_limit = 16_GiB});
 ///     std::cout << describe(best);
-///     trainer<net> training{best.options, {.cut = best.cut}};
+///     trainer<net, adamw> training{best.options, adamw{}, {.cut = best.cut}};
 best_plan find_best(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
 
 /// The winner, the next ones, and the certificate in words.
