@@ -8,7 +8,7 @@
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 
-#include "../../examples/plan/best/table_network.hpp"
+#include "../examples/plan/best/table_network.hpp"
 
 using namespace gpipe;
 using example::table_layer;

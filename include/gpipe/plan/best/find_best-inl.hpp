@@ -22,6 +22,8 @@
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/partition/checks.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_costs.hpp>
@@ -250,15 +252,25 @@ class best_search {
       return it.step != unlimited ? it.step : it.bound + it.bound / 8;
     };
     std::stable_sort(second_.begin(), second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
+    int searched = 0;
     for (const std::size_t i : second_) {
       entry& e = all_[i];
-      if (left_ <= 0) return;
+      if (left_ <= 0 && searched >= least_searched) break;
       if (e.it.bound >= best_step()) continue;
       const plan_options o = options_of(e.it);
       search(e, o, costs_of(e.it, o));
+      ++searched;
       if (e.it.step < best_step()) best_ = static_cast<int>(i);
     }
+    if (!limits_) return;
+    for (int last = -1, i = 0; i < 2 && best_ >= 0 && best_ != last; ++i) {  // the winner, and who follows it
+      last = best_;
+      shorten(all_[index(best_)]);
+      for (std::size_t k = 0; k < all_.size(); ++k)
+        if (all_[k].it.step < best_step()) best_ = static_cast<int>(k);
+    }
   }
+  static constexpr int least_searched = 4;  // even if the effort is spent
 
   /// The step of the best cut without limits, if its stages obey them with what they recompute.
   void simulate_free_cut(entry& e, const plan_options& o, const stage_costs& costs) {
@@ -301,8 +313,20 @@ class best_search {
       e.fits = e.it.step != unlimited;
       return;
     }
-    shorten_step(net_, o, costs, found.whole, first.data());
+    if (!limits_) shorten_step(net_, o, costs, found.whole, first.data());
     take(e, o, cut_simulator(net_, o, costs).step_of(first.data()), first.data());
+  }
+  /// Moves the boundaries of a plan's cut. Under a limit that takes as long as several searches.
+  void shorten(entry& e) {
+    plan_options o = options_of(e.it);
+    o.warmup = e.warmup;
+    const stage_costs costs = costs_of(e.it, o);
+    const cut_simulator simulator(net_, o, costs);
+    if (simulator.affordable_cuts() > 0) return;
+    const zeroed_array<int> first(o.stages);
+    take_cut(e.cut.data(), static_cast<int>(e.cut.size()), net_.layer_count, o.stages, first.data());
+    shorten_step(net_, o, costs, false, first.data());
+    take(e, o, simulator.step_of(first.data()), first.data());
   }
   /// The shortest step of all cuts: no other has a shorter one.
   void simulate_all(entry& e, plan_options o, const stage_costs& costs) {
