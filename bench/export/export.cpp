@@ -56,7 +56,7 @@ int main() {
                               .recompute = recompute_mode::never};
     example::planner plans(it, how);
     const auto begin = std::chrono::steady_clock::now();
-    const example::planned ours = example::best_plan(it, how);
+    const example::planned ours = example::moved_plan(it, how);
     slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     const example::planned theirs = plans.plan_of(cut_of_layout(bench::stages_of(r.layout), model));
     better += theirs.makespan < ours.makespan;

@@ -250,7 +250,7 @@ TEST_CASE("a cut that is many borders away is found") {
   expected.push_back(63);
   planner plans(it, how);
   REQUIRE(layout_of(made, expected) == "Et|(tt|)*30L");
-  const planned best = best_plan(it, how);
+  const planned best = moved_plan(it, how);
   CHECK(best.makespan <= plans.step_time(expected));
   CHECK(best.makespan < plans.plan().makespan);  // which the planner alone does not find
 
@@ -258,5 +258,5 @@ TEST_CASE("a cut that is many borders away is found") {
   for (const planned_stage& s : best.stages) largest = std::max(largest, s.bytes);
   how.limit = largest - 1;
   how.micro_batches = 32;
-  for (const planned_stage& s : best_plan(it, how).stages) CHECK(s.bytes <= how.limit);
+  for (const planned_stage& s : moved_plan(it, how).stages) CHECK(s.bytes <= how.limit);
 }

@@ -12,11 +12,11 @@
 #include <gpipe/record/file/write_file.hpp>
 
 #include "../tables.hpp"
-#include "best_plan.hpp"
 #include "export_settings.hpp"
 #include "framework.hpp"
 #include "hugging_face.hpp"
 #include "layers.hpp"
+#include "moved_plan.hpp"
 
 namespace example {
 
@@ -73,7 +73,7 @@ inline void print_export(const export_settings& chosen) {
         "option --stages is " + std::to_string(chosen.how.stages) + ", and the model has " + several(blocks, "block"),
         "choose at most as many stages as blocks");
   const subject it = model.planned();
-  const planned best = best_plan(it, chosen.how);
+  const planned best = moved_plan(it, chosen.how);
   const cut_list first = cut_of(best);
   const std::string text = text_for(chosen, model, first);
   const std::string file = chosen.target == framework::torchtitan ? chosen.output + "/parallelism.py" : chosen.output;

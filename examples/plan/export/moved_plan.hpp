@@ -1,6 +1,7 @@
 #pragma once
 
-// The best plan of a model of another framework: the planner's, or one that it finds for fewer micro-batches.
+// The plan of a model of another framework: the planner's, or one that it finds for fewer micro-batches, with layers
+// moved from any stage to any other.
 
 #include <algorithm>
 #include <cstdint>
@@ -58,7 +59,7 @@ inline cut_list moved(const planner& plans, cut_list best, int tries) {
 /// Blocks are equal, so that many cuts have the same bottleneck, and only a simulated step shows which is better. In a
 /// second the planner simulates few steps of many micro-batches, but many of few, and a good cut for these is mostly
 /// good for those.
-inline planned best_plan(const subject& it, const choice& how) {
+inline planned moved_plan(const subject& it, const choice& how) {
   planner plans(it, how);
   planned best = plans.plan();
   cut_list first = cut_of(best);
