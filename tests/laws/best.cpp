@@ -40,7 +40,7 @@ std::int64_t shortest(const network& net, const plan_space& of, plan_options o) 
             const int samples = (of.batch + R - 1) / R, B = (samples + M - 1) / M;
             o.schedule = kind, o.chunks = chunks, o.replicas = R, o.micro_batches = M, o.micro_batch_size = B;
             o.stages = K * stages_per_worker(kind, chunks);
-            if (kind == schedule_kind::forward_only || (K == 1 && kind != schedule_kind::one_f_one_b) ||
+            if (kind == schedule_kind::forward_only || (K == 1 && stages_per_worker(kind) > 1) ||
                 o.stages > net.layer_count || o.max_workers() != K)
               continue;
             for (const warmup_kind warmup : {warmup_kind::shortest, warmup_kind::longest}) {

@@ -302,7 +302,7 @@ GPIPE_COLD inline std::vector<timed_plan> plan_all_known(const network& net, pla
   std::exception_ptr failure;
   for (const schedule_kind kind : schedule_kinds) {
     const schedule_choice known = schedule_choice(kind);
-    // A fill-drain plan has more choices, and no shorter step than a search.
+    // A fill-drain plan has more choices, and hardly ever a shorter step than a search.
     bool same = known.trains && kind != schedule_kind::fill_drain && known.admits(o.stages, o.micro_batches) &&
                 known.workers(o.stages) == placed.workers(o.stages);
     for (int s = 0; same && s < o.stages; ++s) same = known.worker_of(o.stages, s) == placed.worker_of(o.stages, s);

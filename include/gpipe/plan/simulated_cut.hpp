@@ -59,12 +59,20 @@ class cut_simulator {
     }
   }
 
-  /// Whether every stage of a cut exceeds its limit, whatever it recomputes. Then no cut fits: of any two cuts, one
-  /// stage of the first lies within the same stage of the second, and more layers need no fewer bytes.
+  /// Whether every stage of a cut exceeds its limit, with the fewest bytes that are found for it. Any other cut has a
+  /// stage with all layers of the same stage here, so hardly any cut fits then.
   GPIPE_COLD bool all_exceed(const int* first) const {
     for (int s = 0; s < o_.stages; ++s)
       if (recompute_.least_bytes(first, s) <= limits_[s]) return false;
     return true;
+  }
+  /// The bytes of a worker that suffice for any stage of a cut, if a worker's stages share them equally.
+  GPIPE_COLD std::int64_t most_bytes(const int* first) const {
+    std::int64_t most = 0;
+    for (int s = 0; s < o_.stages; ++s)
+      if (const std::int64_t bytes = multiplied(recompute_.least_bytes(first, s), o_.stages_beside(s)); bytes > most)
+        most = bytes;
+    return most;
   }
 
   std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }

@@ -22,8 +22,12 @@
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/partition/checks.hpp>
 #include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/recompute/probed_cut.hpp>
+#include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_costs.hpp>
@@ -47,9 +51,11 @@ class best_search {
       : net_(net),
         space_(space),
         rest_(rest),
-        effort_(static_cast<std::int64_t>(effort * cells_of_a_second)),
+        effort_(effort > 0 && effort <= max_effort ? static_cast<std::int64_t>(effort * cells_of_a_second) : 0),
         left_(effort_) {
     require_space(space, rest, net.layer_count);
+    if (!(effort > 0 && effort <= max_effort))
+      throw_error({"the effort of a search is not a number above 0"}, {"choose 1 for about a second"});
     rest_.cost_transfers = rest_.cost_parameters = true;
     limit_ = rest.memory_limit;
     rest_.device.memory_limit = std::min(rest_.device.memory_limit, limit_);
@@ -57,7 +63,7 @@ class best_search {
     rest_.device_count = 0;
     if (rest.device_count == 0) rest_.devices = nullptr;
     limits_ = rest.limits_memory();
-    parameter_bytes_ = static_cast<std::int64_t>(bytes_of_layers(0, net.layer_count));
+    parameter_bytes_ = bytes_of_layers(0, net.layer_count);
     for (int v = 0; v < net.value_count; ++v)
       if (is_kept(v)) kept_bytes_ += bytes_sent(part_of(v), 1);
     for (int l = 0; l < net.layer_count; ++l) kept_bytes_ += static_cast<std::int64_t>(net.type_of(l).extra_bytes(1));
@@ -66,12 +72,15 @@ class best_search {
 
   best_plan find() {
     if (all_.empty())
-      throw_error({"no plan of the space has ", space_.micro_batches > 0 ? "this number of micro-batches" : "a stage"},
+      throw_error({"the space has no plan: what it fixes holds fewer than ", several(space_.batch, "sample"),
+                   ", or needs more stages than the model's ", several(net_.layer_count, "layer")},
                   {"fix fewer choices"});
+    require_valid(options_of(all_.front().it), net_.layer_count);
     for (std::size_t i = 0; i < all_.size(); ++i) {
       all_[i].it.bound = bound_by_work(all_[i].it);
       queue_.push({all_[i].it.bound, i});
     }
+    if (limits_) simulate_small();
     for (const waits_for level : {waits_for::room, waits_for::recompute, waits_for::nothing}) {
       has_room_ = level == waits_for::room;
       take_all(level);
@@ -87,39 +96,71 @@ class best_search {
   struct entry {
     plan_candidate it;
     progress reached;
-    bool fits = true;
+    bool refused = false;  ///< it seems too large
+    bool fits = true;      ///< false: no cut fits
     warmup_kind warmup = warmup_kind::automatic;
-    std::vector<int> cut{};  ///< of `it.step`: the first layers of all stages but the first
+    std::int64_t update = 0;  ///< of `it.step`
+    std::vector<int> cut{};   ///< of `it.step`: the first layers of all stages but the first
   };
 
   /// Plans that seem to fit as they are come first, then those that seem to fit with recompute, then all.
   enum class waits_for : std::uint8_t { room, recompute, nothing };
 
+  /// Begins with the plans that need least memory: the smallest micro-batches of some schedules on each number of
+  /// replicas and workers. Under a tight limit few others fit.
+  void simulate_small() {
+    std::map<std::tuple<int, int, schedule_kind>, std::size_t> smallest;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const plan_candidate& it = all_[i].it;
+      const auto [at, first] = smallest.insert({{it.replicas, it.workers, it.schedule}, i});
+      if (!first && it.micro_batch_size < all_[at->second].it.micro_batch_size) at->second = i;
+    }
+    for (const auto& [of, i] : smallest) {
+      const schedule_kind kind = std::get<2>(of);
+      if (!space_.schedule && kind != schedule_kind::one_f_one_b && kind != schedule_kind::zb_h1 &&
+          kind != schedule_kind::zb_v)
+        continue;
+      if (left_ < effort_ / 2) return;
+      entry& e = all_[i];
+      const plan_options o = options_of(e.it);
+      e.reached = progress::simulated;
+      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs_of(e.it, o)) + least_update(e.it, o));
+      simulate_free_cut(e, o, costs_of(e.it, o));
+      second_.push_back(i);
+      if (e.it.step < best_step()) best_ = static_cast<int>(i);
+    }
+  }
+
+  /// Whether no plan is known, so that the search goes on beyond its effort: under limits, twice as long.
+  bool is_without(waits_for level) const {
+    return best_ < 0 && level == waits_for::nothing && (!limits_ || left_ > -effort_);
+  }
   /// The first pass over the plans of a level.
   void take_all(waits_for level) {
     const std::int64_t left = level == waits_for::nothing ? effort_ / 4 : effort_ / 2;
-    while (!queue_.empty() && queue_.top().first < best_step() && left_ > left) {
+    while (!queue_.empty() && queue_.top().first < best_step() && (left_ > left || is_without(level))) {
       const waiting next = queue_.top();
       entry& e = all_[next.second];
       queue_.pop();
-      if (limits_ && e.reached == progress::work) e.fits = !exceeds_in_one_layer(e.it);
+      if (e.reached == progress::simulated) continue;  // it was one of the small
+      if (limits_ && e.reached == progress::work) e.refused = exceeds_in_one_layer(e.it);
       if (limits_ && e.reached == progress::schedule) {
         if (level != waits_for::nothing && seems_too_large(e.it, level)) {
           later_.push(next);
           continue;
         }
-        e.fits = !is_like_a_refused(e.it);
+        e.refused = is_like_a_refused(e.it);
       }
-      if (!e.fits) continue;
+      if (e.refused) continue;
       advance(e);
       if (e.reached != progress::simulated) queue_.push({e.it.bound, next.second});
-      else if (e.fits) second_.push_back(next.second);
-      else refused_.push_back(next.second);
+      else (e.refused ? refused_ : second_).push_back(next.second);
     }
   }
 
+  static constexpr double max_effort = 1e6;
   // A simulated cell takes some 0.3 us; the search of a cut under a limit as long as some cells.
-  static constexpr std::int64_t cells_of_a_second = 2'000'000;
+  static constexpr std::int64_t cells_of_a_second = 3'000'000;
 
   std::int64_t best_step() const { return best_ < 0 ? unlimited : all_[index(best_)].it.step; }
 
@@ -158,17 +199,27 @@ class best_search {
 
   /// All work, shared by the workers.
   std::int64_t bound_by_work(const plan_candidate& it) {
-    if (rest_.devices != nullptr) return 0;
     const plan_options o = options_of(it);
     std::int64_t& all = work_[it.micro_batch_size];
-    if (all == 0) {
-      const stage_costs costs = costs_of(it, o);
-      for (int l = 0; l < net_.layer_count; ++l) {
-        const pass_cost c = pass_cost_of(costs.costs[l], false);
-        all = summed(all, summed(c.forward, c.backward));
-      }
-    }
+    if (all == 0) all = least_work(o);
     return summed(share_of(multiplied(all, it.micro_batches), it.workers), least_update(it, o));
+  }
+  /// The work of a micro-batch if each layer is on the device that is fastest for it.
+  std::int64_t least_work(plan_options o) const {
+    const int kinds = rest_.devices == nullptr ? 1 : space_.devices;
+    if (rest_.devices != nullptr) o.devices = rest_.devices, o.device_count = o.stages = kinds;
+    std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net_, o)));
+    const stage_costs of = fill_costs(net_, o, costs.data());
+    std::int64_t all = 0;
+    for (int l = 0; l < net_.layer_count; ++l) {
+      std::int64_t least = unlimited;
+      for (int k = 0; k < kinds; ++k) {
+        const pass_cost c = pass_cost_of(of.of(k)[l], false);
+        least = std::min(least, summed(c.forward, c.backward));
+      }
+      all = summed(all, least);
+    }
+    return all;
   }
   std::int64_t least_update(const plan_candidate& it, const plan_options& o) const {
     return rest_.devices != nullptr ? 0 : update_time(share_of(parameter_bytes_, it.workers), o, rest_.device);
@@ -200,21 +251,22 @@ class best_search {
     return false;
   }
   const edge_part& part_of(int v) const { return net_.values[v].part; }
-  /// Whether the workers together have too few bytes for the parameters and for all micro-batches in flight; or with
-  /// recompute, for one micro-batch and what comes and goes.
-  bool seems_too_large(const plan_candidate& it, waits_for level) {
+  bool seems_too_large(const plan_candidate& it, waits_for level) { return needed_over_had(it, level) > 1; }
+  /// The bytes for the parameters and all micro-batches in flight, over those of the workers; or with recompute, for
+  /// one micro-batch and what comes and goes.
+  double needed_over_had(const plan_candidate& it, waits_for level) {
     const plan_options o = options_of(it);
     const schedule_choice schedule = o.chosen_schedule();
     double have = 0, copies = 0;
     for (int s = 0; s < o.stages; ++s) {
-      if (o.limit_of(s) == no_memory_limit) return false;
+      if (o.limit_of(s) == no_memory_limit) return 0;
       have += static_cast<double>(o.limit_of(s));
       copies += static_cast<double>(schedule.in_flight(o.stages, o.micro_batches, s)) / o.stages;
     }
     const double R = o.shares(), arrays = 1 + (o.shard == shard::gradients ? 1 / R : 1) + o.optimizer_moments / R;
     const double parameters = arrays * static_cast<double>(parameter_bytes_);
     const double kept = static_cast<double>(kept_bytes_) * it.micro_batch_size;
-    return 1.1 * parameters + (level == waits_for::room ? 1.2 * copies : 1.2) * kept > have;
+    return (1.1 * parameters + (level == waits_for::room ? 1.2 * copies : 1.2) * kept) / have;
   }
   /// Whether a plan was refused that differs in nothing but smaller micro-batches, and not more of them in flight.
   bool is_like_a_refused(const plan_candidate& it) const {
@@ -233,7 +285,7 @@ class best_search {
   void advance(entry& e) {
     const plan_options o = options_of(e.it);
     const stage_costs costs = costs_of(e.it, o);
-    left_ -= net_.layer_count;
+    left_ -= net_.layer_count + std::int64_t{e.it.stages} * e.it.micro_batches / 4;
     if (e.reached == progress::work) {
       e.reached = progress::schedule;
       raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs) + least_update(e.it, o));
@@ -249,15 +301,22 @@ class best_search {
   void search_cuts() {
     const auto score = [&](std::size_t i) {
       const plan_candidate& it = all_[i].it;
-      return it.step != unlimited ? it.step : it.bound + it.bound / 8;
+      if (it.step != unlimited) return static_cast<double>(it.step);
+      return 1.125 * static_cast<double>(it.bound) * std::max(1.0, needed_over_had(it, waits_for::recompute));
     };
     std::stable_sort(second_.begin(), second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
     int searched = 0;
+    const auto refused = static_cast<std::ptrdiff_t>(second_.size());  // what seemed too large may fit
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (all_[i].refused) second_.push_back(i);
+    std::stable_sort(second_.begin() + refused, second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
     for (const std::size_t i : second_) {
       entry& e = all_[i];
-      if (left_ <= 0 && searched >= least_searched) break;
+      if (left_ <= 0 && searched >= (best_ < 0 ? 4 : 1) * least_searched) break;
+      if (e.reached == progress::searched) continue;
       if (e.it.bound >= best_step()) continue;
       const plan_options o = options_of(e.it);
+      left_ -= net_.layer_count;
       search(e, o, costs_of(e.it, o));
       ++searched;
       if (e.it.step < best_step()) best_ = static_cast<int>(i);
@@ -277,14 +336,15 @@ class best_search {
     const zeroed_array<int> first(o.stages);
     gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data(), no_memory_limit);
     const cut_simulator simulator(net_, o, costs);
-    left_ -= simulator.cells() + (o.limits_memory() ? (has_room_ ? 10 : 100) * net_.layer_count : 0);
+    left_ -= simulator.cells() + (o.limits_memory() ? (has_room_ ? 10 : 25) * net_.layer_count : 0);
     take(e, o, simulator.step_of(first.data()), first.data());
     if (e.it.step != unlimited || !o.limits_memory()) return;
-    e.fits = !simulator.all_exceed(first.data());
-    if (!e.fits || o.stages == 1) return;
+    left_ -= 25 * net_.layer_count;
+    e.refused = simulator.all_exceed(first.data());
+    if (e.refused || o.stages == 1) return;
     cut_by_bytes(o, first.data());
     take(e, o, simulator.step_of(first.data()), first.data());
-    if (e.it.step == unlimited) e.fits = !simulator.all_exceed(first.data());
+    if (e.it.step == unlimited) e.refused = simulator.all_exceed(first.data());
   }
   /// A cut whose stages have about the same bytes.
   void cut_by_bytes(const plan_options& o, int* first) const {
@@ -304,17 +364,27 @@ class best_search {
     e.reached = progress::searched;
     if (cut_simulator(net_, o, costs).affordable_cuts() > 0) return simulate_all(e, o, costs);
     const zeroed_array<int> first(o.stages);
-    o.warmup = choose_warmup(net_, o);
-    const cut_search found = gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data());
-    const std::int64_t searches = o.schedule == schedule_kind::interleaved ? 3 : 1;  // two for its warm-up
-    left_ -=
-        searches * (max_simulated_cells + (found.whole ? 0 : std::int64_t{4} * net_.layer_count * net_.layer_count));
-    if (!found.fits) {
-      e.fits = e.it.step != unlimited;
-      return;
+    if (limits_) {
+      left_ -= std::int64_t{4} * net_.layer_count * net_.layer_count;
+      if (!probe(o, costs, first.data())) return;
+    } else {
+      o.warmup = choose_warmup(net_, o);
+      const cut_search found = gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data());
+      left_ -= (o.schedule == schedule_kind::interleaved ? 3 : 1) * max_simulated_cells;  // two for its warm-up
+      shorten_step(net_, o, costs, found.whole, first.data());
     }
-    if (!limits_) shorten_step(net_, o, costs, found.whole, first.data());
     take(e, o, cut_simulator(net_, o, costs).step_of(first.data()), first.data());
+  }
+  /// Writes a cut that obeys the limits, probed as for models of many layers: a search takes many times as long.
+  bool probe(const plan_options& o, const stage_costs& costs, int* first) const {
+    const schedule_choice schedule = o.chosen_schedule();
+    const zeroed_array<memory_requirements> needs(o.stages);
+    for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
+    const stage_limits limits(o, 0);
+    recompute_search recompute(net_, o, costs, needs.data());
+    return with_problem(net_, o, schedule, costs, [&](const partition_problem& problem) {
+      return probed_cut(problem, limits.data(), recompute).find(first);
+    });
   }
   /// Moves the boundaries of a plan's cut. Under a limit that takes as long as several searches.
   void shorten(entry& e) {
@@ -359,6 +429,7 @@ class best_search {
     const std::int64_t step = summed(makespan, update);
     if (step >= e.it.step) return step;
     e.it.step = step;
+    e.update = update;
     e.warmup = o.warmup;
     e.cut.assign(first + 1, first + o.stages);
     return step;
@@ -368,25 +439,26 @@ class best_search {
     best_plan found;
     found.space = space_;
     found.plans = static_cast<std::int64_t>(all_.size());
-    std::vector<const entry*> known;
+    std::vector<const entry*> others;
     found.min = best_step();
     for (const entry& e : all_) {
-      found.too_large += !e.fits;
+      const bool ruled_out = !e.fits || e.it.bound >= best_step();
+      found.too_large += !e.fits || e.refused;
       found.simulated += e.it.step != unlimited;
-      if (e.it.step != unlimited) known.push_back(&e);
-      if (!e.fits) continue;
-      found.min = std::min(found.min, e.it.bound);
-      found.open += e.it.bound < best_step();
+      found.open += !ruled_out;
+      found.unsearched += !ruled_out && e.reached != progress::searched;
+      if (!ruled_out) found.min = std::min(found.min, e.it.bound);
+      if (e.it.step != unlimited && &e != &all_[index(best_)]) others.push_back(&e);
     }
     if (best_ < 0) throw_too_large(found.plans);
-    std::stable_sort(known.begin(), known.end(), [](auto a, auto b) { return a->it.step < b->it.step; });
-    for (std::size_t i = 0; i < known.size() && i < 6; ++i)
-      if (i == 0) found.winner = known[0]->it;
-      else found.next.push_back(known[i]->it);
+    std::stable_sort(others.begin(), others.end(), [](auto a, auto b) { return a->it.step < b->it.step; });
+    found.winner = all_[index(best_)].it;
+    for (std::size_t i = 0; i < others.size() && i < 5; ++i) found.next.push_back(others[i]->it);
     found.options = options_of(found.winner);
     found.options.warmup = all_[index(best_)].warmup;
     found.cut = all_[index(best_)].cut;
     found.step = found.winner.step;
+    found.update = all_[index(best_)].update;
     if (const auto of = devices_.find({found.winner.schedule, found.winner.chunks, found.winner.workers});
         of != devices_.end())
       found.devices = of->second;
@@ -405,8 +477,8 @@ class best_search {
   int best_ = -1;
   using waiting = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<waiting, std::vector<waiting>, std::greater<>> queue_, later_;
-  bool limits_ = false;   // any device has a memory limit
-  bool has_room_ = true;  // the plans of this level seem to fit as they are
+  bool limits_ = false;    // any device has a memory limit
+  bool has_room_ = false;  // the plans of this level seem to fit as they are
   std::map<int, std::vector<layer_cost>> costs_;
   std::vector<layer_cost> unequal_costs_;
   std::map<int, std::int64_t> work_;
@@ -419,22 +491,25 @@ class best_search {
 };
 
 GPIPE_COLD GPIPE_INLINE void best_search::throw_too_large(std::int64_t plans) {
-  // The fewest bytes that any of a few plans needs, which have the most workers and the smallest micro-batches.
+  // Bytes that suffice for one of a few plans, which have the most workers and the smallest micro-batches.
   std::stable_sort(all_.begin(), all_.end(), [](const entry& a, const entry& b) {
-    return std::pair(-a.it.workers, a.it.micro_batch_size) < std::pair(-b.it.workers, b.it.micro_batch_size);
+    return std::tuple(-a.it.workers, a.it.micro_batch_size, a.it.replicas) <
+           std::tuple(-b.it.workers, b.it.micro_batch_size, b.it.replicas);
   });
-  std::int64_t least = unlimited;
-  const plan_candidate* with = nullptr;
-  for (std::size_t i = 0; i < all_.size() && i < 3; ++i) {
+  std::int64_t enough = unlimited;
+  const plan_candidate* with = &all_.front().it;
+  for (std::size_t i = 0; i < all_.size() && i < 6; ++i) {
     const plan_options o = options_of(all_[i].it);
-    const auto [stage, more] = find_shortage(net_, o, o.chosen_schedule(), costs_of(all_[i].it, o));
-    const std::int64_t bytes = multiplied(o.limit_of(stage) + more, o.stages_beside(stage));
-    if (bytes < least) least = bytes, with = &all_[i].it;
+    const zeroed_array<int> first(o.stages);
+    cut_by_bytes(o, first.data());
+    const std::int64_t bytes = cut_simulator(net_, o, costs_of(all_[i].it, o)).most_bytes(first.data());
+    if (bytes < enough) enough = bytes, with = &all_[i].it;
   }
-  throw_error({"none of ", plans, " plans for ", several(space_.devices, "device"), " fits the memory limit"},
-              {"choose at least ", least, " bytes a device, with ", name_of(with->schedule), ", ",
+  throw_error({"the search found none of ", plans, " plans for ", several(space_.devices, "device"),
+               " that fits the memory limit"},
+              {"choose ", enough, " bytes a device, which are enough for ", name_of(with->schedule), " with ",
                several(with->workers, "worker"), " and micro-batches of ", several(with->micro_batch_size, "sample"),
-               "; or more devices"});
+               ", or more devices"});
 }
 
 }  // namespace detail
@@ -461,10 +536,13 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {
   for (const plan_candidate& it : found.next) add("next", it);
   text += detail::table(rows);
   text += detail::concat({"\nNo plan has a shorter step than ", milliseconds(found.min), ": this one is at most "}) +
-          fixed(100 * found.gap(), 1) + detail::concat({" % from the best of ", several(found.plans, "plan"), ".\n"});
-  text +=
-      detail::concat({several(found.simulated, "plan"), " simulated, ", found.too_large, " too large for the memory, ",
-                      found.open, " left open, and the bounds of the others rule them out.\n"});
+          (found.min > 0 ? fixed(100 * found.gap(), 1) : "?") +
+          detail::concat({" % from the best of ", several(found.plans, "plan"), ".\n"});
+  text += detail::concat({several(found.simulated, "plan"), " simulated, ", found.too_large,
+                          " too large for the memory or seem so, ", found.open, " not ruled out by bounds"});
+  if (found.unsearched > 0)
+    text += detail::concat({", and of these ", found.unsearched, " not searched: a larger effort goes on"});
+  text += ".\nOf the step, " + milliseconds(found.update) + " are the sums of replicas and the update.\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,21 +18,27 @@ namespace gpipe {
 /// The best plan of a space that a search has found, and how far it may be from the best one. Times are in picoseconds.
 struct best_plan {
   plan_space space;
-  plan_options options;   ///< of the winner: `make_plan(net, options, cut)` makes the plan
-  std::vector<int> cut;   ///< the first layers of its stages but the first
-  std::int64_t step = 0;  ///< its predicted step, with the sums of replicas and the update
-  std::int64_t min = 0;   ///< no plan of the space has a shorter step
+  plan_options options;     ///< of the winner: `make_plan(net, options, cut)` makes the plan
+  std::vector<int> cut;     ///< the first layers of its stages but the first
+  std::int64_t step = 0;    ///< its predicted step: `step_time` of the plan, and `update`
+  std::int64_t update = 0;  ///< of the step: the sums of replicas and the update, on the worker where they take longest
+  std::int64_t min = 0;     ///< no plan of the space has a shorter step
   plan_candidate winner;
   std::vector<plan_candidate> next;  ///< at most five more, by step
 
   // The plans of the space, but for cut and recompute, of which each has its best.
-  std::int64_t plans = 0;      ///< all
-  std::int64_t simulated = 0;  ///< those whose step was simulated
-  std::int64_t too_large = 0;  ///< those that do not fit the memory
-  std::int64_t open = 0;       ///< those that were left when the effort was spent: only their bound counts
+  std::int64_t plans = 0;       ///< all
+  std::int64_t simulated = 0;   ///< those whose step was simulated
+  std::int64_t too_large = 0;   ///< those that do not fit the memory, or seem so: then their bound counts
+  std::int64_t open = 0;        ///< those whose bound is below the winner's step
+  std::int64_t unsearched = 0;  ///< of these, those that were left when the effort was spent
 
   /// The step is at most this share longer than that of the best plan.
-  double gap() const { return min == 0 ? 0 : static_cast<double>(step - min) / static_cast<double>(min); }
+  double gap() const {
+    if (step == min) return 0;
+    return min == 0 ? std::numeric_limits<double>::infinity()
+                    : static_cast<double>(step - min) / static_cast<double>(min);
+  }
 
   std::shared_ptr<const std::vector<device_spec>> devices;  ///< of each stage, if they differ
 };

@@ -93,8 +93,7 @@ GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of
         });
       };
       for (const schedule_kind kind : searched_kinds) {
-        // One worker has one order of work that needs least memory.
-        if (of.schedule ? kind != *of.schedule : K == 1 && kind != schedule_kind::one_f_one_b) continue;
+        if (of.schedule ? kind != *of.schedule : K == 1 && stages_per_worker(kind) > 1) continue;
         if (!has_chunks(kind)) add(kind, 2);
         else
           for (int chunks = 2; chunks <= of.max_chunks; ++chunks) add(kind, chunks);

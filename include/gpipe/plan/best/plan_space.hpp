@@ -47,6 +47,9 @@ GPIPE_COLD inline void require_space(const plan_space& of, const plan_options& r
                                  : *of.schedule == schedule_kind::searched ? "searched"
                                                                            : "forward_only"},
                 {"choose a built-in schedule that trains, or none"});
+  if ((rest.devices != nullptr) != (rest.device_count > 0))
+    throw_error({"devices is ", rest.devices == nullptr ? "null" : "set", " and device_count is ", rest.device_count},
+                {"give both, a device for each of the space: .devices = each, .device_count = ", of.devices});
   if (rest.device_count > 0 && rest.device_count != of.devices)
     throw_error({"device_count is ", rest.device_count, ", and the space has ", several(of.devices, "device")},
                 {"describe each of them"});

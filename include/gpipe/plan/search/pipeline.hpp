@@ -80,6 +80,11 @@ constexpr std::int64_t taken_by(const searched_stage& of, action_kind kind) {
   throw_error({"stage ", stage, " keeps ", of.kept, " bytes of a micro-batch and then holds ", of.held},
               {"give zero or more, and hold at most what it keeps"});
 }
+[[noreturn]] GPIPE_COLD inline void bytes_overflow(int stage, std::int64_t kept, int micro_batches) {
+  throw_error(
+      {"stage ", stage, " keeps ", kept, " bytes of each of ", micro_batches, " micro-batches, more than 64 bits"},
+      {"use a larger unit of bytes"});
+}
 [[noreturn]] GPIPE_COLD inline void no_room(int worker, std::int64_t limit, std::int64_t least) {
   throw_error({"worker ", worker, " has ", limit, " bytes, and one micro-batch takes ", least},
               {"choose at least ", least, " bytes"});
@@ -89,6 +94,7 @@ constexpr std::int64_t taken_by(const searched_stage& of, action_kind kind) {
 GPIPE_COLD constexpr void require_searchable(const searched_pipeline& of) {
   if (of.workers < 1 || of.micro_batches < 1) bad_pipeline(of.workers, of.micro_batches);
   std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / of.micro_batches;
+  const std::int64_t most_kept = left / (2 * of.stage_count());
   const auto take = [&left](std::int64_t time, const char* what, int index) {
     if (time < 0) bad_times(what, index);
     if (time > left) times_overflow();
@@ -99,6 +105,7 @@ GPIPE_COLD constexpr void require_searchable(const searched_pipeline& of) {
     for (const std::int64_t time : {stage.forward, stage.backward_input, stage.backward_parameters})
       take(time, "stage", s);
     if (stage.held < 0 || stage.held > stage.kept) bad_bytes(s, stage);
+    if (stage.kept > most_kept) bytes_overflow(s, stage.kept, of.micro_batches);
     for (const bool back : {false, true})
       if (s + 1 < of.stage_count()) take(of.transfer(s, back), "link", s);
   }
