@@ -24,14 +24,14 @@ using namespace gpipe;
 ///     output_bytes         of the value that the next layer reads
 class table_network {
  public:
-  explicit table_network(const std::vector<table_layer>& table) {
+  explicit table_network(const std::vector<table_layer>& rows) {
     values_.push_back({{1}, -1, false, 0, 1});
-    for (std::size_t l = 0; l < table.size(); ++l) {
-      const table_layer& of = table[l];
+    for (std::size_t l = 0; l < rows.size(); ++l) {
+      const table_layer& of = rows[l];
       const int at = static_cast<int>(l);
       gpipe::detail::layer_type& made = types_.emplace_back();
       made.name = names_.emplace_back(of.name);
-      const bool last = l + 1 == table.size();
+      const bool last = l + 1 == rows.size();
       made.inputs = 1;
       made.outputs = last ? 0 : 1;
       if (of.parameter_bytes > 0) {
