@@ -6,6 +6,8 @@
 #include <utility>
 
 #include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace example {
@@ -22,6 +24,16 @@ struct choice {
   double effort = 3e6;             // instructions of simulated steps in the search for a table's cut: a second or so
 
   schedule_choice order() const { return {schedule, chunks}; }
+  /// The options with these choices.
+  plan_options in(plan_options o) const {
+    o.stages = stages;
+    o.micro_batches = micro_batches;
+    o.schedule = schedule;
+    o.chunks = chunks;
+    o.recompute = recompute;
+    o.memory_limit = limit;
+    return o;
+  }
 };
 
 inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},
@@ -40,5 +52,12 @@ inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always
                                                                         {"except-last", recompute_mode::except_last},
                                                                         {"as-needed", recompute_mode::as_needed},
                                                                         {"never", recompute_mode::never}};
+
+/// The words for devices, by their data sheets.
+inline constexpr std::pair<const char*, const device_spec*> device_names[] = {
+    {"cpu", &this_cpu},        {"p100", &p100},           {"v100-16gb", &v100_16gb},
+    {"v100-32gb", &v100_32gb}, {"a100-40gb", &a100_40gb}, {"a100-80gb", &a100_80gb},
+    {"h100", &h100},           {"h200", &h200},           {"l4", &l4},
+    {"tpu-v2", &tpu_v2_core},  {"tpu-v3", &tpu_v3_core}};
 
 }  // namespace example

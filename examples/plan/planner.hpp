@@ -35,13 +35,7 @@ class planner {
   }
 
  public:
-  planner(const subject& it, const choice& c) : it_(it), c_(c), o_(it.options) {
-    o_.stages = c.stages;
-    o_.micro_batches = c.micro_batches;
-    o_.schedule = c.schedule;
-    o_.chunks = c.chunks;
-    o_.recompute = c.recompute;
-    o_.memory_limit = c.limit;
+  planner(const subject& it, const choice& c) : it_(it), c_(c), o_(c.in(it.options)) {
     require_valid(o_, it.layers());
     with_schedule(c.order(), [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
@@ -270,14 +264,7 @@ class planner {
 
 inline planned plan_for(const subject& it, const choice& c) {
   if (it.net == nullptr) return planner(it, c).plan();
-  plan_options o = it.options;
-  o.stages = c.stages;
-  o.micro_batches = c.micro_batches;
-  o.schedule = c.schedule;
-  o.chunks = c.chunks;
-  o.recompute = c.recompute;
-  o.memory_limit = c.limit;
-  return plan_network(*it.net, o);
+  return plan_network(*it.net, c.in(it.options));
 }
 
 }  // namespace example

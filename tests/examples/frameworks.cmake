@@ -1,27 +1,14 @@
-# Reads the output of plan export with PyTorch, Megatron-Core and DeepSpeed. PyTorch comes from PyPI and has some 6 GB, so this
-# test does not install it: it uses the virtual environment that the benches make, or the interpreter GPIPE_BENCH_PYTHON.
-# The others are small beside it. A framework that is not there is left out, and the test says that it skips.
+# Reads the output of plan export with PyTorch, Megatron-Core and DeepSpeed. Without PyTorch the test skips. The others are
+# small beside it. A framework that is not there is left out, and the test says that it skips.
 #
 # cmake -D PROGRAM=<plan> -D SCRIPT=<frameworks.py> -D SCRATCH=<folder> -P frameworks.cmake
 cmake_minimum_required(VERSION 3.25)
 
-function(run result)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 300)
-  set(${result} "${status}" PARENT_SCOPE)
-  set(printed "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../python.cmake)
+set(time_limit 300)
 
-set(python $ENV{GPIPE_BENCH_PYTHON})
+python_with_torch(python)
 if(NOT python)
-  set(cache $ENV{XDG_CACHE_HOME})
-  if(NOT cache)
-    set(cache $ENV{HOME}/.cache)
-  endif()
-  set(python ${cache}/gpipe-bench/bin/python)
-endif()
-run(status ${python} -c "import torch")
-if(NOT status EQUAL 0)
-  message("SKIPPED: ${python} has no torch: set GPIPE_BENCH_PYTHON to one that has, or run a bench that installs it: bash bench/run torch")
   return()
 endif()
 

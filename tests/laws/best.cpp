@@ -97,3 +97,33 @@ TEST_CASE("the best plan is that of all plans and all cuts of small spaces") {
   MESSAGE(fitting, " of ", spaces, " fit");
   CHECK(fitting > spaces / 2);
 }
+
+TEST_CASE("the best plan of random networks, in which values skip layers, is that of all plans and all cuts") {
+  std::mt19937 random(39);
+  const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+  int fitting = 0;
+  constexpr int spaces = 500;
+  for (int i = 0; i < spaces; ++i) {
+    const int layers = 1 + below(5);
+    nets::random_network drawn(random, layers, below(2) == 0);
+    for (detail::layer_type& row : drawn.rows) {
+      row.cost = {1'000LL * below(200), 1'000LL * below(200), 1'000LL * below(200), below(4'000)};
+      row.cost.kind = below(2) == 0 ? work_kind::product : work_kind::other;
+    }
+    const plan_space of{.devices = 1 + below(3), .batch = 1 + below(4)};
+    plan_options o{.optimizer_moments = below(3)};
+    if (below(3) > 0) o.memory_limit = 4'000 + below(60'000);
+    const std::int64_t least = shortest(drawn.net, of, o);
+    CAPTURE(i);
+    if (least < 0) {
+      CHECK_THROWS_AS(find_best(drawn.net, of, o, 100), error);
+      continue;
+    }
+    const best_plan found = find_best(drawn.net, of, o, 100);
+    CHECK(found.step == least);
+    CHECK(found.min <= least);
+    ++fitting;
+  }
+  MESSAGE(fitting, " of ", spaces, " fit");
+  CHECK(fitting > spaces / 2);
+}

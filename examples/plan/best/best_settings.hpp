@@ -19,12 +19,6 @@ namespace example {
 
 using namespace gpipe;
 
-inline constexpr std::pair<const char*, const device_spec*> device_names[] = {
-    {"cpu", &this_cpu},        {"p100", &p100},           {"v100-16gb", &v100_16gb},
-    {"v100-32gb", &v100_32gb}, {"a100-40gb", &a100_40gb}, {"a100-80gb", &a100_80gb},
-    {"h100", &h100},           {"h200", &h200},           {"l4", &l4},
-    {"tpu-v2", &tpu_v2_core},  {"tpu-v3", &tpu_v3_core}};
-
 struct best_settings {
   family_kind model = family_kind::own;
   std::string costs;

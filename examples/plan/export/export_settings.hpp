@@ -15,12 +15,6 @@ namespace example {
 
 using namespace gpipe;
 
-enum class export_device { h100, h200, a100, v100, l4 };
-inline constexpr std::pair<const char*, export_device> export_devices[] = {{"h100", export_device::h100},
-                                                                           {"h200", export_device::h200},
-                                                                           {"a100", export_device::a100},
-                                                                           {"v100", export_device::v100},
-                                                                           {"l4", export_device::l4}};
 /// A whole micro-batch runs again, or nothing: other frameworks choose once for all.
 inline constexpr std::pair<const char*, recompute_mode> export_recomputes[] = {{"never", recompute_mode::never},
                                                                                {"always", recompute_mode::always}};
@@ -29,7 +23,7 @@ struct export_settings {
   framework target = framework::megatron;
   choice how{.schedule = schedule_kind::one_f_one_b, .recompute = recompute_mode::never};
   int micro_batch_size = 1, tokens = 0;
-  export_device on = export_device::h100;
+  const device_spec* on = &h100;
   std::string config, costs, output;
   bool plain = false;
 
@@ -53,7 +47,7 @@ struct export_settings {
              .number("--tokens", tokens, 0, 100'000'000,
                      "tokens of a text, with --config; 0: the model's longest text, at\n"
                      "                            most 4096")
-             .choice("--device", on, words(export_devices), "the device, with --config")
+             .choice("--device", on, words(device_names), "the device, with --config")
              .choice("--schedule", how.schedule, words(schedules),
                      "the order of work; megatron knows 1f1b and interleaved,\n"
                      "                            deepspeed 1f1b, and torchtitan reads any from a table")
@@ -78,28 +72,10 @@ struct export_settings {
     if (target == framework::torchtitan && output.empty())
       throw error("option --output is missing", "give a folder: torchtitan reads the schedule from a file in it");
     require_known_schedule();
-    const bool has_chunks = how.schedule == schedule_kind::interleaved || how.schedule == schedule_kind::looped_bfs ||
-                            how.schedule == schedule_kind::interleaved_zb;
-    if (!has_chunks && how.chunks != choice{}.chunks)
+    if (!gpipe::detail::has_chunks(how.schedule) && how.chunks != choice{}.chunks)
       throw error("option --chunks does nothing with " + std::string(name_of(how.schedule)),
                   "leave it out, or choose --schedule interleaved");
     return true;
-  }
-
-  device_spec device() const {
-    switch (on) {
-      case export_device::h100:
-        return h100;
-      case export_device::h200:
-        return h200;
-      case export_device::a100:
-        return a100_80gb;
-      case export_device::v100:
-        return v100_32gb;
-      case export_device::l4:
-        break;
-    }
-    return l4;
   }
 
  private:

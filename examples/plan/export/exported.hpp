@@ -31,7 +31,7 @@ inline framework_layers chosen_layers(const export_settings& chosen) {
     throw error("option --tokens is " + std::to_string(tokens) + ", and the model takes " +
                     std::to_string(model.positions) + " at most",
                 "choose at most as many");
-  const device_spec device = chosen.device();
+  const device_spec& device = *chosen.on;
   return decoder_costs(model, chosen.micro_batch_size, tokens, device)
       .layers(gpipe::detail::concat({chosen.config, ", ", model.family, ", micro-batches of ",
                                      several(chosen.micro_batch_size, "text"), " of ", tokens, " tokens on ",

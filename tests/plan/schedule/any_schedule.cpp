@@ -22,6 +22,12 @@ static_assert(ticks_of(schedule_kind::interleaved) == 10);
 static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
+TEST_CASE("three schedules have any number of stages a worker") {
+  for (const schedule_kind kind : schedule_kinds)
+    CHECK(detail::has_chunks(kind) == (kind == schedule_kind::interleaved || kind == schedule_kind::looped_bfs ||
+                                       kind == schedule_kind::interleaved_zb));
+}
+
 TEST_CASE("kinds convert to the schedule's name and back") {
   const char* names[] = {"fill-drain", "1F1B",      "interleaved", "looped-BFS", "ZB-H1", "interleaved-ZB",
                          "ZB-V",       "DualPipeV", "V-Half",      "V-Min",      "ZB-2p", "forward-only"};

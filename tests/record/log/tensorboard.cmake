@@ -4,16 +4,9 @@
 # cmake -D PROGRAM=<examples/digits> -D READER=<read_events.py> -D SCRATCH=<folder> -P tensorboard.cmake
 cmake_minimum_required(VERSION 3.25)
 
-function(run result)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 100)
-  set(${result} "${status}" PARENT_SCOPE)
-  set(printed "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../../python.cmake)
 
-set(cache $ENV{XDG_CACHE_HOME})
-if(NOT cache)
-  set(cache $ENV{HOME}/.cache)
-endif()
+cache_folder(cache)
 set(home ${cache}/gpipe-tests)
 set(python ${home}/bin/python)
 run(status ${python} -c "import tensorboard")

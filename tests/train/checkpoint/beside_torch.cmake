@@ -1,15 +1,10 @@
-# Runs SCRIPT prepare, PROGRAM and SCRIPT check: PyTorch beside this library, from the same files. PyTorch comes from PyPI
-# and has some 6 GB, so this test does not install it: it uses the virtual environment that the benches make, or
-# the interpreter GPIPE_BENCH_PYTHON. Without PyTorch the test skips, and says so.
+# Runs SCRIPT prepare, PROGRAM and SCRIPT check: PyTorch beside this library, from the same files. Without PyTorch
+# the test skips, and says so.
 #
 # cmake -D PROGRAM=<program> -D SCRIPT=<script> -D "PACKAGES=<of PyPI;...>" -D SCRATCH=<folder> -P beside_torch.cmake
 cmake_minimum_required(VERSION 3.25)
 
-function(run result)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 100)
-  set(${result} "${status}" PARENT_SCOPE)
-  set(printed "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../../python.cmake)
 function(require)
   run(status ${ARGN})
   message("${printed}")
@@ -18,17 +13,8 @@ function(require)
   endif()
 endfunction()
 
-set(python $ENV{GPIPE_BENCH_PYTHON})
+python_with_torch(python)
 if(NOT python)
-  set(cache $ENV{XDG_CACHE_HOME})
-  if(NOT cache)
-    set(cache $ENV{HOME}/.cache)
-  endif()
-  set(python ${cache}/gpipe-bench/bin/python)
-endif()
-run(status ${python} -c "import torch")
-if(NOT status EQUAL 0)
-  message("SKIPPED: ${python} has no torch: set GPIPE_BENCH_PYTHON to one that has, or run a bench that installs it: bash bench/run torch")
   return()
 endif()
 foreach(package IN LISTS PACKAGES)

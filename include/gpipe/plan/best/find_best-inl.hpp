@@ -121,13 +121,7 @@ class best_search {
           kind != schedule_kind::zb_v)
         continue;
       if (left_ < effort_ / 2) return;
-      entry& e = all_[i];
-      const plan_options o = options_of(e.it);
-      e.reached = progress::simulated;
-      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs_of(e.it, o)) + least_update(e.it, o));
-      simulate_free_cut(e, o, costs_of(e.it, o));
-      second_.push_back(i);
-      if (e.it.step < best_step()) best_ = static_cast<int>(i);
+      while (all_[i].reached != progress::simulated) advance(i);
     }
   }
 
@@ -152,9 +146,8 @@ class best_search {
         e.refused = is_like_a_refused(e.it);
       }
       if (e.refused) continue;
-      advance(e);
+      advance(next.second);
       if (e.reached != progress::simulated) queue_.push({e.it.bound, next.second});
-      else (e.refused ? refused_ : second_).push_back(next.second);
     }
   }
 
@@ -282,7 +275,9 @@ class best_search {
     });
   }
 
-  void advance(entry& e) {
+  /// Takes a plan one step further in the first pass.
+  void advance(std::size_t i) {
+    entry& e = all_[i];
     const plan_options o = options_of(e.it);
     const stage_costs costs = costs_of(e.it, o);
     left_ -= net_.layer_count + std::int64_t{e.it.stages} * e.it.micro_batches / 4;
@@ -292,8 +287,9 @@ class best_search {
     } else {
       e.reached = progress::simulated;
       simulate_free_cut(e, o, costs);
+      (e.refused ? refused_ : second_).push_back(i);
     }
-    if (e.it.step < best_step()) best_ = static_cast<int>(&e - all_.data());
+    if (e.it.step < best_step()) best_ = static_cast<int>(i);
   }
   static void raise(entry& e, std::int64_t bound) { e.it.bound = std::max(e.it.bound, bound); }
 
@@ -321,13 +317,7 @@ class best_search {
       ++searched;
       if (e.it.step < best_step()) best_ = static_cast<int>(i);
     }
-    if (!limits_) return;
-    for (int last = -1, i = 0; i < 2 && best_ >= 0 && best_ != last; ++i) {  // the winner, and who follows it
-      last = best_;
-      shorten(all_[index(best_)]);
-      for (std::size_t k = 0; k < all_.size(); ++k)
-        if (all_[k].it.step < best_step()) best_ = static_cast<int>(k);
-    }
+    if (limits_ && best_ >= 0) shorten(all_[index(best_)]);
   }
   static constexpr int least_searched = 4;  // even if the effort is spent
 

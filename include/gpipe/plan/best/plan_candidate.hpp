@@ -43,11 +43,6 @@ inline constexpr schedule_kind searched_kinds[] = {
     schedule_kind::looped_bfs,  schedule_kind::fill_drain, schedule_kind::interleaved_zb,
 };
 
-constexpr bool has_chunks(schedule_kind kind) {
-  return kind == schedule_kind::interleaved || kind == schedule_kind::looped_bfs ||
-         kind == schedule_kind::interleaved_zb;
-}
-
 /// Calls `use(M, B)` for the numbers and sizes of micro-batches of `samples` samples: no smaller number of
 /// micro-batches of this size, and no smaller size of this number, holds them. A number that the space fixes has one
 /// size, and a size one number.

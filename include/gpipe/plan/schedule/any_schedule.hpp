@@ -85,6 +85,13 @@ constexpr Schedule schedule_with(const schedule_parameters& of) {
   else return Schedule{};
 }
 
+/// Whether `chunks` is a choice: the schedule has any number of stages a worker.
+constexpr bool has_chunks(schedule_kind kind) {
+  return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
+    return !std::is_same_v<Schedule, custom_schedule> && requires { Schedule{2}; };
+  });
+}
+
 /// The functions of a built-in schedule.
 constexpr const schedule_functions* functions_of(schedule_kind kind, int chunks) {
   return with_kind(kind, chunks, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
