@@ -77,7 +77,9 @@ TEST_CASE("a space is checked: what it fixes must have a plan") {
   CHECK_THROWS_WITH(require_space({.devices = 4, .batch = 8, .replicas = 2, .workers = 3}, {}, 9),
                     "replicas x workers is 2 x 3, and there are 4 devices; fix one of them, or smaller numbers");
   CHECK_THROWS_WITH(require_space({.devices = 2, .schedule = schedule_kind::forward_only}, {}, 4),
-                    "schedule is forward_only; choose a built-in schedule that trains, or none");
+                    "schedule is forward-only; choose a built-in schedule that trains, or none");
+  CHECK_THROWS_WITH(require_space({.devices = 2, .schedule = schedule_kind::searched}, {}, 4),
+                    "schedule is searched; choose a built-in schedule that trains, or none");
   CHECK_THROWS_WITH(require_space({.devices = 2, .schedule = schedule_kind::searched}, {}, 4),
                     "schedule is searched; choose a built-in schedule that trains, or none");
   const device_spec each[] = {h100, l4};

@@ -26,6 +26,7 @@ TEST_CASE("three schedules have any number of stages a worker") {
   for (const schedule_kind kind : schedule_kinds)
     CHECK(detail::has_chunks(kind) == (kind == schedule_kind::interleaved || kind == schedule_kind::looped_bfs ||
                                        kind == schedule_kind::interleaved_zb));
+  CHECK_FALSE(detail::has_chunks(schedule_kind::custom));
 }
 
 TEST_CASE("kinds convert to the schedule's name and back") {

@@ -5,6 +5,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 
 namespace gpipe {
@@ -43,10 +44,7 @@ GPIPE_COLD inline void require_space(const plan_space& of, const plan_options& r
         {"replicas x workers is ", of.replicas, " x ", of.workers, ", and there are ", several(of.devices, "device")},
         {"fix one of them, or smaller numbers"});
   if (of.schedule && *of.schedule >= schedule_kind::forward_only)
-    throw_error({"schedule is ", *of.schedule == schedule_kind::custom     ? "custom"
-                                 : *of.schedule == schedule_kind::searched ? "searched"
-                                                                           : "forward_only"},
-                {"choose a built-in schedule that trains, or none"});
+    throw_error({"schedule is ", name_of(*of.schedule)}, {"choose a built-in schedule that trains, or none"});
   if ((rest.devices != nullptr) != (rest.device_count > 0))
     throw_error({"devices is ", rest.devices == nullptr ? "null" : "set", " and device_count is ", rest.device_count},
                 {"give both, a device for each of the space: .devices = each, .device_count = ", of.devices});

@@ -87,8 +87,9 @@ constexpr Schedule schedule_with(const schedule_parameters& of) {
 
 /// Whether `chunks` is a choice: the schedule has any number of stages a worker.
 constexpr bool has_chunks(schedule_kind kind) {
+  if (kind == schedule_kind::custom) return false;
   return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
-    return !std::is_same_v<Schedule, custom_schedule> && requires { Schedule{2}; };
+    return requires { Schedule{2}; };
   });
 }
 
