@@ -3,6 +3,9 @@
 // The only header that includes Boost.Hana, but for plan/stages/stage_types.hpp. Arithmetic over a model uses arrays;
 // Hana holds types, and only in `basic_tuple`: its `tuple` makes nvcc fifty times slower. Planning in one file,
 // gpipe_plan.hpp, is for compilers without Boost: there std::tuple holds the types.
+#if !defined(GPIPE_WITHOUT_HANA) && !__has_include(<boost/hana/basic_tuple.hpp>)
+#error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"
+#endif
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -24,9 +27,6 @@ using element_at = std::tuple_element_t<static_cast<std::size_t>(Index), typenam
 
 }  // namespace gpipe::detail
 #else
-#if !__has_include(<boost/hana/basic_tuple.hpp>)
-#error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"
-#endif
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/type.hpp>
