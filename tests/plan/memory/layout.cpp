@@ -239,8 +239,8 @@ TEST_CASE("kinds have names") {
 TEST_CASE("all that layers write again has a place, however far behind their reader is") {
   struct chain : model<input<float, 8>, linear<8>, gelu, linear<8>, gelu, linear<8>, gelu, linear<8>> {};
   const network& net = network_of<chain>;
-  const int whole[] = {0, net.layer_count}, before[] = {-1, 6, 6, 6, -1, -1, -1};
-  const stage_view stage(net, {whole, 1, before}, 0);
+  const int every[] = {0, net.layer_count}, before[] = {-1, 6, 6, 6, -1, -1, -1};
+  const stage_view stage(net, {every, 1, before}, 0);
   std::vector<int> values;
   lay_out(stage, {.micro_batches = 1, .micro_batch_size = 4}, [&](const memory_block& b) {
     if (b.kind == memory_kind::recomputed && b.value >= 0) values.push_back(b.value);
