@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <gpipe/layer/activation/relu.hpp>
@@ -42,8 +43,9 @@ TEST_CASE("the first group that matches counts") {
   CHECK(groups.of(0, 0) == 0);
   CHECK(groups.of(0, 1) == 1);
   CHECK(groups.of(1, 0) == 1);
-  const parameter_groups others(its, {{.parameters = {"*"}}, {.parameters = {"0.weight"}}});
+  const parameter_groups others(its, {{.parameters = {"0.*"}}, {.parameters = {"*weight"}}});
   CHECK(others.of(0, 0) == 0);
+  CHECK(others.of(1, 0) == 1);
 }
 
 TEST_CASE("biases and norms are left out of weight decay in one line") {
@@ -96,7 +98,16 @@ TEST_CASE("a pattern that matches nothing is an error with the nearest name") {
       "the pattern \"layer_mrom\" of a group matches no layer with parameters; the nearest is \"layer_norm\", or set "
       ".may_be_empty = true");
   CHECK_NOTHROW(parameter_groups(its, {{.layers = {"relu"}, .may_be_empty = true}}));
-  CHECK_NOTHROW(parameter_groups(its, {{.parameters = {"*"}}, {.parameters = {"0.weight"}}}));  // it matches, too late
+}
+
+TEST_CASE("a group whose parameters are all in earlier groups is refused, unless it may be empty") {
+  const std::string remedy =
+      " has no parameter: all that it matches, or tied uses of it, are in earlier groups; put the narrower group "
+      "first, "
+      "drop this one, or set .may_be_empty = true";
+  refuses({{.parameters = {"*"}}, {.parameters = {"0.weight"}}}, ("groups[1]" + remedy).c_str());
+  refuses({{.parameters = {"3.weight"}}, {.parameters = {"4.weight"}, .frozen = true}}, ("groups[1]" + remedy).c_str());
+  CHECK_NOTHROW(parameter_groups(its, {{.parameters = {"*"}}, {.parameters = {"0.*"}, .may_be_empty = true}}));
 }
 
 TEST_CASE("settings out of range are refused by group, name and value") {

@@ -16,7 +16,7 @@ struct parameter_group {
   double rate_factor = 1;                ///< multiplies the learning rate
   std::optional<double> weight_decay{};  ///< in place of the optimizer's
   bool frozen = false;                   ///< no value changes; the gradients are zero, and no norm counts them
-  bool may_be_empty = false;             ///< else a pattern that matches nothing is an error
+  bool may_be_empty = false;             ///< else a pattern or a group without parameters is an error
 };
 
 /// The usual exception from weight decay: biases, and all parameters of layers whose names end in `_norm`.

@@ -21,7 +21,8 @@ namespace gpipe::detail {
 /// The group of every parameter of a network.
 class parameter_groups {
  public:
-  /// Throws `error` if a setting is invalid or a pattern matches nothing.
+  /// Throws `error` if a setting is invalid, if a pattern matches nothing, or if earlier groups have all that a group
+  /// matches.
   GPIPE_COLD parameter_groups(const network& net, const std::vector<parameter_group>& groups)
       : groups_(groups), of_(index(net.layer_count)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) require_valid(g);
@@ -45,6 +46,7 @@ class parameter_groups {
     for (int l = 0; l < net.layer_count; ++l)
       for (int p = 0; p < net.type_of(l).parameter_count; ++p) at({l, p}) = at(net.owner(l, p));
     for (std::size_t g = 0; g < groups_.size(); ++g) require_used(groups_[g], used[g], paths, net);
+    for (std::size_t g = 0; g < groups_.size(); ++g) require_members(g);
   }
 
   const std::vector<parameter_group>& all() const { return groups_; }
@@ -109,6 +111,16 @@ class parameter_groups {
           {"the pattern \"", pattern, "\" of a group matches no ", of_path ? "parameter" : "layer with parameters"},
           {nearest(pattern, known), ", or set .may_be_empty = true"});
     }
+  }
+  // A parameter is in the first group that matches it, or another use of it.
+  GPIPE_COLD void require_members(std::size_t g) const {
+    if (groups_[g].may_be_empty) return;
+    for (const auto& layer : of_)
+      for (const int its : layer)
+        if (its == static_cast<int>(g)) return;
+    throw_error({"groups[", static_cast<int>(g),
+                 "] has no parameter: all that it matches, or tied uses of it, are in earlier groups"},
+                {"put the narrower group first, drop this one, or set .may_be_empty = true"});
   }
   GPIPE_COLD static std::string nearest(const std::string& pattern, const std::vector<std::string>& known) {
     if (known.empty()) return "the model has none";
