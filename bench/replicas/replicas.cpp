@@ -3,11 +3,14 @@
 //
 //     replicas [rounds]
 //
-// And what do shares cost and save? See shares.hpp; `replicas --sharded [rounds]` is one of its two processes.
+// And what do shares cost and save (shares.hpp), and how many bytes do replicas send (traffic.hpp)? The bench calls
+// mpirun for two processes `replicas --sharded [rounds]`, and for two and four `replicas --traffic`.
 
 #include "../networks.hpp"
 #include "../two_trainings.hpp"
+#include "processes.hpp"
 #include "shares.hpp"
+#include "traffic.hpp"
 
 #include <gpipe/record/report/report.hpp>
 
@@ -73,12 +76,20 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
 }  // namespace
 
 int main(int count, char** arguments) {
-  const bool sharded = count > 1 && std::string_view(arguments[1]) == "--sharded";
+  const std::string_view part = count > 1 ? arguments[1] : "";
   const int rounds = std::atoi(arguments[count - 1]) > 0 ? std::atoi(arguments[count - 1]) : 15;
-  if (sharded) return bench::measure_sharded(rounds), 0;
+  if (part == "--sharded") return bench::measure_sharded(rounds), 0;
+  if (part == "--traffic") return bench::measure_traffic(), 0;
   bench::print_environment();
   for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) bench::measure_bytes(shares);
-  bench::run_sharded(rounds);
+#if GPIPE_WITH_MPI
+  bench::run_processes(2, "--sharded " + std::to_string(rounds));
+  const double of_two = bench::run_processes(2, "--traffic")["replicas.bytes.2"];
+  const double of_four = bench::run_processes(4, "--traffic")["replicas.bytes.4"];
+  bench::result("replicas.bytes.4_over_2", of_four / of_two, "ratio");
+#else
+  std::printf("without MPI there is no replicas.sharded, and no replicas.bytes.4_over_2\n");
+#endif
   const double mlp = measure<bench::mlp>("mlp", 16, 32, rounds, 2);
   const double small = measure<bench::mlps>("mlps", 32, 4, 2 * rounds, 60);
   bench::result("replicas.small", small, "ratio");

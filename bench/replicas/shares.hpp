@@ -98,27 +98,9 @@ inline void measure_sharded(int rounds) {
   result("replicas.sharded", median(of_gradients), "ratio");
 }
 
-/// Calls mpirun for two processes of this program.
-inline void run_sharded(int rounds) {
-  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-  if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  const std::string words = "env -u GPIPE_BENCH_HISTORY mpirun -np 2 --bind-to none " +
-                            std::filesystem::canonical("/proc/self/exe").string() + " --sharded " +
-                            std::to_string(rounds);
-  std::FILE* out = popen(words.c_str(), "r");
-  if (out == nullptr) return;
-  char line[512], name[256], unit[64];
-  double value = 0;
-  while (std::fgets(line, sizeof line, out) != nullptr)
-    if (std::sscanf(line, "result %255s %lf %63s", name, &value, unit) == 3) result(name, value, unit);
-    else std::fputs(line, stdout);
-  pclose(out);
-}
-
 #else
 
 inline void measure_sharded(int) {}
-inline void run_sharded(int) { std::printf("without MPI there is no replicas.sharded\n"); }
 
 #endif
 

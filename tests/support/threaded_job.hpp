@@ -56,9 +56,12 @@ struct channel {
 class job {
  public:
   explicit job(int ranks, std::uint32_t random = 1)
-      : ranks_(ranks), random_(random), contributed_(index(ranks)), fingerprints_(index(ranks)), wire_([this] {
-          carry();
-        }) {}
+      : ranks_(ranks),
+        random_(random),
+        contributed_(index(ranks)),
+        fingerprints_(index(ranks)),
+        carried_(index(ranks)),
+        wire_([this] { carry(); }) {}
   ~job() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -78,6 +81,12 @@ class job {
   int overtaken() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return overtaken_;
+  }
+
+  /// The bytes that a rank has sent and received by channels.
+  std::size_t carried(int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return carried_[index(rank)];
   }
 
   /// Runs `body(process_group&)` in every rank.
@@ -194,6 +203,7 @@ class job {
       const gpipe::buffer_layout &from = c.out->values[v], &to = c.in->values[v];
       std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(sender_slot),
                   from.row * index(samples));
+      for (const int rank : {c.from, c.to}) carried_[index(rank)] += from.row * index(samples);
     }
     --c.leaving[index(sender_slot)];
     s.samples = samples;
@@ -235,6 +245,7 @@ class job {
   std::vector<std::unique_ptr<channel>> channels_;
   std::vector<std::vector<std::byte>> contributed_, all_;
   std::vector<std::vector<gpipe::call_fingerprint>> fingerprints_;  // [rank], since the last failure
+  std::vector<std::size_t> carried_;                                // [rank]: bytes sent and received
   std::optional<gpipe::error> cause_;
   std::uint64_t progress_ = 0, round_ = 0, recoveries_ = 0;
   int arrived_ = 0, recovering_ = 0, until_lost_ = -1, overtaken_ = 0;

@@ -34,9 +34,11 @@ struct process {
   gpipe::detail::process_all_reduce sums;
 
   explicit process(process_group& job, shard shares = shard::none)
-      : plan(make_plan(
-            network_of<net>,
-            {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R, .shard = shares})),
+      : plan(make_plan(network_of<net>, {.micro_batches = 2,
+                                         .micro_batch_size = 2,
+                                         .separate_memory = true,
+                                         .replicas = job.ranks(),
+                                         .shard = shares})),
         its(network_of<net>, plan, job.rank(), 0, wake_signals, untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
@@ -50,7 +52,7 @@ struct process {
 /// Returns when all processes have come here.
 void meet(process_group& job) {
   std::byte nothing{};
-  for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r, 0);
+  for (int r = 0; r < job.ranks(); ++r) job.broadcast(&nothing, 1, r, 0);
 }
 
 }  // namespace
@@ -173,4 +175,23 @@ TEST_CASE("slices of other replicas use the landing buffer of the plan, all of i
   CHECK(planned - used <=
         3 * (R - 1) * gpipe::detail::alignment);  // each of three buckets is cut into slices of whole lines
   CHECK(beyond == 0);
+}
+
+TEST_CASE("each process sends and receives (R - 1) / R of the gradients twice, which does not grow with R") {
+  for (const int replicas : {2, 4, 7}) {
+    CAPTURE(replicas);
+    std::atomic<std::size_t> gradients{0};
+    threaded::job job(replicas);
+    job.run([&](process_group& here) {
+      process p(here);
+      fill(p.stage(), here.rank());
+      p.sums.sum(here.rank(), 0, reduces, true);
+      gradients = p.stage().flat_bytes();
+      meet(here);
+    });
+    for (int r = 0; r < replicas; ++r) {
+      const auto carried = static_cast<double>(job.carried(r)), bytes = static_cast<double>(gradients.load());
+      CHECK(carried / bytes == doctest::Approx(4.0 * (replicas - 1) / replicas).epsilon(0.01));
+    }
+  }
 }
