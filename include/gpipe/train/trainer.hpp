@@ -68,6 +68,13 @@ struct trainer_has_a_plan {
       "model, options and an optimizer, trainer{net{}, plan_options{.stages = 4}, adamw{}}, in this order; "
       "training_options may follow");
 };
+template <class Plan, bool Holds>
+struct trainer_has_a_model {
+  static_assert(
+      Holds,
+      "gpipe: a trainer's first argument is a plan, and should be its model. Leave the arguments out, and give "
+      "the plan to the constructor: trainer training{plan<net, stages<4>>{}, adamw{.learning_rate = 1e-3}}");
+};
 template <class Device, bool Holds>
 struct trainer_has_a_device {
   static_assert(Holds,
@@ -101,6 +108,11 @@ template <class Device>
 concept has_context = requires {
   typename Device::context;
 };
+template <class Plan>
+concept planned = requires {
+  Plan::options;
+  typename Plan::model;
+};
 template <class Model, class Optimizer, class Device>
 struct mistaken_trainer {
   using promise = broken::trainer_has_an_optimizer<Optimizer, false>;
@@ -113,6 +125,11 @@ template <class Model, updating Optimizer, class Device>
 struct mistaken_trainer<Model, Optimizer, Device> {
   using promise = broken::trainer_has_a_device<Device, false>;
 };
+template <class Model, updating Optimizer, class Device>
+requires planned<Model>
+struct mistaken_trainer<Model, Optimizer, Device> {
+  using promise = broken::trainer_has_a_model<Model, false>;
+};
 template <class Model, class Optimizer, class Device>
 requires(!updating<Optimizer> && (with_moments<Optimizer> || with_learning_rate<Optimizer>))  // a part of an optimizer
     struct mistaken_trainer<Model, Optimizer, Device> {
@@ -123,11 +140,6 @@ requires(!updating<Optimizer> && (with_moments<Optimizer> || with_learning_rate<
 template <class Optimizer>
 struct behind_a_plan {
   behind_a_plan(const Optimizer& = {}, const training_options& = {});  // NOLINT(google-explicit-constructor)
-};
-template <class Plan>
-concept planned = requires {
-  Plan::options;
-  typename Plan::model;
 };
 
 template <class Model>
@@ -264,10 +276,10 @@ class trainer : public basic_trainer<Device> {
                               optimizer.learning_rate, how, shorter()) {}
 };
 
-/// A trainer without an optimizer, without a device, or of other arguments: its error.
+/// A trainer without an optimizer, without a device, of a plan, or of other arguments: its error.
 template <class Model, class Optimizer, class Device>
-requires(!detail::updating<Optimizer> || !detail::has_context<Device>) class trainer<Model, Optimizer, Device>
-    : public basic_trainer<host_device> {
+requires(!detail::updating<Optimizer> || !detail::has_context<Device> ||
+         detail::planned<Model>) class trainer<Model, Optimizer, Device> : public basic_trainer<host_device> {
   using context = host_device::context;
 
  public:
