@@ -197,7 +197,7 @@ if(NOT gpipe_mpi STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
   find_package(MPI QUIET COMPONENTS CXX)
   if(TARGET MPI::MPI_CXX)
     add_library(gpipe::mpi INTERFACE IMPORTED)
-    set_target_properties(gpipe::mpi PROPERTIES INTERFACE_LINK_LIBRARIES MPI::MPI_CXX
+    set_target_properties(gpipe::mpi PROPERTIES INTERFACE_LINK_LIBRARIES "MPI::MPI_CXX;${CMAKE_DL_LIBS}"
                                                 INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_MPI=1)
   elseif(gpipe_mpi STREQUAL "ON")
     string(APPEND gpipe_missing "\n  MPI, which ${gpipe_mpi_by}: install libopenmpi-dev and openmpi-bin (Debian, "

@@ -29,6 +29,8 @@ TEST_CASE("the known parts of the location stand in front") {
               "x", "",
               {.layer = "linear<512>", .layer_index = 3, .stage = 1, .micro_batch = 0, .action = "forward", .step = 12})
               .what()) == "layer 3 linear<512>, stage 1, micro-batch 0, forward, step 12: x");
+  CHECK(std::string(error("x", "", {.rank = 2, .host = "node7", .stage = 1}).what()) ==
+        "rank 2, host node7, stage 1: x");
 }
 
 TEST_CASE("an error keeps its location and is a runtime_error") {

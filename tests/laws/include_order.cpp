@@ -134,6 +134,7 @@ std::vector<std::string> out_of_order(const includes& all) {
   std::vector<std::string> wrong;
   for (const auto& [header, list] : all)
     for (const auto& other : list) {
+      if (other == "gpipe/version.hpp") continue;  // three numbers, which include nothing
       const bool later = folder_of(other) < 0 || folder_of(other) > folder_of(header);
       if (other.front() == '.' || (folder_of(header) >= 0 && other.rfind("gpipe", 0) == 0 && later))
         wrong.push_back(header + " includes " + other);

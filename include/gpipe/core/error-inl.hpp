@@ -35,6 +35,7 @@ GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const 
     if (!where.layer.empty()) (at += " ") += where.layer;
   }
   if (where.rank >= 0) part("rank ", where.rank);
+  if (!where.host.empty()) part("host ", where.host);
   if (where.stage >= 0) part("stage ", where.stage);
   if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
   if (!where.action.empty()) part("", where.action);

@@ -19,6 +19,7 @@ struct location {
   std::string layer{};   ///< the layer's type, such as `linear<512>`
   int layer_index = -1;  ///< the layer's position in the model
   int rank = -1;         ///< of a process in its job
+  std::string host{};    ///< where that process runs, if the job has several hosts
   int stage = -1;
   int micro_batch = -1;
   std::string action{};  ///< the worker's current action, such as `forward`

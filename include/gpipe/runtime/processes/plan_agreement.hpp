@@ -10,6 +10,7 @@
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/agreed_hash.hpp>
+#include <gpipe/transport/contract/build_text.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -17,21 +18,7 @@ namespace gpipe::detail {
 /// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
   agreed_hash build, model, cut, schedule, memory;
-  build(std::string_view(__VERSION__), sizeof(void*));
-#if defined(__AVX512F__)
-  build(512);
-#elif defined(__AVX2__)
-  build(256);
-#endif
-#if defined(__FMA__)
-  build('f');
-#endif
-#if GPIPE_WITH_LIBXSMM
-  build('x');
-#endif
-#if defined(__OPTIMIZE__)
-  build('o');
-#endif
+  build(std::string_view(build_text()));
   model(net.layer_count, net.value_count, net.field_count);
   for (int l = 0; l < net.layer_count; ++l) {
     const layer_type& r = net.type_of(l);

@@ -3,6 +3,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/in_process/thread.hpp>
+#include <gpipe/transport/mpi/signal.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -63,9 +64,10 @@ class call_deadline {
     while (!changed_.wait_for(lock, part, [this] { return ended_; })) {
       if (call_ == nullptr) continue;
       waited_ += part;
-      if (waited_ < limit_) continue;
+      if (waited_ < limit_ && !terminated()) continue;
       const error cause(
-          gpipe::detail::concat({call_, " has not returned for ", gpipe::detail::duration_text(limit_)}),
+          terminated() ? gpipe::detail::concat({"SIGTERM has come during ", call_})
+                       : gpipe::detail::concat({call_, " has not returned for ", gpipe::detail::duration_text(limit_)}),
           "it waits for all processes of the job: see which one is stopped or never started, or raise the deadline",
           {.rank = rank_});
       std::fprintf(stderr, "%s\n", cause.what());

@@ -15,7 +15,9 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gpipe::mpi {
@@ -42,6 +44,7 @@ class job final : public process_group {
                                  {"use one job for all trainings, or call MPI_Init_thread before the first job and "
                                   "MPI_Finalize behind the last"});
     MPI_Initialized(&before);
+    guard_ = std::make_unique<termination_guard>();
     call_deadline limit(call_deadline::rank_before_init(), deadline);
     limit.begin("MPI_Init_thread");
     if (!before) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
@@ -51,7 +54,7 @@ class job final : public process_group {
     if (level < MPI_THREAD_FUNNELED)
       gpipe::detail::throw_error({"MPI was initialized for programs without threads"},
                                  {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialize MPI"});
-    await_arrival_of_all(deadline);
+    std::vector<std::string> hosts = await_arrival_of_all(deadline);
     limit.begin("MPI_Comm_dup");
     MPI_Comm data = MPI_COMM_NULL;
     for (MPI_Comm* comm : {&data, &control_, &failures_}) {
@@ -69,14 +72,15 @@ class job final : public process_group {
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)
       if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
-    if (!elsewhere.empty()) other_hosts_ = std::make_unique<failure_broadcast>(failures_, elsewhere);
+    if (!elsewhere.empty())
+      other_hosts_ = std::make_unique<remote_hosts>(failures_, rank_, std::move(hosts), elsewhere);
     progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
     progress_->expect(deadline);
     connection_.reset(new connection{*progress_, data, control_});
     call_check_ = std::make_unique<call_check>(
         *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
         [this](const channel_layout& layout) { return make<mpi::receiver>(layout, in_); });
-    if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
+    if (ranks_ == 1) guard_.reset();
   }
   /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
   /// the process is to end with a code that is not 0. A process that does not come is a loss, which is printed.
@@ -242,19 +246,8 @@ class job final : public process_group {
     status_->mine().left = true;
     progress_->leave(true);
     try {
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Ibarrier(failures_, &request), "MPI_Ibarrier");  // others may be in a call that uses `control_`
-      const auto begin = progress_engine::clock::now();
-      bool reported = false;
-      progress_->await(
-          [&] {
-            int done = 0;
-            check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-            if (done == 0 && !reported && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
-              reported = true, progress_->send_goodbye();
-            return done != 0;
-          },
-          {.action = "leave"}, -1);
+      // Twice: a process that cannot hear the others ends no barrier, and they find that out in the second.
+      for (int i = 0; i < 2; ++i) wait_for_leaving();
       return true;
     } catch (...) {
       const cause& found = status_->lost().what;
@@ -263,9 +256,26 @@ class job final : public process_group {
       return false;
     }
   }
-  // mpirun ends all processes when one has ended: wait until each knows of the loss, or for a second.
+  void wait_for_leaving() {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(failures_, &request), "MPI_Ibarrier");  // others may be in a call that uses `control_`
+    const auto begin = progress_engine::clock::now();
+    progress_->await(
+        [&, reported = false]() mutable {
+          int done = 0;
+          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+          if (done == 0 && !reported && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
+            reported = true, progress_->send_goodbye();
+          return done != 0;
+        },
+        {.action = "leave"}, -1);
+  }
+  // mpirun ends all processes when one has ended: wait until each knows of the loss, or for a second. A message to a
+  // lost host does not leave.
   GPIPE_COLD void wait_for_exit() noexcept {
     status_->mine().knows_loss = true;
+    for (int ms = 0; other_hosts_ && !other_hosts_->causes().all_sent() && ms < 300; ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (int i = 0, ms = 0; i < status_->count() && ms < 1000;)
       if (progress_->knows_loss(i)) ++i;
       else std::this_thread::sleep_for(std::chrono::milliseconds(1)), ++ms;
@@ -275,7 +285,7 @@ class job final : public process_group {
   int rank_ = 0, ranks_ = 1;
   MPI_Comm control_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
   std::unique_ptr<shared_status> status_;
-  std::unique_ptr<failure_broadcast> other_hosts_;
+  std::unique_ptr<remote_hosts> other_hosts_;
   std::unique_ptr<progress_engine> progress_;
   std::unique_ptr<connection> connection_;
   std::unique_ptr<termination_guard> guard_;

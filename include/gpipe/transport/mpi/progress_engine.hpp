@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/transport/mpi/failure_broadcast.hpp>
+#include <gpipe/transport/mpi/remote_hosts.hpp>
 #include <gpipe/transport/mpi/signal.hpp>
 
 #include <atomic>
@@ -32,12 +32,13 @@ class poll_listener {
 ///     test, test ... yield if there are more processes than cores      sleep a little
 ///     beat           a loss or a throw is in the status: leave         every 2 ms: has a process ended?
 ///                                                                      every 1/4 deadline: has any made progress?
+///                                                                      and a pulse to other hosts
 class progress_engine {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `ranks[i]`: the rank of the host's i-th process; `other_hosts` carries causes to and from other hosts; null: none.
-  GPIPE_COLD progress_engine(shared_status& status, std::vector<int> ranks, failure_broadcast* other_hosts)
+  /// `ranks[i]`: the rank of the host's i-th process; `other_hosts`: null if there are none.
+  GPIPE_COLD progress_engine(shared_status& status, std::vector<int> ranks, remote_hosts* other_hosts)
       : status_(status),
         other_hosts_(other_hosts),
         ranks_(std::move(ranks)),
@@ -82,7 +83,7 @@ class progress_engine {
   GPIPE_COLD void send_goodbye() noexcept {
     cause goodbye;
     goodbye.leaves = true, goodbye.rank = ranks_[index(status_.own())], goodbye.round = round_;
-    if (other_hosts_ != nullptr) other_hosts_->send(goodbye);
+    if (other_hosts_ != nullptr) other_hosts_->causes().send(goodbye);
   }
 
   /// Whether the host's i-th process knows of a loss or has ended.
@@ -92,7 +93,7 @@ class progress_engine {
   void check_failures() {
     if (terminated()) [[unlikely]]
       find_termination();
-    if (other_hosts_ != nullptr) receive_causes();
+    if (other_hosts_ != nullptr) poll_hosts();
     if (listener_ != nullptr) listener_->on_poll();
     if (status_.lost().is_set()) [[unlikely]]
       throw gpipe::detail::interrupted{};
@@ -111,7 +112,8 @@ class progress_engine {
   void report(const error& failure, bool lost, bool reports_itself = false) noexcept {
     cause found(failure, lost, round_);
     found.reports_itself = reports_itself;
-    if (status_.put(found) && other_hosts_ != nullptr) other_hosts_->send(found);
+    if (other_hosts_ != nullptr && found.rank >= 0) found.host.set(other_hosts_->name_of(found.rank));
+    if (status_.put(found) && other_hosts_ != nullptr) other_hosts_->causes().send(found);
   }
 
   /// Returns when `ready()`, which depends on rank `peer`; -1: on all. Throws `detail::interrupted` after a failure,
@@ -143,6 +145,7 @@ class progress_engine {
       auto now = clock::now();
       if (now - checked > 2ms) checked = now, find_ended_process();
       if (quarters < 0 || now - quarter >= deadline_ / 4) {
+        if (quarters >= 0 && other_hosts_ != nullptr && other_hosts_->bytes_move()) status_.mine().tick();
         const auto sum = ticks();
         const bool moved = quarters < 0 || sum != seen;
         quarters = moved ? 0 : quarters + 1;
@@ -161,7 +164,7 @@ class progress_engine {
   }
 
   std::uint64_t ticks() noexcept {
-    std::uint64_t sum = 0;
+    std::uint64_t sum = other_hosts_ != nullptr ? other_hosts_->ticks() : 0;
     for (int i = 0; i < status_.count(); ++i) sum += status_.of(i).ticks.load(std::memory_order_relaxed);
     return sum;
   }
@@ -169,9 +172,13 @@ class progress_engine {
     for (int i = 0; i < status_.count(); ++i) beats_[index(i)] = status_.of(i).beats.load(std::memory_order_relaxed);
   }
 
+  void poll_hosts() {
+    other_hosts_->poll(clock::now(), deadline_ / 4, status_.mine().ticks.load(std::memory_order_relaxed));
+    receive_causes();
+  }
   // A throw from before the last recovery is ignored.
-  GPIPE_COLD void receive_causes() {
-    while (const cause* found = other_hosts_->receive())
+  void receive_causes() {
+    while (const cause* found = other_hosts_->causes().receive())
       if (found->leaves) left_elsewhere_.push_back({found->rank, found->round});
       else if (found->lost || found->round >= (std::max)(recovered_, round_)) status_.put(*found);
   }
@@ -208,13 +215,27 @@ class progress_engine {
     report(error(id + how, std::string("see its output, and what ended it") + whole, its), true);
   }
 
-  /// SIGTERM has arrived: because another process has ended, or for this process alone.
+  /// SIGTERM has arrived: because another process has ended, or for this process alone. A process on another host that
+  /// does not answer is taken for the ended one; mpirun waits for a second before it sends SIGKILL.
   GPIPE_COLD void find_termination() {
-    for (int i = 0; i < 200 && !status_.lost().is_set() && !find_ended_process(); ++i) {
-      if (other_hosts_ != nullptr) receive_causes();
+    const int limit_ms = other_hosts_ == nullptr ? 200 : 500;
+    if (other_hosts_ != nullptr) other_hosts_->ask(status_.mine().ticks);
+    for (int i = 0; i < limit_ms && !status_.lost().is_set() && !find_ended_process(); ++i) {
+      if (other_hosts_ != nullptr) poll_hosts();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    if (!status_.lost().is_set() && other_hosts_ != nullptr) find_unanswered(limit_ms);
     if (!status_.lost().is_set()) end_by_default();
+  }
+  GPIPE_COLD void find_unanswered(int ms) {
+    const std::vector<int> silent = other_hosts_->without_answer();
+    if (silent.empty()) return;
+    std::string more;
+    for (std::size_t i = 1; i < silent.size() && i < 8; ++i)
+      more += gpipe::detail::concat({i == 1 ? "; nor do ranks " : ", ", silent[i]});
+    report(error(gpipe::detail::concat({"SIGTERM has come, and the process does not answer for ", ms, " ms", more}),
+                 "see what ended it, or its host", {.rank = silent[0]}),
+           true);
   }
 
   [[noreturn]] GPIPE_COLD void fail_without_progress(const wait_context& what, int peer) {
@@ -224,16 +245,21 @@ class progress_engine {
       if (still && (silent < 0 || ranks_[index(i)] == peer)) silent = i;
     }
     const std::string limit = gpipe::detail::duration_text(deadline_);
+    const int elsewhere =
+        silent >= 0 || other_hosts_ == nullptr ? -1 : other_hosts_->silent_since(clock::now() - deadline_ / 2, peer);
     if (silent >= 0)
       report(error(gpipe::detail::concat({"the process ", status_.of(silent).process.load(),
                                           " shows no sign of life, and no other made progress for ", limit}),
                    "see what it does, or raise the deadline", where(silent)),
              true);
-    else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
-      report(error(gpipe::detail::concat({"rank ", ranks_[index(status_.own())], " waits for the process (",
-                                          what.action, "), which is on another host, and nothing came for ", limit}),
-                   "see whether it is alive and what it waits for, or raise the deadline", {.rank = peer}),
-             true);
+    else if (elsewhere >= 0)
+      report(
+          error(gpipe::detail::concat({"the process, which is on another host, shows no sign of life, and no other "
+                                       "made progress for ",
+                                       limit, " (rank ", ranks_[index(status_.own())], " waits: ", what.action, ")"}),
+                "see whether its host and the network are up and what it does, or raise the deadline",
+                {.rank = elsewhere}),
+          true);
     else
       report(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
                                           ", and no process made progress for ", limit}),
@@ -247,7 +273,7 @@ class progress_engine {
   }
 
   shared_status& status_;
-  failure_broadcast* other_hosts_;
+  remote_hosts* other_hosts_;
   poll_listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;

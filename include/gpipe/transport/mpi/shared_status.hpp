@@ -51,6 +51,7 @@ struct cause {
   std::uint64_t round = 0;      ///< completed by the process that found it; waits in earlier rounds go on
   fixed_text<1024> wrong, remedy;
   fixed_text<256> layer, file;
+  fixed_text<64> host;
   fixed_text<32> action;
   int rank = -1, layer_index = -1, stage = -1, micro_batch = -1;
   long line = -1, step = -1;
@@ -62,6 +63,7 @@ struct cause {
     remedy.set(of.remedy());
     layer.set(at.layer);
     file.set(at.file);
+    host.set(at.host);
     action.set(at.action);
     rank = at.rank, layer_index = at.layer_index, stage = at.stage, micro_batch = at.micro_batch;
     line = at.line, step = at.step;
@@ -74,6 +76,7 @@ struct cause {
              .layer = layer.get(),
              .layer_index = layer_index,
              .rank = rank,
+             .host = host.get(),
              .stage = stage,
              .micro_batch = micro_batch,
              .action = action.get(),
