@@ -275,7 +275,12 @@ class checkpointer {
     };
     try {
       once([&] { folder.begin(step); }, 1);
-      together().together([&] { write_files(part, run_.rank(), content, read); });
+      together().together([&] {
+        if (files_.kind_of(part.c_str()) != file_operations::kind::folder)
+          throw error("rank 0 has made this folder, and it is not here",
+                      "save into a folder that all hosts see, such as one of a shared file system", {.file = part});
+        write_files(part, run_.rank(), content, read);
+      });
       point(collective_kind::save, 2);
       once([&] { complete(folder, part, keep, content); }, 3);
     } catch (...) {
