@@ -200,11 +200,11 @@ TEST_CASE("a rank that makes another call ends every wait at once") {
       for (;;) the_job().begin({.action = "forward"});
     } catch (const detail::interrupted&) {
     }
-    CHECK(the_job().recover().what() ==
-          doctest::String(("rank " + std::to_string(last) + ": ranks 0 and " + std::to_string(last) +
-                           " do not agree on the samples of the call: 16 and 9; run the same program with the same "
-                           "options and data in every process")
-                              .c_str()));
+    const error first = the_job().recover();
+    CHECK(first.wrong() ==
+          "ranks 0 and " + std::to_string(last) + " do not agree on the samples of the call: 16 and 9");
+    CHECK(first.remedy() == "run the same program with the same options and data in every process");
+    CHECK(first.where().rank == last);
     CHECK(channel.exchange(1, false));
     wait_for_all();  // the next failure must not reach a rank that still recovers from this one
     std::string found;
@@ -237,6 +237,10 @@ TEST_CASE("a round ends for all processes or for none that has seen a loss") {
   for (const bool in_time : {true, false}) {
     mpi::shared_status status(all, true);
     const auto barrier = [&] { MPI_Barrier(all); };
+    if (status.count() == 1) {  // it is about processes of one host
+      status.close();
+      continue;
+    }
     if (status.own() == 0) CHECK(status.conclude(1));
     barrier();
     if (in_time && status.own() == 0) CHECK(status.conclude(2));
