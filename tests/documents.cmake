@@ -45,6 +45,7 @@ set(not_run
     "bash examples/run images.*"                 # fetches images: examples/images/same_bits
     "bash examples/run translate.*"              # fetches sentences: examples/translate/same_bits
     "mpirun -np .*"                              # examples/digits/same_bits
+    "mpirun --host .*"                           # laws/hosts
     "cmake --preset release -D GPIPE_DIGITS_PROFILE=.*"  # examples/digits/same_bits compiles with a profile
     "cmake --workflow --preset .*"               # .ci/run builds presets
     "cmake --preset release -D GPIPE_CUDA=ON.*"  # takes minutes of nvcc
