@@ -126,7 +126,7 @@ int run_case(int stages, const std::string& kind, int number) {
   const bool again = throws([&] { training.array(0, "bias").set(bias); }) == lost &&
                      throws([&] { training.freeze(0); }) == lost && throws([&] { training.watch(0); }) == lost &&
                      throws([&] { training.parameter_hash(); }) == lost;
-  const bool named = again && where.rank == at.stage && where.stage == at.stage &&
+  const bool named = again && job.lost() == lost && where.rank == at.stage && where.stage == at.stage &&
                      where.micro_batch == at.micro_batch && where.action == name_of(at.kind);
   std::printf("rank %d %s %s %s: %s\n", job.rank(), named ? "named" : "unnamed", same ? "unchanged" : "changed",
               std::string(training.steps() == steps_before ? "uncounted" : "counted").c_str(), message.c_str());

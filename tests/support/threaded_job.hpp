@@ -385,6 +385,7 @@ class member final : public gpipe::process_group {
     fail(cause);
     return rank_ == 0;
   }
+  bool lost() const noexcept override { return false; }
 
  private:
   job& job_;

@@ -73,6 +73,8 @@ class process_group {
   /// In a program's last handler: this process ends for this cause, and all others end too. Returns whether this
   /// process is to print the cause: rank 0 is, or, if rank 0 is lost, each of the others.
   virtual bool leave(const error& cause) noexcept = 0;
+  /// Whether another process is lost that has not left for a cause of its own: a new job may go on without it.
+  virtual bool lost() const noexcept = 0;
 };
 
 }  // namespace gpipe

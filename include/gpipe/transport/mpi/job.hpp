@@ -176,6 +176,11 @@ class job final : public process_group {
     return rank_ == 0 || (status_->lost().what.rank == 0 && !status_->lost().what.reports_itself);
   }
 
+  bool lost() const noexcept override {
+    const first_failure& found = status_->lost();
+    return found.is_set() && !found.what.reports_itself;
+  }
+
  private:
   // Outside of steps no caller recovers, so the cause is thrown here.
   template <class Call>

@@ -104,6 +104,7 @@ class job final : public process_group {
   }
   error recover() override { return job_.recover(); }
   bool leave(const error& cause) noexcept override { return job_.leave(cause); }
+  bool lost() const noexcept override { return job_.lost(); }
 
  private:
   struct id_message {
