@@ -74,6 +74,10 @@ int MPI_Irecv(void* at, int count, MPI_Datatype type, int source, int tag, MPI_C
   stop_in("arrival");
   return PMPI_Irecv(at, count, type, source, tag, comm, request);
 }
+int MPI_Comm_idup(MPI_Comm of, MPI_Comm* made, MPI_Request* request) {
+  stop_in("MPI_Comm_idup");
+  return PMPI_Comm_idup(of, made, request);
+}
 int MPI_Comm_dup(MPI_Comm of, MPI_Comm* made) {
   stop_in("MPI_Comm_dup");
   return PMPI_Comm_dup(of, made);
@@ -102,6 +106,11 @@ int MPI_Finalize() {
 
 TEST_CASE("a process of a job" * doctest::skip(stop_before().empty())) {
   try {
+    if (stop_before() == "MPI_Comm_idup") {  // the job of a communicator of the program
+      int level = 0;
+      PMPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+      gpipe::mpi::job job(MPI_COMM_WORLD, deadline);
+    }
     gpipe::mpi::job job(true, deadline);
   } catch (const gpipe::error& failure) {
     std::cerr << failure.what() << std::endl;
@@ -121,6 +130,8 @@ TEST_CASE("a process that stops while the job is joined or left ends the job, wi
   for (const expectation& expected : {
            expectation{"MPI_Init_thread", "MPI_Init_thread has not returned for 1 s; it waits for all processes"},
            expectation{"arrival", "rank 1 has not joined the job for 1 s; see what keeps it"},
+           expectation{"MPI_Comm_idup",
+                       "not every process of the communicator has joined the job for 1 s; see that each"},
            expectation{"MPI_Comm_dup", "MPI_Comm_dup has not returned for 1 s"},
            expectation{"MPI_Win_allocate_shared", "MPI_Win_allocate_shared has not returned for 1 s"},
            expectation{"MPI_Barrier", "MPI_Win_allocate_shared has not returned for 1 s"},
@@ -138,4 +149,9 @@ TEST_CASE("a process that stops while the job is joined or left ends the job, wi
     if (ended.stuck) MESSAGE("mpirun itself did not end");
     else CHECK(ended.time < whole.time + deadline + 6s);  // it takes up to 5 s to end a process that does not
   }
+}
+
+TEST_CASE("a job of a communicator needs a program that has initialized MPI" * doctest::skip(!stop_before().empty())) {
+  CHECK_THROWS_WITH_AS(gpipe::mpi::job(MPI_COMM_WORLD, deadline), doctest::Contains("MPI is not initialized; call"),
+                       gpipe::error);
 }

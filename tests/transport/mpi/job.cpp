@@ -231,6 +231,43 @@ TEST_CASE("ranks that broadcast different things of one size throw") {
   wait_for_all();
 }
 
+TEST_CASE("a job of a communicator has its ranks, and leaves the communicator to the program") {
+  int rank = 0, word = 0, arrived = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm part = MPI_COMM_NULL;  // of all but rank 0, the last one first
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, -rank, &part);
+  if (rank == 0) {
+    CHECK_THROWS_WITH_AS(mpi::job{part}, doctest::Contains("the job's communicator is MPI_COMM_NULL; let"), error);
+    return wait_for_all();
+  }
+  const int ranks = the_job().ranks() - 1, mine = ranks - rank;
+  MPI_Request any = MPI_REQUEST_NULL;
+  MPI_Irecv(&word, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, part, &any);
+  {
+    mpi::job some(part);
+    CHECK(some.rank() == mine);
+    CHECK(some.ranks() == ranks);
+    CHECK_FALSE(some.lost());
+    for (int r = 0; r < ranks; ++r) {
+      int number = r == mine ? 10 + r : 0;
+      some.broadcast(&number, sizeof number, r, 0);
+      CHECK(number == 10 + r);
+    }
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_get_errhandler(part, &handler);
+    CHECK(handler == MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+  }
+  MPI_Test(&any, &arrived, MPI_STATUS_IGNORE);
+  CHECK_FALSE(arrived);  // the program's receive takes no message of the job
+  MPI_Barrier(part);
+  MPI_Send(&mine, 1, MPI_INT, (mine + 1) % ranks, 77, part);
+  MPI_Wait(&any, MPI_STATUS_IGNORE);
+  CHECK(word == (mine + ranks - 1) % ranks);
+  MPI_Comm_free(&part);
+  wait_for_all();
+}
+
 TEST_CASE("a round ends for all processes or for none that has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);

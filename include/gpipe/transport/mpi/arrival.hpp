@@ -20,7 +20,7 @@ struct arrival {
   fixed_text<192> build;
 };
 
-/// The largest tag: the messages go over MPI_COMM_WORLD, for there is no other communicator yet.
+/// The largest tag: the messages may go over MPI_COMM_WORLD, for there is no other communicator yet.
 GPIPE_COLD inline int arrival_tag() {
   void* largest = nullptr;
   int found = 0;
@@ -30,19 +30,18 @@ GPIPE_COLD inline int arrival_tag() {
 
 /// Every process sends its own element to every other. Throws after `deadline`, and after SIGTERM, by which mpirun ends
 /// the others when one has ended; the error names the ranks that have not come.
-GPIPE_COLD inline void exchange_arrivals(std::vector<arrival>& all, int rank, std::chrono::nanoseconds deadline) {
+GPIPE_COLD inline void exchange_arrivals(MPI_Comm over, std::vector<arrival>& all, int rank,
+                                         std::chrono::nanoseconds deadline) {
   using clock = std::chrono::steady_clock;
   const auto index = [](int r) { return static_cast<std::size_t>(r); };
   const int ranks = static_cast<int>(all.size()), tag = arrival_tag();
   std::vector<MPI_Request> requests(2 * all.size(), MPI_REQUEST_NULL);  // receives, then sends
   constexpr int bytes = sizeof(arrival);
   for (int r = 0; r < ranks; ++r)
-    if (r != rank)
-      check(MPI_Irecv(&all[index(r)], bytes, MPI_BYTE, r, tag, MPI_COMM_WORLD, &requests[index(r)]), "MPI_Irecv");
+    if (r != rank) check(MPI_Irecv(&all[index(r)], bytes, MPI_BYTE, r, tag, over, &requests[index(r)]), "MPI_Irecv");
   for (int r = 0; r < ranks; ++r)
     if (r != rank)
-      check(MPI_Isend(&all[index(rank)], bytes, MPI_BYTE, r, tag, MPI_COMM_WORLD, &requests[index(ranks + r)]),
-            "MPI_Isend");
+      check(MPI_Isend(&all[index(rank)], bytes, MPI_BYTE, r, tag, over, &requests[index(ranks + r)]), "MPI_Isend");
   const auto begin = clock::now();
   for (int here = 0;;) {
     check(MPI_Testall(2 * ranks, requests.data(), &here, MPI_STATUSES_IGNORE), "MPI_Testall");
@@ -79,10 +78,10 @@ GPIPE_COLD inline void exchange_arrivals(std::vector<arrival>& all, int rank, st
 ///
 /// A collective call does not say which process it waits for, so each sends a message to every other, twice: a process
 /// that cannot hear one of the others does not come to the second time.
-GPIPE_COLD inline std::vector<std::string> await_arrival_of_all(std::chrono::nanoseconds deadline) {
+GPIPE_COLD inline std::vector<std::string> await_arrival_of_all(MPI_Comm processes, std::chrono::nanoseconds deadline) {
   int rank = 0, ranks = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(processes, &rank);
+  MPI_Comm_size(processes, &ranks);
   std::vector<arrival> all(static_cast<std::size_t>(ranks));
   arrival& mine = all[static_cast<std::size_t>(rank)];
   char host[MPI_MAX_PROCESSOR_NAME] = "";
@@ -90,7 +89,7 @@ GPIPE_COLD inline std::vector<std::string> await_arrival_of_all(std::chrono::nan
   check(MPI_Get_processor_name(host, &length), "MPI_Get_processor_name");
   mine.host.set(host);
   mine.build.set(gpipe::detail::build_text());
-  for (int i = 0; i < 2; ++i) exchange_arrivals(all, rank, deadline);
+  for (int i = 0; i < 2; ++i) exchange_arrivals(processes, all, rank, deadline);
   std::vector<std::string> names;
   for (const arrival& of : all) names.push_back(of.host.get());
   if (std::all_of(names.begin(), names.end(), [&](const std::string& name) { return name == names[0]; })) names.clear();

@@ -26,8 +26,9 @@ namespace gpipe::mpi {
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
 /// Initializes and finalizes MPI, unless the program has initialized it (`MPI_THREAD_FUNNELED` is enough: one thread
-/// uses a job). MPI begins once in a process: a second job after one that has finalized it throws `error`. It has
-/// communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
+/// uses a job). A program that trains in some of its processes alone gives a communicator of these. MPI begins once in
+/// a process: a second job after one that has finalized it throws `error`. It has communicators of its own. SIGTERM is
+/// recorded while the job exists, to report which process ended.
 class job final : public process_group {
  public:
   /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
@@ -37,50 +38,45 @@ class job final : public process_group {
   /// deadline replaces it. The error names the ranks that do not come. If MPI itself does not return (in
   /// MPI_Init_thread or MPI_Finalize), nothing can be thrown: the process prints the call and ends.
   GPIPE_COLD explicit job(bool shares_memory = true, std::chrono::nanoseconds deadline = wait_limits{}.deadline) {
-    int before = 0, over = 0, level = 0;
-    MPI_Finalized(&over);
-    if (over)
-      gpipe::detail::throw_error({"MPI has ended in this process, with the job before or by MPI_Finalize"},
-                                 {"use one job for all trainings, or call MPI_Init_thread before the first job and "
-                                  "MPI_Finalize behind the last"});
+    require_not_finalized();
+    int before = 0;
     MPI_Initialized(&before);
     guard_ = std::make_unique<termination_guard>();
     call_deadline limit(call_deadline::rank_before_init(), deadline);
     limit.begin("MPI_Init_thread");
-    if (!before) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
-    else MPI_Query_thread(&level);
+    if (int level = 0; !before)
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     limit.begin(nullptr);
     owns_ = !before;
-    if (level < MPI_THREAD_FUNNELED)
-      gpipe::detail::throw_error({"MPI was initialized for programs without threads"},
-                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialize MPI"});
-    std::vector<std::string> hosts = await_arrival_of_all(deadline);
-    limit.begin("MPI_Comm_dup");
-    MPI_Comm data = MPI_COMM_NULL;
-    for (MPI_Comm* comm : {&data, &control_, &failures_}) {
-      check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
-      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
-    }
-    MPI_Comm_rank(data, &rank_);
-    MPI_Comm_size(data, &ranks_);
-    limit.begin("MPI_Win_allocate_shared");
-    status_ = std::make_unique<shared_status>(control_, shares_memory);
-    limit.begin("MPI_Allgather");
-    std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
-    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
-    limit.begin(nullptr);
-    std::vector<int> elsewhere;
-    for (int r = 0; r < ranks_; ++r)
-      if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
-    if (!elsewhere.empty())
-      other_hosts_ = std::make_unique<remote_hosts>(failures_, rank_, std::move(hosts), elsewhere);
-    progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
-    progress_->expect(deadline);
-    connection_.reset(new connection{*progress_, data, control_});
-    call_check_ = std::make_unique<call_check>(
-        *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
-        [this](const channel_layout& layout) { return make<mpi::receiver>(layout, in_); });
-    if (ranks_ == 1) guard_.reset();
+    require_threads();
+    std::vector<std::string> hosts = await_arrival_of_all(MPI_COMM_WORLD, deadline);
+    join(MPI_COMM_WORLD, shares_memory, std::move(hosts), limit, deadline);
+  }
+  /// The processes of a communicator, which the program has made for training: all of these, and no others, make the
+  /// job together. Ranks are those in it. The program initializes MPI before and finalizes it after the job. It may
+  /// go on to send in the communicator and to set its error handler, for the job sends in copies of it.
+  ///
+  ///     MPI_COMM_WORLD  0 1 2 3 4 5      the program's own messages
+  ///     processes               0 1      mpi::job
+  GPIPE_COLD explicit job(MPI_Comm processes, std::chrono::nanoseconds deadline = wait_limits{}.deadline) {
+    require_not_finalized();
+    int before = 0;
+    MPI_Initialized(&before);
+    if (!before)
+      gpipe::detail::throw_error({"the job is of a communicator, and MPI is not initialized"},
+                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED before"});
+    require_threads();
+    if (processes == MPI_COMM_NULL)
+      gpipe::detail::throw_error({"the job's communicator is MPI_COMM_NULL"},
+                                 {"let the processes outside of the communicator make no job"});
+    guard_ = std::make_unique<termination_guard>();
+    MPI_Comm copy = copy_of(processes, deadline);
+    int rank = 0;
+    MPI_Comm_rank(copy, &rank);
+    std::vector<std::string> hosts = await_arrival_of_all(copy, deadline);
+    call_deadline limit(rank, deadline);
+    join(copy, true, std::move(hosts), limit, deadline);
+    MPI_Comm_free(&copy);
   }
   /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
   /// the process is to end with a code that is not 0. A process that does not come is a loss, which is printed.
@@ -182,6 +178,74 @@ class job final : public process_group {
   }
 
  private:
+  GPIPE_COLD static void require_not_finalized() {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over)
+      gpipe::detail::throw_error({"MPI has ended in this process, with the job before or by MPI_Finalize"},
+                                 {"use one job for all trainings, or call MPI_Init_thread before the first job and "
+                                  "MPI_Finalize behind the last"});
+  }
+  GPIPE_COLD static void require_threads() {
+    int level = 0;
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_FUNNELED)
+      gpipe::detail::throw_error({"MPI was initialized for programs without threads"},
+                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialize MPI"});
+  }
+  // No message travels in `processes` itself, where a receive of the program could take it.
+  GPIPE_COLD static MPI_Comm copy_of(MPI_Comm processes, std::chrono::nanoseconds deadline) {
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Comm_idup(processes, &copy, &request), "MPI_Comm_idup");
+    const auto begin = progress_engine::clock::now();
+    for (int done = 0;;) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done) break;
+      const auto waited = progress_engine::clock::now() - begin;
+      if (waited >= deadline) {
+        int rank = 0;
+        MPI_Comm_rank(processes, &rank);
+        gpipe::detail::throw_error(
+            {"not every process of the communicator has joined the job for ", gpipe::detail::duration_text(deadline)},
+            {"see that each makes an mpi::job of it, or raise the deadline"}, {.rank = rank});
+      }
+      if (waited > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+    return copy;
+  }
+
+  GPIPE_COLD void join(MPI_Comm processes, bool shares_memory, std::vector<std::string> hosts, call_deadline& limit,
+                       std::chrono::nanoseconds deadline) {
+    limit.begin("MPI_Comm_dup");
+    MPI_Comm data = MPI_COMM_NULL;
+    for (MPI_Comm* comm : {&data, &control_, &failures_}) {
+      check(MPI_Comm_dup(processes, comm), "MPI_Comm_dup");
+      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(data, &rank_);
+    MPI_Comm_size(data, &ranks_);
+    limit.begin("MPI_Win_allocate_shared");
+    status_ = std::make_unique<shared_status>(control_, shares_memory);
+    limit.begin("MPI_Allgather");
+    std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
+    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
+    limit.begin(nullptr);
+    std::vector<int> elsewhere;
+    for (int r = 0; r < ranks_; ++r)
+      if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
+    if (!elsewhere.empty())
+      other_hosts_ = std::make_unique<remote_hosts>(failures_, rank_, std::move(hosts), elsewhere);
+    progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
+    progress_->expect(deadline);
+    connection_.reset(new connection{*progress_, data, control_});
+    call_check_ = std::make_unique<call_check>(
+        *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
+        [this](const channel_layout& layout) { return make<mpi::receiver>(layout, in_); });
+    if (ranks_ == 1) guard_.reset();
+  }
+
   // Outside of steps no caller recovers, so the cause is thrown here.
   template <class Call>
   void outside_of_steps(Call&& call) {
