@@ -57,7 +57,7 @@ struct settings {
   int epochs = 30;
   std::uint64_t seed = 1;
   std::int64_t link_bytes_per_s = 0;
-  int deadline = 60;
+  int deadline = 60, processes = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
@@ -115,6 +115,10 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
+             .number("--processes", processes, 0, 4096,
+                     "--transport mpi with this many processes, each with neighbouring\n"
+                     "                            stages; 0: as many as workers. Behind bash examples/run,\n"
+                     "                            --relaunch N starts again without one that is lost")
              .flag("--graph", graph, "launch each step from CUDA graphs: with --device cuda, in threads")
              .number("--deadline", deadline, 1, 86400,
                      "seconds without progress after which the program ends, and says\n"
@@ -140,6 +144,7 @@ struct settings {
              .read(count, words))
       return false;
     save.read(count, words);
+    example::use_processes(processes, plan, transport);
     if (!schedule_file.empty()) {
       custom = std::make_shared<const file_schedule>(schedule_file);
       plan = custom->chosen_in(plan);
@@ -259,6 +264,6 @@ int main(int count, char** words) {
     return code;
   } catch (const std::exception& failure) {
     if (example::prints_error(job.get(), failure)) std::cerr << "digits: " << failure.what() << std::endl;
-    return 1;
+    return example::exit_code(job.get());
   }
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #if GPIPE_WITH_MPI
 #include <gpipe/mpi.hpp>
@@ -37,6 +38,20 @@ inline bool prints_error(gpipe::process_group* job, const std::exception& failur
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank) == 0;
   return true;
+}
+
+/// The exit code for an error: 75 if another process of the job was lost, so that a new job may go on.
+inline int exit_code(const gpipe::process_group* job) { return job != nullptr && job->lost() ? 75 : 1; }
+
+/// `--processes N`: each replica has an equal part of them as its workers.
+inline void use_processes(int processes, gpipe::plan_options& plan, transport& by) {
+  if (processes == 0) return;
+  if (processes % plan.replicas != 0)
+    throw gpipe::error("option --processes: " + std::to_string(processes) + " is no multiple of --replicas, " +
+                           std::to_string(plan.replicas),
+                       "give each replica as many processes as the others");
+  by = transport::mpi;
+  plan.workers = processes / plan.replicas;
 }
 
 /// Replaces this process by mpirun, which starts the program `processes` times.

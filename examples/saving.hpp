@@ -1,6 +1,6 @@
 #pragma once
 
-// Saves a training every few steps and at its end, goes on with it, and ends it between two steps at SIGINT or SIGTERM.
+// Saves a training every few steps and at its end, goes on with it, and ends it between two steps at a signal.
 
 #include <atomic>
 #include <cctype>
@@ -20,19 +20,24 @@
 
 namespace example {
 
-/// From its construction on the first SIGINT (Ctrl-C) or SIGTERM is only noted. The second has its usual effect.
+/// From its construction on the first SIGINT (Ctrl-C), SIGTERM, or SIGUSR1, which mpirun and Slurm can forward, is only
+/// noted. The second has its usual effect.
 class interrupt {
  public:
   interrupt() {
     struct sigaction noted {};
     noted.sa_handler = [](int signal) { received_.store(signal); };
     noted.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-    for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &noted, nullptr);
+    for (const int signal : signals) sigaction(signal, &noted, nullptr);
   }
 
   /// From now on the first one has its usual effect, too.
   static void end() {
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+    for (const int signal : signals) std::signal(signal, SIG_DFL);
+  }
+
+  static const char* name_of(int signal) {
+    return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
   }
 
   /// The signal that any process of the job has got so far; 0: none. All processes call this together.
@@ -48,6 +53,7 @@ class interrupt {
   }
 
  private:
+  static constexpr int signals[] = {SIGINT, SIGTERM, SIGUSR1};
   static inline std::atomic<int> received_ = 0;  // a handler runs in any thread
   static_assert(std::atomic<int>::is_always_lock_free);
 };
@@ -124,7 +130,7 @@ class saver {
     interrupt::end();
     if (signal_ == 0) return 0;
     if (prints_) {
-      std::cerr << how_.program << ": stopped by " << (signal_ == SIGINT ? "SIGINT" : "SIGTERM") << " after step "
+      std::cerr << how_.program << ": stopped by " << interrupt::name_of(signal_) << " after step "
                 << training_.steps();
       if (how_.folder.empty()) std::cerr << ", and not saved; give --save FOLDER to go on later" << std::endl;
       else std::cerr << "; go on with: " << how_.command << std::endl;
