@@ -22,11 +22,12 @@ namespace example {
 
 enum class transport { threads, mpi };
 
-/// How many copies of the program mpirun started; 0: the program was started without mpirun.
+/// How many copies of the program mpirun or srun started; 0: the program was started without them.
 inline int copies() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* count = std::getenv(name)) return std::atoi(count);
-  return 0;
+  const char* const count = std::getenv("SLURM_STEP_NUM_TASKS");
+  return count != nullptr && std::getenv("PMIX_RANK") != nullptr ? std::atoi(count) : 0;
 }
 
 /// For the last handler of `main`: whether this process prints the error. The other processes end, too.
@@ -35,7 +36,7 @@ inline bool prints_error(gpipe::process_group* job, const std::exception& failur
     const auto* const known = dynamic_cast<const gpipe::error*>(&failure);
     return job->leave(known != nullptr ? *known : gpipe::error(failure.what(), ""));
   }
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank) == 0;
   return true;
 }

@@ -47,9 +47,9 @@ class call_deadline {
     waited_ = {};
   }
 
-  /// The rank of this process before MPI knows it, as mpirun has set it; -1: unknown.
+  /// The rank of this process before MPI knows it, as mpirun or srun has set it; -1: unknown.
   static int rank_before_init() noexcept {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
       if (const char* rank = std::getenv(name)) return std::atoi(rank);
     return -1;
   }
