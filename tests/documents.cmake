@@ -41,6 +41,7 @@ set(not_run
     "bash examples/run"                          # takes seconds without --epochs: examples/digits runs it
     "bash examples/run digits --device cuda"     # needs a GPU
     "digits --[a-z-]+ .*" "digits --[a-z-]+"     # short for what bash examples/run runs
+    "bash examples/run digits .*--relaunch.*"    # examples/digits/relaunch
     "bash examples/run gpt.*"                    # takes minutes, and fetches a book: examples/gpt/same_bits
     "bash examples/run images.*"                 # fetches images: examples/images/same_bits
     "bash examples/run translate.*"              # fetches sentences: examples/translate/same_bits
