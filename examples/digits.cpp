@@ -208,7 +208,7 @@ int train(settings chosen, process_group* job) {
   const network& of = training.net();
   example::resume(training, chosen.save, epochs, out);
   if (chosen.summary) out << summary(training);
-  out << describe(of, training.plan());
+  out << describe(of, training.plan()) << bound_note(training.report());
 
   // mpirun gives processes a terminal, even if their output goes to a file.
   const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;

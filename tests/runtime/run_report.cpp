@@ -4,6 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -20,7 +26,7 @@ const step_plan plan = make_plan(
 }  // namespace
 
 TEST_CASE("a run_report has a line for each stage of each replica, and a recorder for each worker") {
-  run_report report(network_of<net>, plan, 4);
+  run_report report(network_of<net>, plan, 2, 4);
   REQUIRE(report.stages().size() == 4);
   CHECK(report.stages()[3].replica == 1);
   CHECK(report.stages()[3].stage == 1);
@@ -29,11 +35,11 @@ TEST_CASE("a run_report has a line for each stage of each replica, and a recorde
   REQUIRE(report.workers().size() == 2);
   CHECK(report.workers()[1].name() == "replica 1, worker 0");
   CHECK(report.of_worker(1) == &report.workers()[1]);
-  CHECK(run_report(network_of<net>, plan, 0).of_worker(1) == nullptr);
+  CHECK(run_report(network_of<net>, plan, 2, 0).of_worker(1) == nullptr);
 }
 
 TEST_CASE("a reset clears times and events, and one process shares its report with itself") {
-  run_report report(network_of<net>, plan, 4);
+  run_report report(network_of<net>, plan, 2, 4);
   const broadcast alone(plan, nullptr);
   for (stage_report& r : report.stages()) r.step_ns = 7, r.steps = 1;
   report.of_worker(0)->record({1, 2, action_kind::forward, 0, 0});
@@ -58,3 +64,25 @@ TEST_CASE("a profile of which a layer was not timed is rejected") {
   CHECK_THROWS_WITH_AS(detail::require_measured(plan, found), doctest::Contains("no full micro-batch was timed"),
                        error);
 }
+
+#if defined(__linux__)
+TEST_CASE("a report says to how many cores its process is bound") {
+  if (cores::of_machine() < 2) return;
+  cpu_set_t all, one;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  const auto allowed = static_cast<unsigned>(CPU_COUNT(&all));
+  CHECK(cores::allowed() == allowed);
+  CHECK(run_report(network_of<net>, plan, 2, 0).stages()[0].bound_to ==
+        (allowed == cores::of_machine() ? 0 : static_cast<int>(allowed)));
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+  std::thread([&] {  // another thread, so that this one stays free
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(cores::allowed() == 1);
+    run_report report(network_of<net>, plan, 2, 0);
+    CHECK(report.stages()[3].bound_to == 1);
+    CHECK(report.stages()[3].process_workers == 2);
+  })
+      .join();
+}
+#endif

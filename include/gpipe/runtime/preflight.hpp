@@ -19,6 +19,7 @@
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
+#include <gpipe/transport/in_process/cores.hpp>
 
 namespace gpipe::detail {
 
@@ -26,7 +27,7 @@ namespace gpipe::detail {
 GPIPE_COLD inline wait_limits wait_limits_of(int workers, std::chrono::nanoseconds deadline) {
   if (deadline <= deadline.zero())
     throw_error({"deadline is ", duration_text(deadline)}, {"choose a time longer than that of a micro-batch"});
-  wait_limits limits = wait_limits::of(workers);
+  wait_limits limits = wait_limits::of(workers, cores::allowed());
   limits.deadline = deadline;
   return limits;
 }

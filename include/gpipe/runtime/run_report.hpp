@@ -14,6 +14,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/transport/in_process/cores.hpp>
 
 namespace gpipe::detail {
 
@@ -21,11 +22,16 @@ namespace gpipe::detail {
 /// are as old as the last `share_stages` or `share_workers`.
 class run_report {
  public:
-  /// `events` are kept for each worker; 0: none.
-  GPIPE_COLD run_report(const network& net, const step_plan& plan, std::size_t events) {
+  /// `workers` are in this process; `events` are kept for each worker; 0: none.
+  GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
+    const unsigned allowed = cores::allowed();
+    for (stage_report& r : stages_) {  // those of other processes are theirs
+      r.process_workers = workers;
+      if (allowed < cores::of_machine()) r.bound_to = static_cast<int>(allowed);
+    }
     for (int rank = 0; rank < R * K && events > 0; ++rank)
       workers_.emplace_back(events, detail::concat({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
                                                     K < S ? "worker " : "stage ", rank % K}));

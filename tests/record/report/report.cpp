@@ -92,3 +92,19 @@ TEST_CASE("workers that share cores are noted") {
   CHECK(report_of(two(), 2).find("note") == std::string::npos);
   CHECK(report_of(two(), 0).find("note") == std::string::npos);
 }
+
+TEST_CASE("workers that are bound to fewer cores are one line, with the options that cure it") {
+  auto stages = two();
+  for (stage_report& s : stages) s.process_workers = 2, s.bound_to = 2;
+  CHECK(gpipe::bound_note(stages) == "");
+  stages[1].bound_to = 1;
+  const std::string note =
+      "note: 2 workers share 1 core, to which their process is bound; let mpirun give it more: --bind-to none, or "
+      "--map-by slot:PE=2\n";
+  CHECK(gpipe::bound_note(stages) == note);
+  const std::string report = report_of(stages, 1);
+  CHECK(report.substr(report.size() - note.size()) == note);
+  CHECK(report.find("note: ") == report.size() - note.size());
+  stages[0].bound_to = stages[1].bound_to = 0;
+  CHECK(gpipe::bound_note(stages) == "");
+}

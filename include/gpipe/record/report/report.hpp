@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/concat.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
@@ -15,6 +16,17 @@
 #include <vector>
 
 namespace gpipe {
+
+/// One line, if a process has more workers than cores that it is bound to; else empty.
+GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
+  for (const stage_report& s : stages)
+    if (s.bound_to > 0 && s.process_workers > s.bound_to)
+      return detail::concat({"note: ", s.process_workers, " workers share ", detail::several(s.bound_to, "core"),
+                             ", to which their process is bound; let mpirun give it more: --bind-to none, or --map-by "
+                             "slot:PE=",
+                             s.process_workers, "\n"});
+  return {};
+}
 
 /// One line per stage, replica after replica: the plan's prediction against the measurement. Shares are of the time of
 /// all stages (the measured ones include the update, which no cut considers); idle is the stage's own. Then the mean
@@ -73,7 +85,9 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
       out << ", predicted " << detail::significant(1e-9 * static_cast<double>(predicted_ps), 4) << " ms";
     out << ";\n" << describe(parts) << " of its workers' time\n";
   }
-  if (const auto workers = static_cast<unsigned>(parts.workers); cores > 0 && workers > cores) {
+  if (const std::string note = bound_note(stages); !note.empty()) {
+    out << note;
+  } else if (const auto workers = static_cast<unsigned>(parts.workers); cores > 0 && workers > cores) {
     out << "note: " << std::to_string(workers) << " workers share " << std::to_string(cores)
         << (cores == 1 ? " core" : " cores") << ": idle time and shares would differ on as many devices\n";
   }

@@ -20,6 +20,8 @@ struct stage_report {
   std::size_t parameters = 0;              ///< their number
   int replica = 0;                         ///< of the pipeline
   int worker = 0;                          ///< that runs it, counted over all replicas
+  int process_workers = 1;                 ///< workers of the process that runs it
+  int bound_to = 0;                        ///< cores that its process may run on; 0: all of the machine, or unknown
   int steps = 0;                           ///< measured, the same for all stages
   std::int64_t step_ns = 0;                ///< all these steps from call to return, the same for all stages
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <thread>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -11,8 +12,16 @@ namespace gpipe::detail {
 /// The cores that the calling thread may run on. On systems other than Linux they are unknown and no thread moves.
 class cores {
  public:
+  static unsigned of_machine() noexcept { return std::thread::hardware_concurrency(); }
 #if defined(__linux__)
   cores() noexcept : known_(sched_getaffinity(0, sizeof all_, &all_) == 0), left_(all_) {}
+
+  /// How many the calling thread may run on: mpirun, Slurm or taskset may have bound the process to a few of the
+  /// machine's. Zero: unknown.
+  static unsigned allowed() noexcept {
+    cpu_set_t all;
+    return sched_getaffinity(0, sizeof all, &all) == 0 ? static_cast<unsigned>(CPU_COUNT(&all)) : of_machine();
+  }
 
   /// The core that the thread runs on now; -1: unknown.
   static int here() noexcept { return sched_getcpu(); }
@@ -31,6 +40,7 @@ class cores {
   bool known_;
   cpu_set_t left_;
 #else
+  static unsigned allowed() noexcept { return of_machine(); }
   static int here() noexcept { return -1; }
   void exclude(int) noexcept {}
   void move() const noexcept {}
