@@ -11,6 +11,8 @@ TEST_CASE("the distance of two words") {
   CHECK(letters_apart("", "abc") == 3);
   CHECK(letters_apart("kitten", "sitting") == 3);
   CHECK(letters_apart("same", "same") == 0);
+  CHECK(letters_apart("bets", "best") == 1);
+  CHECK(letters_apart("abcd", "badc") == 2);
 }
 
 TEST_CASE("a word that differs in few letters is meant") {

@@ -11,16 +11,18 @@
 
 namespace gpipe::detail {
 
-/// Letters that must be inserted, removed or exchanged to turn one word into the other (Levenshtein, 1966).
+/// How often a letter must be inserted, removed or exchanged, or two neighbours swapped, to turn one word into the
+/// other (Damerau, 1964).
 GPIPE_COLD inline std::size_t letters_apart(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1), last, before;  // of i, i - 1 and i - 2 letters of `a`
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
+    before = std::exchange(last, row);
+    row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = (std::min)({changed, row[j] + 1, row[j - 1] + 1});
+      row[j] = (std::min)({last[j - 1] + (a[i - 1] != b[j - 1]), last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = (std::min)(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
