@@ -45,7 +45,7 @@ inline void write_costs(std::ostream& out, const std::string& path, const gpipe:
   gpipe::plan_options by_costs = now.options;
   by_costs.profile = costs.view();
   const auto predicted = [&](const std::vector<int>& cut) {
-    return gpipe::detail::milliseconds(gpipe::step_time(of, gpipe::make_plan(of, by_costs, cut)));
+    return gpipe::detail::time_text(gpipe::step_time(of, gpipe::make_plan(of, by_costs, cut)));
   };
   const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
   out << "predicted step time by these measurements: " << predicted(cut) << ", and after a new cut by them "

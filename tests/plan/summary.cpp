@@ -25,6 +25,14 @@ struct own : one_f_one_b {
 
 }  // namespace
 
+TEST_CASE("times are in milliseconds, and long ones in seconds") {
+  CHECK(time_text(0) == "0 ms");
+  CHECK(time_text(613'123'000'000) == "613.1 ms");
+  CHECK(time_text(9'999'000'000'000) == "9999 ms");
+  CHECK(time_text(37'874'000'000'000) == "37.87 s");
+  CHECK(time_text(123'456'000'000'000'000) == "123456 s");
+}
+
 TEST_CASE("a plan prints itself, made at compile time or at run time") {
   const std::string text = describe<two>();
   CHECK(describe(two{}) == text);

@@ -60,8 +60,11 @@ constexpr bool compares_steps(const plan_options& o) {
   return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
 }
 
-GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
-  return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
+/// In milliseconds, or from 10 s on in seconds.
+GPIPE_COLD inline std::string time_text(std::int64_t picoseconds) {
+  const double ms = static_cast<double>(picoseconds) * 1e-9;
+  if (ms < 9999.5) return significant(ms, 4) + " ms";
+  return (ms < 9999.5e3 ? significant(ms * 1e-3, 4) : fixed(ms * 1e-3, 0)) + " s";
 }
 
 /// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.

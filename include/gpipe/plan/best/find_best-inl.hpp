@@ -510,7 +510,7 @@ GPIPE_COLD GPIPE_INLINE best_plan find_best(const network& net, const plan_space
 }
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {
-  using detail::several, detail::milliseconds, detail::fixed;
+  using detail::several, detail::time_text, detail::fixed;
   const auto samples = [](int count) { return several(count, "sample"); };
   std::string text = detail::concat({"The best plan for ", several(found.space.devices, "device"),
                                      " and mini-batches of ", samples(found.space.batch), ":\n\n"});
@@ -519,20 +519,20 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {
   const auto add = [&](const char* what, const plan_candidate& it) {
     rows.push_back({what, std::to_string(it.replicas), std::to_string(it.workers), std::to_string(it.stages),
                     name_of(it.schedule), std::to_string(it.micro_batches), std::to_string(it.micro_batch_size),
-                    milliseconds(it.step),
+                    time_text(it.step),
                     fixed(100 * (static_cast<double>(it.step) / static_cast<double>(found.step) - 1), 1) + " %"});
   };
   add("best", found.winner);
   for (const plan_candidate& it : found.next) add("next", it);
   text += detail::table(rows);
-  text += detail::concat({"\nNo plan has a shorter step than ", milliseconds(found.min), ": this one is at most "}) +
+  text += detail::concat({"\nNo plan has a shorter step than ", time_text(found.min), ": this one is at most "}) +
           (found.min > 0 ? fixed(100 * found.gap(), 1) : "?") +
           detail::concat({" % from the best of ", several(found.plans, "plan"), ".\n"});
   text += detail::concat({several(found.simulated, "plan"), " simulated, ", found.too_large,
                           " too large for the memory or seem so, ", found.open, " not ruled out by bounds"});
   if (found.unsearched > 0)
     text += detail::concat({", and of these ", found.unsearched, " not searched: a larger effort goes on"});
-  text += ".\nOf the step, " + milliseconds(found.update) + " are the sums of replicas and the update.\n";
+  text += ".\nOf the step, " + time_text(found.update) + " are the sums of replicas and the update.\n";
   return text;
 }
 
