@@ -46,6 +46,23 @@ static_assert(layer_cost_of(product_row, 10, plain, true) == layer_cost{140'400,
 static_assert(layer_cost_of(product_row, 10, plain) == layer_cost{140'000, 160'000, 200'000});
 static_assert(layer_cost_of(trained_row, 10, plain, true) == layer_cost{140'000, 160'000, 200'000});
 
+// A measured device has a rate for each kind of layers, and one for parameters: 4 ns of a product's 8 bytes.
+constexpr device_spec timed = [] {
+  device_spec on = plain;
+  on.convolution = 30'000'000'000;
+  on.other = 20'000'000'000;
+  on.parameter_bytes_per_second = 2'000'000'000;
+  return on;
+}();
+constexpr layer_type convolution_row = [] {
+  layer_type r = trained_row;
+  r.cost.kind = work_kind::convolution;
+  return r;
+}();
+static_assert(layer_cost_of(product_row, 10, timed, true) == layer_cost{144'000, 164'000, 208'000});
+static_assert(layer_cost_of(convolution_row, 10, timed) == layer_cost{160'000, 200'000, 300'000});
+static_assert(layer_cost_of(trained_row, 10, timed, true) == layer_cost{180'000, 240'000, 400'000});
+
 constexpr layer_type nothing{};
 static_assert(cost_of(nothing, 1000, false, plain).forward == 100'000);
 

@@ -28,6 +28,9 @@ struct device_spec {
   std::int64_t launch_ns = 0;              ///< of one kernel launch
   std::int64_t memory_bytes = 0;
   counted_shares half_shares{}, float32_shares{};  ///< of `half` and `float32`
+  /// Of a measured device (see `device_fit`): operations per second of convolutions, and of layers that are neither
+  /// product nor convolution, by any type; bytes of parameters that a kernel reads. 0: as products, as memory.
+  std::int64_t convolution = 0, other = 0, parameter_bytes_per_second = 0;
   /// Bytes of the memory that a plan may use; by default there is no limit. See `plan_options::limit_of`.
   std::int64_t memory_limit = (std::numeric_limits<std::int64_t>::max)();
 

@@ -62,38 +62,49 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
   return time;
 }
 
-/// A layer's kernels: operations, those of attention among them, and bytes. The shares of the rate are in thousandths;
-/// 0: not counted.
-struct layer_kernels {
+/// A kernel of a layer: operations, those of attention among them, and bytes. The shares of the rate are in
+/// thousandths; 0: not counted.
+struct layer_kernel {
   std::int64_t flops, bytes, attention;
   int share, attention_share;
   std::int64_t of_parameters = 0;  ///< bytes, however few the samples are
+  work_kind kind = work_kind::product;
 };
 
 /// Operations at the device's peak plus bytes; where kernels were counted, operations at their shares, or bytes if
 /// those take longer. One launch.
-constexpr std::int64_t kernel_time(const layer_kernels& k, int samples, dtype type, const device_spec& on) {
-  const std::int64_t rate = on.flops_per_second(type);
-  const auto computes = [&](std::int64_t flops, int share) {
-    return picoseconds(multiplied(flops, samples), share == 0 ? rate : rate / 1000 * share, on.name);
+constexpr std::int64_t kernel_time(const layer_kernel& k, int samples, dtype type, const device_spec& on) {
+  const std::int64_t peak = on.flops_per_second(type);
+  const auto computes = [&](std::int64_t flops, std::int64_t rate) {
+    return picoseconds(multiplied(flops, samples), rate, on.name);
   };
-  const std::int64_t moves =
-      picoseconds(summed(multiplied(k.bytes, samples), k.of_parameters), on.memory_bytes_per_second, on.name);
+  std::int64_t bytes = multiplied(k.bytes, samples), moves = 0;
+  if (on.parameter_bytes_per_second > 0) moves = picoseconds(k.of_parameters, on.parameter_bytes_per_second, on.name);
+  else bytes = summed(bytes, k.of_parameters);
+  moves = summed(moves, picoseconds(bytes, on.memory_bytes_per_second, on.name));
   std::int64_t time = 0;
   if (k.share == 0) {
-    time = summed(computes(k.flops, 0), moves);
+    const std::int64_t rate = k.kind == work_kind::convolution ? on.convolution
+                              : k.kind == work_kind::other     ? on.other
+                                                               : 0;
+    time = summed(computes(k.flops, rate > 0 ? rate : peak), moves);
   } else {
-    time = summed(computes(k.flops - k.attention, k.share), computes(k.attention, k.attention_share));
+    time = summed(computes(k.flops - k.attention, peak / 1000 * k.share),
+                  computes(k.attention, k.attention_share > 0 ? peak / 1000 * k.attention_share : peak));
     time = time > moves ? time : moves;
   }
   return summed(time, multiplied(on.launch_ns, 1000));
 }
 
-/// The analytic cost of a layer for one micro-batch of `samples`. If kernels were counted, backward also moves what it
-/// reads of forward, and the parameter part what forward moves. If `parameters` count, each kernel of a product or a
-/// convolution also reads them, and the parameter part reads and writes their gradients.
-GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu,
-                                              bool parameters = false) {
+/// The kernels of a layer. A layer without parameters has no last one.
+struct layer_kernels {
+  layer_kernel forward, backward_input, backward_parameters;
+};
+
+/// The kernels of a layer on a device. If they were counted, backward also moves what it reads of forward, and the
+/// parameter part what forward moves. If `parameters` count, each kernel of a product or a convolution also reads them,
+/// and the parameter part reads and writes their gradients.
+GPIPE_COLD constexpr layer_kernels work_kernels(const layer_type& r, const device_spec& on, bool parameters) {
   const work& w = r.cost;
   const counted_shares by = on.shares(r.computes);
   const bool counted = by.product > 0, convolves = w.kind == work_kind::convolution;
@@ -103,14 +114,18 @@ GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, 
   const bool reads = parameters && w.kind != work_kind::other;
   const std::int64_t read = reads ? multiplied(elements, static_cast<std::int64_t>(bytes_of(r.computes))) : 0,
                      added = reads ? multiplied(elements, 2 * static_cast<std::int64_t>(bytes_of(r.type))) : 0;
-  const auto time = [&](const layer_kernels& k) { return kernel_time(k, samples, r.computes, on); };
-  layer_cost found{.forward = time({w.forward, w.bytes, w.attention, share, by.attention, read}),
-                   .backward_input = time({w.backward_input, summed(w.bytes, again), w.attention_backward, share,
-                                           by.attention_backward, read})};
-  if (r.parameter_count > 0)
-    found.backward_parameters =
-        time({w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0, added});
-  return found;
+  return {
+      {w.forward, w.bytes, w.attention, share, by.attention, read, w.kind},
+      {w.backward_input, summed(w.bytes, again), w.attention_backward, share, by.attention_backward, read, w.kind},
+      {w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0, added, w.kind}};
+}
+
+/// The analytic cost of a layer for one micro-batch of `samples`.
+GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu,
+                                              bool parameters = false) {
+  const layer_kernels of = work_kernels(r, on, parameters);
+  const auto time = [&](const layer_kernel& k) { return kernel_time(k, samples, r.computes, on); };
+  return {time(of.forward), time(of.backward_input), r.parameter_count > 0 ? time(of.backward_parameters) : 0};
 }
 
 }  // namespace detail
