@@ -11,6 +11,7 @@
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -59,6 +60,40 @@ TEST_CASE("choices that are fixed stay, and cost at least the best step") {
   CHECK(fixed.winner.micro_batch_size == 4);
   CHECK(fixed.winner.schedule == schedule_kind::zb_h1);
   CHECK(fixed.step >= free);
+}
+
+TEST_CASE("a model with batch norms gets no micro-batch of one sample, unless it is fixed") {
+  struct normed : model<input<float, 64>, linear<256>, batch_norm<>, linear<256>, softmax_cross_entropy> {};
+  const network& net = network_of<normed>;
+  device_spec device = this_cpu;  // small micro-batches cost nothing
+  device.memory_bytes_per_second = 1'000'000'000'000'000;
+  device.launch_ns = 0;
+  const plan_space space{.devices = 2, .batch = 16, .replicas = 1, .workers = 2};
+  plan_space any = space;
+  any.min_micro_batch_size = 1;
+  CHECK(find_best(net, any, {.device = device}).winner.micro_batch_size == 1);
+  CHECK(find_best(net, space, {.device = device}).winner.micro_batch_size >= 2);
+  plan_space fixed = space;
+  fixed.micro_batch_size = 1;
+  CHECK(find_best(net, fixed, {.device = device}).winner.micro_batch_size == 1);
+  any.min_micro_batch_size = 17;
+  CHECK_THROWS_WITH(find_best(net, any), "min_micro_batch_size is 17; choose 0 to 16");
+}
+
+TEST_CASE("a plan that a training needs more memory for names the limit that was given") {
+  const best_plan best =
+      find_best(it, {.devices = 2, .batch = 16, .workers = 2, .schedule = schedule_kind::one_f_one_b},
+                {.memory_limit = 4'000'000});
+  plan_options larger = best.options;
+  CHECK(larger.memory_limit == 4'000'000);
+  CHECK(larger.device.memory_limit == no_memory_limit);
+  larger.micro_batch_size = 4096;
+  try {
+    make_plan(it, larger, best.cut);
+    FAIL("4 MB do not hold 4096 samples");
+  } catch (const error& too_large) {
+    CHECK(too_large.wrong().starts_with("memory_limit is 4000000 bytes"));
+  }
 }
 
 TEST_CASE("devices that differ get the stages that suit them") {

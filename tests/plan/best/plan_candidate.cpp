@@ -32,6 +32,22 @@ TEST_CASE("a mini-batch is split in every way that no smaller number or size rep
     }
 }
 
+TEST_CASE("no micro-batch has fewer samples than the space allows, the last one included") {
+  plan_space of{.batch = 7, .min_micro_batch_size = 2};
+  CHECK(splits(7, of) == pairs{{1, 7}, {2, 4}});  // three of 3 would leave one sample, four of 2 as well
+  of.batch = 8;
+  CHECK(splits(8, of) == pairs{{1, 8}, {2, 4}, {3, 3}, {4, 2}});
+  CHECK(splits(1, of).empty());  // of eight replicas
+  of.batch = 1;
+  CHECK(splits(1, of) == pairs{{1, 1}});
+  of.batch = 8;
+  of.replicas = 8;
+  CHECK(splits(1, of) == pairs{{1, 1}});
+  of.micro_batches = 8;
+  of.replicas = 0;
+  CHECK(splits(8, of) == pairs{{8, 1}});
+}
+
 TEST_CASE("a fixed number of micro-batches has one size, and a fixed size one number") {
   plan_space of{.devices = 1, .batch = 100};
   of.micro_batches = 30;

@@ -58,6 +58,7 @@ class best_search {
       throw_error({"the effort of a search is not a number above 0"}, {"choose 1 for about a second"});
     rest_.cost_transfers = rest_.cost_parameters = true;
     limit_ = rest.memory_limit;
+    device_limit_ = rest.device.memory_limit;
     rest_.device.memory_limit = std::min(rest_.device.memory_limit, limit_);
     rest_.memory_limit = no_memory_limit;
     rest_.device_count = 0;
@@ -67,7 +68,9 @@ class best_search {
     for (int v = 0; v < net.value_count; ++v)
       if (is_kept(v)) kept_bytes_ += bytes_sent(part_of(v), 1);
     for (int l = 0; l < net.layer_count; ++l) kept_bytes_ += static_cast<std::int64_t>(net.type_of(l).extra_bytes(1));
-    for (const plan_candidate& it : candidates_in(space, rest, net.layer_count)) all_.push_back({it, progress::work});
+    for (int t = 0; t < net.type_count && space_.min_micro_batch_size == 0; ++t)
+      if (net.types[t].state_count > 0) space_.min_micro_batch_size = 2;
+    for (const plan_candidate& it : candidates_in(space_, rest, net.layer_count)) all_.push_back({it, progress::work});
   }
 
   best_plan find() {
@@ -445,6 +448,10 @@ class best_search {
     found.winner = all_[index(best_)].it;
     for (std::size_t i = 0; i < others.size() && i < 5; ++i) found.next.push_back(others[i]->it);
     found.options = options_of(found.winner);
+    if (found.winner.stages == found.winner.workers && rest_.devices == nullptr) {  // errors name the given option
+      found.options.memory_limit = limit_;
+      found.options.device.memory_limit = device_limit_;
+    }
     found.options.warmup = all_[index(best_)].warmup;
     found.cut = all_[index(best_)].cut;
     found.step = found.winner.step;
@@ -458,9 +465,9 @@ class best_search {
   [[noreturn]] void throw_too_large(std::int64_t plans);
 
   const network& net_;
-  const plan_space space_;
+  plan_space space_;
   plan_options rest_;
-  std::int64_t effort_, left_, limit_ = 0, parameter_bytes_ = 0;
+  std::int64_t effort_, left_, limit_ = 0, device_limit_ = 0, parameter_bytes_ = 0;
   std::int64_t kept_bytes_ = 0;  // of a sample, in backward
   std::vector<entry> all_;
   std::vector<std::size_t> second_, refused_;  // plans for the second pass; those that do not fit

@@ -49,7 +49,8 @@ struct best_plan {
 /// and the update.
 ///
 /// `rest`: the other options. Its device or devices, its optimizer and its recompute mode are obeyed. Its memory limit
-/// is that of each device here, whose stages share it. The search is the same in every run. It ends when no plan is
+/// is that of each device here, whose stages share it; the winner's options have it as `device.memory_limit` if a
+/// worker has several stages. The search is the same in every run. It ends when no plan is
 /// left that could be better, or after `effort` times the work of about a second; then `open` plans are left.
 ///
 ///     const best_plan best = find_best(network_of<net>, {.devices = 8, .batch = 512}, {.memory_limit = 16_GiB});

@@ -44,8 +44,9 @@ inline constexpr schedule_kind searched_kinds[] = {
 };
 
 /// Calls `use(M, B)` for the numbers and sizes of micro-batches of `samples` samples: no smaller number of
-/// micro-batches of this size, and no smaller size of this number, holds them. A number that the space fixes has one
-/// size, and a size one number.
+/// micro-batches of this size, and no smaller size of this number, holds them; and no micro-batch, the last one of the
+/// mini-batch included, is smaller than the space allows. A number that the space fixes has one size, and a size one
+/// number.
 template <class Use>
 constexpr void each_split(int samples, const plan_space& of, const Use& use) {
   const auto up = [](int a, int b) { return a / b + (a % b != 0); };
@@ -55,9 +56,11 @@ constexpr void each_split(int samples, const plan_space& of, const Use& use) {
     if (std::int64_t{M} * B >= samples) use(M, B);
     return;
   }
+  const int most = of.replicas > 0 ? samples : of.batch;
+  const int least = of.min_micro_batch_size < most ? of.min_micro_batch_size : most;
   for (int M = 1; M <= samples;) {
-    const int B = up(samples, M);
-    use(M, B);
+    const int B = up(samples, M), last = of.batch % B;
+    if (B >= least && (last == 0 || last >= least)) use(M, B);
     M = B > 1 ? up(samples, B - 1) : samples + 1;  // the next number with a smaller size
   }
 }

@@ -20,6 +20,9 @@ struct plan_space {
   int replicas = 0, workers = 0, micro_batches = 0, micro_batch_size = 0;
   std::optional<schedule_kind> schedule{};
   int max_chunks = 4;  ///< the most stages a worker, of the schedules that have such a number
+  /// The fewest samples of micro-batches that are searched, the last one included. 0: 1, or 2 for a model with batch
+  /// norms, which would else normalize by the statistics of one sample. A fixed number or size stays.
+  int min_micro_batch_size = 0;
 };
 
 namespace detail {
@@ -38,6 +41,7 @@ GPIPE_COLD inline void require_space(const plan_space& of, const plan_options& r
   require("workers", of.workers, 0, of.devices < layers ? of.devices : layers);
   require("micro_batches", of.micro_batches, 0, of.batch);
   require("micro_batch_size", of.micro_batch_size, 0, of.batch);
+  require("min_micro_batch_size", of.min_micro_batch_size, 0, of.batch);
   require("max_chunks", of.max_chunks, 1, 64);
   if (of.replicas > 0 && of.workers > of.devices / of.replicas)
     throw_error(
