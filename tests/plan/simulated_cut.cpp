@@ -83,6 +83,30 @@ struct planned {
 
 }  // namespace
 
+TEST_CASE("a step that must be shorter than another is the same, or none: what ends early is not shorter") {
+  std::mt19937 random(8);
+  int same = 0, none = 0;
+  for (int i = 0; i < 600; ++i) {
+    CAPTURE(i);
+    instance it(random, schedule_kinds[static_cast<std::size_t>(instance::below(random, 11))],
+                2 + instance::below(random, 6));
+    if (!it.o.chosen_schedule().admits(it.o.stages, it.o.micro_batches)) continue;
+    for (const std::int64_t limit : it.limits(random)) {
+      it.each_limit.set(it.o, limit);
+      const cut_simulator simulator(it.drawn.net, it.o, it.costs);
+      nets::each_cut(it.drawn.net.layer_count, it.o.stages, [&](const std::vector<int>& first) {
+        const std::int64_t step = simulator.step_of(first.data());
+        if (step == unlimited) return;
+        REQUIRE(simulator.step_of(first.data(), step + 1) == step);
+        const std::int64_t shorter = simulator.step_of(first.data(), step / 2 + 1);
+        REQUIRE((shorter == step || shorter == unlimited));
+        ++(shorter == step ? same : none);
+      });
+    }
+  }
+  CHECK(none > 1'000);
+}
+
 TEST_CASE("the cut of fill-drain has the shortest simulated step of all cuts, in every mode and under every limit") {
   std::mt19937 random(5);
   int bound[4]{};

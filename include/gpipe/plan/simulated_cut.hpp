@@ -47,23 +47,25 @@ class cut_simulator {
   GPIPE_COLD cut_simulator(const network& net, const plan_options& o, const stage_costs& costs)
       : net_(net),
         o_(o),
+        never_(o),
         schedule_(o.chosen_schedule()),
         costs_(costs),
         needs_(o.stages),
         limits_(o.stages),
         kept_(o.stages),
         recompute_(net, o, costs, needs_.data()) {
+    never_.recompute = recompute_mode::never;
     for (int s = 0; s < o.stages; ++s) {
       needs_[s] = requirements_of(schedule_, o, s);
       limits_[s] = o.limit_of(s);
     }
   }
 
-  /// Whether every stage of a cut exceeds its limit, with the fewest bytes that are found for it. Any other cut has a
+  /// Whether every stage of a cut exceeds its limit, whatever it recomputes. Any other cut has a
   /// stage with all layers of the same stage here, so hardly any cut fits then.
   GPIPE_COLD bool all_exceed(const int* first) const {
     for (int s = 0; s < o_.stages; ++s)
-      if (recompute_.least_bytes(first, s) <= limits_[s]) return false;
+      if (recompute_.decide(first, s, limits_[s]).fits) return false;
     return true;
   }
   /// The bytes of a worker that suffice for any stage of a cut, if a worker's stages share them equally.
@@ -76,23 +78,25 @@ class cut_simulator {
   }
 
   std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }
+  /// The work so far, in simulated cells.
+  std::int64_t work() const { return simulated_ * cells() + recompute_.work(); }
 
-  /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut.
-  GPIPE_COLD std::int64_t step_of(const int* first) const {
+  /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut, or if the step is not
+  /// shorter than `than`: by the work of the busiest worker, or if nothing runs again. Then no byte is counted.
+  GPIPE_COLD std::int64_t step_of(const int* first, std::int64_t than = unlimited) const {
+    if (than != unlimited && o_.custom_schedule == nullptr) {
+      if (longest_work(first) >= than) return unlimited;
+      if (o_.limits_memory() && o_.recompute_whole() == recompute_mode::as_needed &&
+          makespan(never_, cut{first, o_.stages}, [](int) { return 0; }) >= than)
+        return unlimited;
+    }
     const cut all{first, o_.stages, recompute_.before()};
     for (int s = 0; s < o_.stages; ++s) {
       const stage_recompute decided = recompute_.decide(first, s, limits_[s]);
       if (!decided.fits) return unlimited;
       kept_[s] = decided.working_sets;
     }
-    int count = 0;
-    find_links(net_, all, [&](const stage_link&) { ++count; });
-    const zeroed_array<stage_link> links(count);
-    find_links(net_, all, [&, at = 0](const stage_link& it) mutable { links[at++] = it; });
-    if (o_.custom_schedule != nullptr &&
-        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
-      return unlimited;
-    return makespan_of(net_, o_, schedule_, costs_, all, links.data(), count, [this](int s) { return kept_[s]; });
+    return makespan(o_, all, [this](int s) { return kept_[s]; });
   }
 
   /// The number of all cuts if all can be simulated; else 0.
@@ -105,14 +109,14 @@ class cut_simulator {
     return cuts <= max_simulated_cells / cells() ? cuts : 0;
   }
 
-  /// Calls `use(first, step)` for every cut; the step is `unlimited` where `step_of` says so.
-  template <class Use>
-  void simulate_all(const Use& use) const {
+  /// Calls `use(first, step)` for every cut; the step is `unlimited` where `step_of(first, than())` says so.
+  template <class Use, class Than>
+  void simulate_all(const Use& use, const Than& than) const {
     const int S = o_.stages, L = net_.layer_count;
     const zeroed_array<int> first(S);  // S + 1 elements
     for (int s = 0; s < S; ++s) first[s] = s;
     for (first[S] = L;;) {
-      use(static_cast<const int*>(first.data()), step_of(first.data()));
+      use(static_cast<const int*>(first.data()), step_of(first.data(), than()));
       int s = S - 1;
       while (s > 0 && first[s] == L - (S - s)) --s;
       if (s == 0) return;
@@ -121,11 +125,12 @@ class cut_simulator {
   }
   /// The shortest step of all cuts, or `shortest`. `best`, unless null, becomes its cut; of equal ones the first.
   GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
-    simulate_all([&](const int* first, std::int64_t step) {
+    const auto use = [&](const int* first, std::int64_t step) {
       if (step >= shortest) return;
       shortest = step;
       for (int s = 0; best && s <= o_.stages; ++s) best[s] = first[s];
-    });
+    };
+    simulate_all(use, [&] { return shortest; });
     return shortest;
   }
 
@@ -152,14 +157,41 @@ class cut_simulator {
   }
 
  private:
+  template <class WorkingSets>
+  GPIPE_COLD std::int64_t makespan(const plan_options& o, const cut& of, const WorkingSets& kept) const {
+    ++simulated_;
+    int count = 0;
+    find_links(net_, of, [&](const stage_link&) { ++count; });
+    const zeroed_array<stage_link> links(count);
+    find_links(net_, of, [&, at = 0](const stage_link& it) mutable { links[at++] = it; });
+    if (o_.custom_schedule != nullptr &&
+        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
+      return unlimited;
+    return makespan_of(net_, o, schedule_, costs_, of, links.data(), count, kept);
+  }
+  /// The time that the busiest worker computes, if nothing runs again.
+  GPIPE_COLD std::int64_t longest_work(const int* first) const {
+    const zeroed_array<std::int64_t> work(schedule_.workers(o_.stages));
+    std::int64_t longest = 0;
+    for (int s = 0; s < o_.stages; ++s) {
+      std::int64_t& of = work[schedule_.worker_of(o_.stages, s)];
+      const stage_times t = times_of(costs_.of(s), first[s], first[s + 1], false);
+      of = summed(of, summed(t.forward, summed(t.backward_input, t.backward_parameters)));
+      longest = of > longest ? of : longest;
+    }
+    return schedule_.trains ? multiplied(longest, o_.micro_batches) : 0;
+  }
+
   const network& net_;
   const plan_options& o_;
+  plan_options never_;  // these, if nothing runs again
   const schedule_choice schedule_;
   const stage_costs& costs_;
   const zeroed_array<memory_requirements> needs_;
   const zeroed_array<std::int64_t> limits_;
   const zeroed_array<int> kept_;
   mutable recompute_search recompute_;
+  mutable std::int64_t simulated_ = 0;
 };
 
 }  // namespace gpipe::detail

@@ -85,7 +85,6 @@ class best_search {
     }
     if (limits_) simulate_small();
     for (const waits_for level : {waits_for::room, waits_for::recompute, waits_for::nothing}) {
-      has_room_ = level == waits_for::room;
       take_all(level);
       for (; !later_.empty(); later_.pop()) queue_.push(later_.top());
     }
@@ -155,7 +154,7 @@ class best_search {
   }
 
   static constexpr double max_effort = 1e6;
-  // A simulated cell takes some 0.3 us; the search of a cut under a limit as long as some cells.
+  // A simulated cell takes some 0.3 us.
   static constexpr std::int64_t cells_of_a_second = 3'000'000;
 
   std::int64_t best_step() const { return best_ < 0 ? unlimited : all_[index(best_)].it.step; }
@@ -329,15 +328,16 @@ class best_search {
     const zeroed_array<int> first(o.stages);
     gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data(), no_memory_limit);
     const cut_simulator simulator(net_, o, costs);
-    left_ -= simulator.cells() + (o.limits_memory() ? (has_room_ ? 10 : 25) * net_.layer_count : 0);
-    take(e, o, simulator.step_of(first.data()), first.data());
-    if (e.it.step != unlimited || !o.limits_memory()) return;
-    left_ -= 25 * net_.layer_count;
-    e.refused = simulator.all_exceed(first.data());
-    if (e.refused || o.stages == 1) return;
-    cut_by_bytes(o, first.data());
-    take(e, o, simulator.step_of(first.data()), first.data());
-    if (e.it.step == unlimited) e.refused = simulator.all_exceed(first.data());
+    const auto is_too_large = [&] {
+      take(e, o, simulator.step_of(first.data()), first.data());
+      return e.it.step == unlimited && o.limits_memory() && simulator.all_exceed(first.data());
+    };
+    e.refused = is_too_large();
+    if (e.it.step == unlimited && !e.refused && o.stages > 1) {
+      cut_by_bytes(o, first.data());
+      e.refused = is_too_large();
+    }
+    left_ -= simulator.work();
   }
   /// A cut whose stages have about the same bytes.
   void cut_by_bytes(const plan_options& o, int* first) const {
@@ -358,7 +358,6 @@ class best_search {
     if (cut_simulator(net_, o, costs).affordable_cuts() > 0) return simulate_all(e, o, costs);
     const zeroed_array<int> first(o.stages);
     if (limits_) {
-      left_ -= std::int64_t{4} * net_.layer_count * net_.layer_count;
       if (!probe(o, costs, first.data())) return;
     } else {
       o.warmup = choose_warmup(net_, o);
@@ -366,18 +365,22 @@ class best_search {
       left_ -= (o.schedule == schedule_kind::interleaved ? 3 : 1) * max_simulated_cells;  // two for its warm-up
       shorten_step(net_, o, costs, found.whole, first.data());
     }
-    take(e, o, cut_simulator(net_, o, costs).step_of(first.data()), first.data());
+    const cut_simulator simulator(net_, o, costs);
+    take(e, o, simulator.step_of(first.data()), first.data());
+    left_ -= simulator.work();
   }
   /// Writes a cut that obeys the limits, probed as for models of many layers: a search takes many times as long.
-  bool probe(const plan_options& o, const stage_costs& costs, int* first) const {
+  bool probe(const plan_options& o, const stage_costs& costs, int* first) {
     const schedule_choice schedule = o.chosen_schedule();
     const zeroed_array<memory_requirements> needs(o.stages);
     for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     const stage_limits limits(o, 0);
     recompute_search recompute(net_, o, costs, needs.data());
-    return with_problem(net_, o, schedule, costs, [&](const partition_problem& problem) {
+    const bool found = with_problem(net_, o, schedule, costs, [&](const partition_problem& problem) {
       return probed_cut(problem, limits.data(), recompute).find(first);
     });
+    left_ -= recompute.work();
+    return found;
   }
   /// Moves the boundaries of a plan's cut. Under a limit that takes as long as several searches.
   void shorten(entry& e) {
@@ -393,17 +396,20 @@ class best_search {
   }
   /// The shortest step of all cuts: no other has a shorter one.
   void simulate_all(entry& e, plan_options o, const stage_costs& costs) {
-    left_ -= max_simulated_cells;
-    std::int64_t shortest = unlimited;
+    const std::int64_t before = best_step(), update = least_update(e.it, o);
+    std::int64_t shortest = unlimited;  // or not shorter than the best plan before
     for (const warmup_kind warmup : {warmup_kind::shortest, warmup_kind::longest}) {
       o.warmup = warmup;
-      cut_simulator(net_, o, costs).simulate_all([&](const int* first, std::int64_t step) {
+      const cut_simulator simulator(net_, o, costs);
+      const auto use = [&](const int* first, std::int64_t step) {
         shortest = std::min(shortest, take(e, o, step, first));
-      });
+      };
+      simulator.simulate_all(use, [&] { return before == unlimited ? unlimited : before - update; });
+      left_ -= simulator.work();
       if (o.schedule != schedule_kind::interleaved) break;
     }
-    e.fits = shortest != unlimited;
-    if (e.fits) raise(e, shortest);
+    e.fits = before != unlimited || shortest != unlimited;
+    if (e.fits) raise(e, std::min(before, shortest));
   }
   /// Takes a cut with this makespan if its step is shorter. Returns the step, with the update; `unlimited`: it does not
   /// fit.
@@ -474,8 +480,7 @@ class best_search {
   int best_ = -1;
   using waiting = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<waiting, std::vector<waiting>, std::greater<>> queue_, later_;
-  bool limits_ = false;    // any device has a memory limit
-  bool has_room_ = false;  // the plans of this level seem to fit as they are
+  bool limits_ = false;  // any device has a memory limit
   std::map<int, std::vector<layer_cost>> costs_;
   std::vector<layer_cost> unequal_costs_;
   std::map<int, std::int64_t> work_;

@@ -66,14 +66,17 @@ class recompute_search {
         before_(net.layer_count),
         before_with_copies_(net.layer_count),
         recomputed_(o.micro_batches),
-        known_(o.stages * decisions_known),
-        next_known_(o.stages) {
+        sets_(std::is_constant_evaluated() || o.stages * decisions_known >= max_known
+                  ? 1
+                  : max_known / (o.stages * decisions_known)),
+        known_(o.stages * sets_ * decisions_known),
+        next_known_(o.stages * sets_) {
     for (int l = 0; l < net.layer_count; ++l) before_[l] = -1;
     if (listed_) mark_layers(net, o.recompute_layers, marked_.data());
   }
 
   constexpr ~recompute_search() {
-    for (int k = 0; k < o_.stages * decisions_known; ++k) delete[] known_[k].first;
+    for (int k = 0; k < o_.stages * sets_ * decisions_known; ++k) delete[] known_[k].first;
   }
   recompute_search(const recompute_search&) = delete;
   recompute_search& operator=(const recompute_search&) = delete;
@@ -87,15 +90,16 @@ class recompute_search {
     const int begin = first[stage], end = first[stage + 1], S = o_.stages;
     if (std::is_constant_evaluated() || (!as_needed_ && !listed_)) return decide_anew(first, stage, limit);
     const stage_view now(net_, {first, S}, stage);
-    decision* const of_stage = known_.data() + stage * decisions_known;
+    const int set = stage * sets_ + (begin * net_.layer_count + end) % sets_;
+    decision* const of_set = known_.data() + set * decisions_known;
     for (int k = 0; k < decisions_known; ++k) {
-      const decision& it = of_stage[k];
+      const decision& it = of_set[k];
       if (it.first == nullptr || it.limit != limit || it.first[stage] != begin || it.first[stage + 1] != end) continue;
       if (!now.matches(stage_view(net_, {it.first, S}, stage))) continue;
       for (int l = begin; l < end; ++l) before_[l] = it.before[l - begin];
       return it.made;
     }
-    decision& it = of_stage[next_known_[stage]++ % decisions_known];
+    decision& it = of_set[next_known_[set]++ % decisions_known];
     it.made = decide_anew(first, stage, limit);
     it.limit = limit;
     delete[] it.first;
@@ -105,11 +109,14 @@ class recompute_search {
     for (int l = begin; l < end; ++l) it.before[l - begin] = before_[l];
     return it.made;
   }
+  /// The work so far, in simulated cells: nearly all of it counts the bytes of layers, each as long as two cells.
+  constexpr std::int64_t work() const { return 2 * counted_; }
   /// The fewest bytes of a stage of a cut.
   constexpr std::int64_t least_bytes(const int* first, int stage) { return decide(first, stage, -1).bytes; }
 
  private:
-  static constexpr int decisions_known = 8;  // of each stage
+  // In each set of a stage's ranges of layers, and in all sets: a search of all cuts comes back to a few thousand.
+  static constexpr int decisions_known = 8, max_known = 1 << 12;
   struct decision {
     int *first = nullptr, *before = nullptr;
     std::int64_t limit = 0;
@@ -148,7 +155,7 @@ class recompute_search {
     needs.packed = packed_weights::kept;
     needs.kept_copies = best_.working_sets;
     const stage_view stage(net_, {first_, o_.stages, before_.data()}, stage_);
-    const std::int64_t bytes = memory_of(best_.by_layer ? stage : plain, needs).total();
+    const std::int64_t bytes = bytes_of(best_.by_layer ? stage : plain, needs);
     if (bytes > limit_) return;
     best_.packed = needs.packed;
     best_.bytes = bytes;
@@ -205,7 +212,12 @@ class recompute_search {
     packed_ = packed;
     best_ = {};
     best_.working_sets = all.kept_copies;
-    return take(limit_ == no_memory_limit ? 0 : memory_of(plain, all).total(), 0, false);
+    return take(limit_ == no_memory_limit ? 0 : bytes_of(plain, all), 0, false);
+  }
+
+  constexpr std::int64_t bytes_of(const stage_view& stage, const memory_requirements& needs) {
+    counted_ += end() - begin();
+    return memory_of(stage, needs).total();
   }
 
   constexpr int begin() const { return first_[stage_]; }
@@ -237,15 +249,15 @@ class recompute_search {
   constexpr void recompute_micro_batches(const stage_view& plain) {
     memory_requirements needs = needs_[stage_];
     needs.packed = packed_;
-    needs.kept_copies = max_working_sets(
-        needs, [&](const memory_requirements& with) { return memory_of(plain, with).total() <= limit_; });
+    needs.kept_copies =
+        max_working_sets(needs, [&](const memory_requirements& with) { return bytes_of(plain, with) <= limit_; });
     std::int64_t forward = 0;
     for (int l = begin(); l < end(); ++l) forward = summed(forward, costs()[l].forward);
     const int times = drains(table_.schedule(), o_.stages) ? o_.micro_batches - needs.kept_copies
                                                            : count_recomputed(needs.kept_copies);
     best_ = {};
     best_.working_sets = needs.kept_copies;
-    take(memory_of(plain, needs).total(), multiplied(forward, times), false);
+    take(bytes_of(plain, needs), multiplied(forward, times), false);
   }
   constexpr int count_recomputed(int working_sets) {
     const zeroed_array<int> of_stages(o_.stages);
@@ -334,7 +346,7 @@ class recompute_search {
   GPIPE_COLD constexpr bool try_marked(const memory_requirements& all) {
     place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
     const stage_view stage(net_, {first_, o_.stages, chosen_.data()}, stage_);
-    const std::int64_t bytes = limit_ == no_memory_limit ? 0 : memory_of(stage, all).total();
+    const std::int64_t bytes = limit_ == no_memory_limit ? 0 : bytes_of(stage, all);
     std::int64_t time = 0, early = 0;
     const int earliest = stage.first_recomputed();
     for (int l = begin(); l < end(); ++l)
@@ -362,8 +374,10 @@ class recompute_search {
   zeroed_array<int> before_;   // when those of the best choice run again
   zeroed_array<int> before_with_copies_;
   zeroed_array<bool> recomputed_;
-  zeroed_array<decision> known_;  // [stage][decision]
+  int sets_;
+  zeroed_array<decision> known_;  // [stage][set][decision]
   zeroed_array<unsigned> next_known_;
+  std::int64_t counted_ = 0;    // layers, each time that their bytes were
   const int* first_ = nullptr;  // of the stage that is decided
   int stage_ = 0;
   packed_weights packed_ = packed_weights::kept;  // of the choice that is tried
