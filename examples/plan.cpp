@@ -1,13 +1,16 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
 // model that is not written with gpipe. `plan best` chooses a configuration, and `plan largest` says how large a model
-// fits. `plan sweep` compares choices. `plan export` writes a plan for another framework, and `plan check` checks a
-// schedule of one.
+// fits. `plan measure` times this CPU for them. `plan sweep` compares choices. `plan export` writes a plan for another
+// framework, and `plan check` checks a schedule of one.
 
 #include <algorithm>
 #include <iostream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan.hpp>
 
 #include "plan/best/print_best.hpp"
@@ -15,6 +18,7 @@
 #include "plan/drawing.hpp"
 #include "plan/export/exported.hpp"
 #include "plan/largest_table.hpp"
+#include "plan/measure/measured.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
 #include "plan/subject.hpp"
@@ -63,6 +67,7 @@ void run(const largest_settings& chosen) {
 }
 
 void run(const best_settings& chosen) { print_best(chosen, network_of<own_model>); }
+void run(const measure_settings& chosen) { print_measured(chosen); }
 void run(const sweep_settings& chosen) { run_sweep(chosen, network_of<own_model>); }
 void run(const export_settings& chosen) { print_export(chosen); }
 void run(const check_settings& chosen) { print_check(chosen); }
@@ -73,15 +78,40 @@ void read_and_run(int count, char** arguments) {
   if (Settings chosen; chosen.read(count, arguments)) run(chosen);
 }
 
+struct subcommand {
+  const char *word, *help;
+  void (*run)(int count, char** arguments);
+};
+constexpr subcommand subcommands[] = {
+    {"best", "chooses stages, micro-batches, schedule and cut together", read_and_run<best_settings>},
+    {"measure", "times this CPU, for plan best --machine", read_and_run<measure_settings>},
+    {"sweep", "compares all combinations of choices", read_and_run<sweep_settings>},
+    {"largest", "says how large a model fits", read_and_run<largest_settings>},
+    {"export", "writes a plan for another framework", read_and_run<export_settings>},
+    {"check", "checks a schedule of another framework", read_and_run<check_settings>}};
+
+void run_command(int count, char** arguments) {
+  const std::string_view word = count > 1 ? arguments[1] : "";
+  std::vector<std::string> words;
+  std::string list, help = "\n\nSubcommands, each with a --help of its own:";
+  for (const subcommand& it : subcommands) {
+    if (word == it.word) return it.run(count - 1, arguments + 1);
+    words.emplace_back(it.word);
+    list += (list.empty() ? "" : ", ") + words.back();
+    help += "\n  plan " + words.back() + std::string(9 - words.back().size(), ' ') + it.help;
+  }
+  if (!word.empty() && !word.starts_with("-")) {
+    const std::string meant = gpipe::detail::meant_by(word, words);
+    throw error(
+        "unknown subcommand " + gpipe::detail::quoted(word),
+        (meant.empty() ? "" : "write plan " + meant + ", or ") + "choose one of " + list + ", or options alone");
+  }
+  if (settings chosen; chosen.read(count, arguments, help)) run(chosen);
+}
+
 int main(int count, char** arguments) {
   try {
-    const std::string_view word = count > 1 ? arguments[1] : "";
-    if (word == "largest") read_and_run<largest_settings>(count - 1, arguments + 1);
-    else if (word == "best") read_and_run<best_settings>(count - 1, arguments + 1);
-    else if (word == "sweep") read_and_run<sweep_settings>(count - 1, arguments + 1);
-    else if (word == "export") read_and_run<export_settings>(count - 1, arguments + 1);
-    else if (word == "check") read_and_run<check_settings>(count - 1, arguments + 1);
-    else read_and_run<settings>(count, arguments);
+    run_command(count, arguments);
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
   } catch (const std::exception& failure) {
     std::cerr << "plan: " << failure.what() << '\n';

@@ -9,6 +9,7 @@
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
+#include "best/table_network.hpp"
 #include "choice.hpp"
 #include "network_planner.hpp"
 #include "planned.hpp"
@@ -262,9 +263,21 @@ class planner {
   std::vector<stage_link> links_;
 };
 
+/// Plans a table as a network, whose memory is counted as that of a model: with a table of actions that is searched.
+inline planned plan_as_network(const subject& it, const choice& c) {
+  const table_network made(it.rows);
+  plan_options o = c.in(it.options);
+  o.micro_batch_size = 1;
+  o.optimizer_moments = 0;
+  o.profile = made.profile();
+  o.cost_transfers = c.link > 0;
+  if (c.link > 0) o.device.link_bytes_per_second = c.link, o.device.link_latency_ns = 0;
+  return plan_network(made.net(), o);
+}
+
 inline planned plan_for(const subject& it, const choice& c) {
-  if (it.net == nullptr) return planner(it, c).plan();
-  return plan_network(*it.net, c.in(it.options));
+  if (it.net != nullptr) return plan_network(*it.net, c.in(it.options));
+  return c.schedule == schedule_kind::searched ? plan_as_network(it, c) : planner(it, c).plan();
 }
 
 }  // namespace example

@@ -27,6 +27,7 @@ struct subject {
   const network* net = nullptr;  // null for a table
   plan_options options{};
   std::function<std::int64_t(int layer)> enters{};  // bytes that a table's layer reads of the one before
+  std::vector<table_layer> rows{};                  // of a table
 
   int layers() const { return static_cast<int>(costs.size()); }
 };
@@ -48,6 +49,7 @@ inline subject written_in_gpipe(std::string title, const network& net, const pla
 /// A model of which only the costs of its layers are known; half of a layer's backward is for its parameters.
 inline subject from_layers(std::string title, const std::vector<table_layer>& layers) {
   subject it{std::move(title), {}, {}, {}, {}, nullptr, {}};
+  it.rows = layers;
   for (const auto& l : layers) {
     it.names.push_back(l.name);
     it.costs.push_back({l.forward_ns, l.backward_ns / 2, l.backward_ns - l.backward_ns / 2});

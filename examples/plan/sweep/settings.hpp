@@ -86,13 +86,9 @@ struct sweep_settings {
              .text("--svg", "FILE.svg", svg, "draw the time of a step over the micro-batches")
              .read(count, arguments))
       return false;
-    const auto given = [&](std::string_view name) {
-      return std::any_of(arguments + 1, arguments + count,
-                         [name](std::string_view it) { return it.starts_with(name); });
-    };
-    devices_given = given("--devices");
+    devices_given = given("--devices", count, arguments);
     for (const char* const of_model : {"--batch", "--model"})
-      if (!costs.empty() && given(of_model))
+      if (!costs.empty() && given(of_model, count, arguments))
         throw error(concat({"option ", of_model, ": a table of --costs already holds the costs of one micro-batch"}),
                     "leave the option out");
     for (std::vector<int>* const list : {&stages, &micro_batches}) remove_repetitions(*list);
