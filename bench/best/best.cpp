@@ -1,4 +1,4 @@
-// How good is the choice of a configuration, how sure, and how long does it take?
+// How good is the choice of a configuration, how sure, and how long does it take? Is its step as predicted?
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +21,7 @@
 #include "../../examples/plan/families.hpp"
 #include "../../examples/plan/stretched.hpp"
 #include "../result.hpp"
+#include "predicted.hpp"
 
 using namespace gpipe;
 using example::family_kind;
@@ -122,6 +123,8 @@ void measure(const char* name, const network& net, int batch, int devices, figur
 }  // namespace
 
 int main() {
+  bench::print_environment();
+  bench::result("best.predicted", bench::worst_prediction(9), "ratio");
   figures all;
   for (const subject& it : subjects) {
     const example::family family = example::family_of(it.kind, network_of<mlp>);
