@@ -19,6 +19,8 @@
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/best/find_best.hpp>
+#include <gpipe/plan/best/memory_bound.hpp>
+#include <gpipe/plan/best/path_bound.hpp>
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
@@ -44,7 +46,8 @@ namespace detail {
 ///     first    bound by work  -->  bound of its schedule  -->  step of the cut without limits
 ///     second   step of its best cut: first the plans with the shortest step, or where that cut does not fit, bound
 ///
-/// The third number is a step if its stages fit with what they recompute. The last one needs most time.
+/// The third number is a step if its stages fit with what they recompute. The last one needs most time. Before it, and
+/// at the end for the plans whose bounds are smallest, a better bound is found, by paths.
 class best_search {
  public:
   best_search(const network& net, const plan_space& space, const plan_options& rest, double effort)
@@ -64,6 +67,7 @@ class best_search {
     rest_.device_count = 0;
     if (rest.device_count == 0) rest_.devices = nullptr;
     limits_ = rest.limits_memory();
+    chained_ = chained_from(net).begin(true) <= 1;
     parameter_bytes_ = bytes_of_layers(0, net.layer_count);
     for (int v = 0; v < net.value_count; ++v)
       if (is_kept(v)) kept_bytes_ += bytes_sent(part_of(v), 1);
@@ -89,6 +93,7 @@ class best_search {
       for (; !later_.empty(); later_.pop()) queue_.push(later_.top());
     }
     search_cuts();
+    certify();
     return result();
   }
 
@@ -101,6 +106,7 @@ class best_search {
     bool refused = false;  ///< it seems too large
     bool fits = true;      ///< false: no cut fits
     warmup_kind warmup = warmup_kind::automatic;
+    int rounds = 0;           ///< of its bound by paths
     std::int64_t update = 0;  ///< of `it.step`
     std::vector<int> cut{};   ///< of `it.step`: the first layers of all stages but the first
   };
@@ -139,7 +145,10 @@ class best_search {
       entry& e = all_[next.second];
       queue_.pop();
       if (e.reached == progress::simulated) continue;  // it was one of the small
-      if (limits_ && e.reached == progress::work) e.refused = exceeds_in_one_layer(e.it);
+      if (limits_ && e.reached == progress::work && exceeds_in_one_layer(e.it)) {
+        advance(next.second);  // its bound still counts
+        e.refused = true;
+      }
       if (limits_ && e.reached == progress::schedule) {
         if (level != waits_for::nothing && seems_too_large(e.it, level)) {
           later_.push(next);
@@ -285,7 +294,12 @@ class best_search {
     left_ -= net_.layer_count + std::int64_t{e.it.stages} * e.it.micro_batches / 4;
     if (e.reached == progress::work) {
       e.reached = progress::schedule;
-      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs) + least_update(e.it, o));
+      const std::int64_t update = least_update(e.it, o);
+      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs) + update);
+      if (!limits_ || o.device_count > 0) return;
+      const std::int64_t within = memory_bound(net_, o, costs).step();
+      if (within == unlimited) e.fits = false, e.refused = true;
+      else raise(e, within + update);
     } else {
       e.reached = progress::simulated;
       simulate_free_cut(e, o, costs);
@@ -313,6 +327,8 @@ class best_search {
       if (left_ <= 0 && searched >= (best_ < 0 ? 4 : 1) * least_searched) break;
       if (e.reached == progress::searched) continue;
       if (e.it.bound >= best_step()) continue;
+      bound_by_paths(e, least_rounds);
+      if (e.it.bound >= best_step()) continue;
       const plan_options o = options_of(e.it);
       left_ -= net_.layer_count;
       search(e, o, costs_of(e.it, o));
@@ -322,6 +338,39 @@ class best_search {
     if (limits_ && best_ >= 0) shorten(all_[index(best_)]);
   }
   static constexpr int least_searched = 4;  // even if the effort is spent
+
+  static constexpr int least_rounds = 64, most_rounds = 4096;
+  static constexpr std::int64_t steps_of_a_cell = 50;  // of a bound by paths
+
+  /// Raises the bound of a plan by paths through its table, which bound it if neighbouring stages of any cut have a
+  /// link.
+  void bound_by_paths(entry& e, int rounds) {
+    if (e.rounds >= rounds || !chained_) return;
+    e.rounds = rounds;
+    const plan_options o = options_of(e.it);
+    const stage_costs costs = costs_of(e.it, o);
+    const zeroed_array<int> first(o.stages);
+    for (int s = 0; s <= o.stages; ++s) first[s] = static_cast<int>(std::int64_t{s} * net_.layer_count / o.stages);
+    const std::int64_t update = least_update(e.it, o);
+    path_bound paths(o, costs);
+    raise(e, paths.step(first.data(), best_step() - update, rounds) + update);
+    left_ -= rounds * (paths.cells() + std::int64_t{o.stages} * net_.layer_count) / steps_of_a_cell;
+  }
+  /// Raises the smallest bounds while that helps: no more than a quarter of the effort.
+  void certify() {
+    if (best_ < 0) return;
+    queue_ = {};
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (all_[i].fits && all_[i].it.bound < best_step()) queue_.push({all_[i].it.bound, i});
+    for (const std::int64_t left = left_ - effort_ / 4; !queue_.empty() && left_ > left;) {
+      const std::size_t i = queue_.top().second;
+      entry& e = all_[i];
+      queue_.pop();
+      if (e.rounds >= most_rounds || !chained_) return;
+      bound_by_paths(e, std::max(least_rounds, 4 * e.rounds));
+      if (e.it.bound < best_step()) queue_.push({e.it.bound, i});
+    }
+  }
 
   /// The step of the best cut without limits, if its stages obey them with what they recompute.
   void simulate_free_cut(entry& e, const plan_options& o, const stage_costs& costs) {
@@ -480,7 +529,8 @@ class best_search {
   int best_ = -1;
   using waiting = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<waiting, std::vector<waiting>, std::greater<>> queue_, later_;
-  bool limits_ = false;  // any device has a memory limit
+  bool chained_ = false;  // each layer reads the one before
+  bool limits_ = false;   // any device has a memory limit
   std::map<int, std::vector<layer_cost>> costs_;
   std::vector<layer_cost> unequal_costs_;
   std::map<int, std::int64_t> work_;

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/timetable/tick_index.hpp>
+
+namespace gpipe::detail {
+
+/// A lower bound of the step of a schedule's table, for any cut of a chain of layers, in picoseconds. It knows how long
+/// the pipeline fills and drains, with any number of stages a worker.
+///
+/// A path through the table, from cell to cell that must come later, has a length for each cut. No step is shorter
+/// than a path, or than a mean of paths, and the cut for which a mean is shortest is found exactly, layer by layer:
+///
+///     shortest step >= max over means of paths, min over cuts, of the mean's length
+///
+/// It is the value of a game of two players. In turn each answers the mean of what the other has played: the longest
+/// path for the mean of the cuts, then the cut for which the mean of the paths is shortest (fictitious play, Brown,
+/// 1951). Each round gives a bound.
+class path_bound {
+ public:
+  path_bound(const plan_options& o, const stage_costs& costs) : costs_(costs), stages_(o.stages) {
+    const schedule_choice schedule = o.chosen_schedule();
+    read(schedule, o.micro_batches);
+    const std::size_t n = index(kinds * stages_);
+    times_.resize(n), visits_.resize(n);
+  }
+
+  /// The cells of the table: a round takes as long as some simulations of them.
+  std::int64_t cells() const { return static_cast<std::int64_t>(cells_.size()); }
+
+  /// Plays until a bound reaches `enough`, or for some rounds. `first`: a cut to begin with.
+  std::int64_t step(const int* first, std::int64_t enough, int rounds) {
+    cut_.assign(first, first + stages_ + 1);
+    double best = 0;
+    for (int round = 1; round <= rounds && best < static_cast<double>(enough); ++round) {
+      add_times(round);
+      add_longest_path(round);
+      const double weights = 0.5 * round * (round + 1.0);
+      best = std::max(best, shortest_cut() / weights);
+    }
+    return static_cast<std::int64_t>(best * (1 - 1e-9));  // sums of doubles are not exact
+  }
+
+ private:
+  enum kind { forward, input, parameters, kinds };
+  struct place {
+    int stage;
+    action_kind is;
+    int before_here, before_there;  ///< cells that come earlier: of the worker, and of another stage; -1: none
+  };
+
+  /// Lists the cells so that each comes behind those that it waits for.
+  void read(const schedule_choice& schedule, int micro_batches) {
+    const int K = schedule.workers(stages_), M = micro_batches;
+    const tick_index<schedule_choice> table(schedule, stages_, M);
+    std::vector<std::vector<cell>> rows(index(K));
+    const bool split = splits_backward(schedule, stages_, M);
+    for (int w = 0; w < K; ++w)
+      table.walk(w, [&](int, cell c) {  // a gradient leaves before the parameter part
+        const bool both = split && c.kind == action_kind::backward;
+        if (both) c.kind = action_kind::backward_input;
+        rows[index(w)].push_back(c);
+        if (both) rows[index(w)].push_back({action_kind::backward_parameters, c.stage, c.micro_batch});
+      });
+    std::vector<int> forwards(index(stages_ * M), -1), backwards(forwards), last(index(K), -1);
+    std::vector<std::size_t> next(index(K));
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t w = 0; w < rows.size(); ++w)
+        for (; next[w] < rows[w].size(); ++next[w], moved = true) {
+          const cell& c = rows[w][next[w]];
+          const bool back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
+          int there = -1;
+          if (c.kind == action_kind::forward && c.stage > 0) {
+            if ((there = forwards[index((c.stage - 1) * M + c.micro_batch)]) < 0) break;
+          } else if (back && c.stage + 1 < stages_) {
+            if ((there = backwards[index((c.stage + 1) * M + c.micro_batch)]) < 0) break;
+          }
+          const int number = static_cast<int>(cells_.size());
+          cells_.push_back({c.stage, c.kind, last[w], there});
+          last[w] = number;
+          if (c.kind == action_kind::forward) forwards[index(c.stage * M + c.micro_batch)] = number;
+          if (back) backwards[index(c.stage * M + c.micro_batch)] = number;
+        }
+    }
+    ends_.resize(cells_.size());
+  }
+
+  static std::size_t at(kind k, int stage) { return index(kinds * stage + k); }
+  double time_of(const place& c) const {
+    switch (c.is) {
+      case action_kind::forward:
+        return times_[at(forward, c.stage)];
+      case action_kind::backward:
+        return times_[at(input, c.stage)] + times_[at(parameters, c.stage)];
+      case action_kind::backward_input:
+        return times_[at(input, c.stage)];
+      default:
+        return times_[at(parameters, c.stage)];
+    }
+  }
+
+  void add_times(double weight) {
+    for (int s = 0; s < stages_; ++s)
+      for (int l = cut_[index(s)]; l < cut_[index(s + 1)]; ++l) {
+        const layer_cost& c = costs_.of(s)[l];
+        times_[at(forward, s)] += weight * static_cast<double>(c.forward);
+        times_[at(input, s)] += weight * static_cast<double>(c.backward_input);
+        times_[at(parameters, s)] += weight * static_cast<double>(c.backward_parameters);
+      }
+  }
+  void add_longest_path(double weight) {
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < cells_.size(); ++i) {
+      const place& c = cells_[i];
+      double begin = c.before_here < 0 ? 0 : ends_[index(c.before_here)];
+      if (c.before_there >= 0) begin = std::max(begin, ends_[index(c.before_there)]);
+      ends_[i] = begin + time_of(c);
+      if (ends_[i] > ends_[last]) last = i;
+    }
+    for (int i = static_cast<int>(last); i >= 0;) {
+      const place& c = cells_[index(i)];
+      if (c.is == action_kind::forward) visits_[at(forward, c.stage)] += weight;
+      if (c.is == action_kind::backward || c.is == action_kind::backward_input) visits_[at(input, c.stage)] += weight;
+      if (c.is == action_kind::backward || c.is == action_kind::backward_parameters)
+        visits_[at(parameters, c.stage)] += weight;
+      const int here = c.before_here, there = c.before_there;
+      i = there >= 0 && (here < 0 || ends_[index(there)] > ends_[index(here)]) ? there : here;
+    }
+  }
+  /// The cut for which the sum of paths is shortest, and its length.
+  double shortest_cut() {
+    const int L = costs_.layers, S = stages_;
+    const auto length = [&](int s, int l) {
+      const layer_cost& c = costs_.of(s)[l];
+      return visits_[at(forward, s)] * static_cast<double>(c.forward) +
+             visits_[at(input, s)] * static_cast<double>(c.backward_input) +
+             visits_[at(parameters, s)] * static_cast<double>(c.backward_parameters);
+    };
+    // shortest_[s][l]: of the layers up to l, with l in stage s; begins_[s][l]: whether s begins with l.
+    shortest_.assign(index(S * L), 0), begins_.assign(index(S * L), false);
+    for (int s = 0; s < S; ++s)
+      for (int l = s; l <= L - S + s; ++l) {
+        const double stays = l > s ? shortest_[index(s * L + l - 1)] : 0,
+                     begins = s > 0 ? shortest_[index((s - 1) * L + l - 1)] : 0;
+        const bool here = l == s || (s > 0 && begins < stays);
+        begins_[index(s * L + l)] = here;
+        shortest_[index(s * L + l)] = (here ? begins : stays) + length(s, l);
+      }
+    for (int s = S - 1, l = L - 1; s > 0; --s, --l) {
+      while (!begins_[index(s * L + l)]) --l;
+      cut_[index(s)] = l;
+    }
+    return shortest_[index(S * L - 1)];
+  }
+
+  const stage_costs& costs_;
+  int stages_;
+  std::vector<place> cells_;
+  std::vector<double> ends_;            // [cell]
+  std::vector<double> times_, visits_;  // [stage][kind]: sums over the rounds
+  std::vector<int> cut_;
+  std::vector<double> shortest_;
+  std::vector<bool> begins_;
+};
+
+}  // namespace gpipe::detail
