@@ -12,16 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/model/path.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
-#include <gpipe/plan/options/layer_pattern.hpp>
+#include <gpipe/plan/options/network_options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/plan_pipeline.hpp>
 #include <gpipe/plan/program/lower.hpp>
@@ -43,12 +41,6 @@ namespace detail {
 
 // The steps of `make_plan`, in their order. Those of a compile-time plan have the same names.
 
-GPIPE_COLD inline void require_precision(const network& net, const plan_options& o) {
-  if (o.precision == precision::bf16 && precision_of(net) != precision::bf16)
-    throw_error({"precision is bf16, and the network is in float32"},
-                {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
-}
-
 /// A plan has a line for each action of each micro-batch in each stage, and an `int` counts them. Throws if it counts
 /// too few, or if there is no memory for the plan: a program that runs out of it later may end without an error.
 // Measured while a plan is made, in bytes for each micro-batch: 148 to 165 of one stage, 837 to 847 of three.
@@ -67,21 +59,6 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
     throw_error({"micro_batches is ", M, ": a plan of ", several(o.stages, "stage"), " needs ", M * bytes,
                  " bytes while it is made, and the system does not give them"},
                 {"choose fewer micro-batches"});
-}
-
-GPIPE_COLD inline void require_layers(const network& net, const layer_patterns& patterns) {
-  const zeroed_array<bool> marked(net.layer_count);
-  const pattern_mistakes found = mark_layers(net, patterns, marked.data());
-  if (found.unused != nullptr)
-    throw_error({"recompute_layers has the pattern ", detail::quoted(found.unused), ", and no layer is there"},
-                {"write the path of a layer or a group, with * for any part, such as \"h.*.mlp\", or a type, such as "
-                 "\"layer_norm\"; the first layer's path is ",
-                 detail::quoted(path_of(net, 0))});
-  if (found.refused >= 0)
-    throw_error({"recompute_layers has the pattern ", detail::quoted(found.refusing), ", which names ",
-                 detail::quoted(path_of(net, found.refused)), ", ",
-                 net.type_of(found.refused).loss >= 0 ? "a loss" : "the last layer"},
-                {"leave this layer out: its backward follows directly, so nothing is saved"});
 }
 
 /// A plan with its options and costs; the cut follows.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gpipe/model/network.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
@@ -71,6 +72,8 @@ struct step_plan {
   /// than the best for them.
   std::shared_ptr<const table_schedule> table{};
   double table_gap = 0;
+  /// The devices to which the options point, if a search has ordered them by stage.
+  std::shared_ptr<const std::vector<device_spec>> devices{};
 
   stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }
   gpipe::cut cut() const {

@@ -174,3 +174,33 @@ TEST_CASE("the best plan in words: the winner, five more, and the certificate") 
   CHECK(text.find("this one is at most ") != std::string::npos);
   CHECK(text.find(" % from the best of " + std::to_string(best.plans) + " plans.") != std::string::npos);
 }
+
+TEST_CASE("options that no plan of the network can have are refused as by make_plan") {
+  const auto message = [](const auto& run) -> std::string {
+    try {
+      run();
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const plan_options& bad :
+       {plan_options{.precision = precision::bf16}, plan_options{.recompute_layers = {"none"}},
+        plan_options{.recompute_layers = {"linear"}}}) {
+    const std::string said = message([&] { make_plan(it, bad); });
+    CHECK(!said.empty());
+    CHECK(message([&] { find_best(it, {.devices = 2, .batch = 8}, bad); }) == said);
+  }
+}
+
+TEST_CASE("make_plan of a space makes the best plan, whose devices stay") {
+  device_spec fast = this_cpu;
+  fast.float32 *= 4;
+  const device_spec each[] = {this_cpu, fast};
+  const plan_space space{.devices = 2, .batch = 32, .workers = 2};
+  const step_plan made = make_plan(it, space, {.devices = each, .device_count = 2});
+  const best_plan best = find_best(it, space, {.devices = each, .device_count = 2});
+  CHECK(std::vector<int>(made.first.begin() + 1, made.first.end() - 1) == best.cut);
+  CHECK(step_time(it, made) + best.update == best.step);
+  CHECK(made.options.devices == made.devices->data());
+}

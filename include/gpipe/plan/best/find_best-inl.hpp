@@ -20,12 +20,15 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/best/find_best.hpp>
 #include <gpipe/plan/best/memory_bound.hpp>
+#include <gpipe/plan/best/memory_estimate.hpp>
 #include <gpipe/plan/best/path_bound.hpp>
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/network_options.hpp>
 #include <gpipe/plan/partition/checks.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/recompute/probed_cut.hpp>
@@ -54,9 +57,12 @@ class best_search {
       : net_(net),
         space_(space),
         rest_(rest),
+        memory_(net),
         effort_(effort > 0 && effort <= max_effort ? static_cast<std::int64_t>(effort * cells_of_a_second) : 0),
         left_(effort_) {
     require_space(space, rest, net.layer_count);
+    require_precision(net, rest);
+    require_layers(net, rest.recompute_layers);
     if (!(effort > 0 && effort <= max_effort))
       throw_error({"the effort of a search is not a number above 0"}, {"choose 1 for about a second"});
     rest_.cost_transfers = rest_.cost_parameters = true;
@@ -68,10 +74,6 @@ class best_search {
     if (rest.device_count == 0) rest_.devices = nullptr;
     limits_ = rest.limits_memory();
     chained_ = chained_from(net).begin(true) <= 1;
-    parameter_bytes_ = bytes_of_layers(0, net.layer_count);
-    for (int v = 0; v < net.value_count; ++v)
-      if (is_kept(v)) kept_bytes_ += bytes_sent(part_of(v), 1);
-    for (int l = 0; l < net.layer_count; ++l) kept_bytes_ += static_cast<std::int64_t>(net.type_of(l).extra_bytes(1));
     for (int t = 0; t < net.type_count && space_.min_micro_batch_size == 0; ++t)
       if (net.types[t].state_count > 0) space_.min_micro_batch_size = 2;
     for (const plan_candidate& it : candidates_in(space_, rest, net.layer_count)) all_.push_back({it, progress::work});
@@ -145,7 +147,7 @@ class best_search {
       entry& e = all_[next.second];
       queue_.pop();
       if (e.reached == progress::simulated) continue;  // it was one of the small
-      if (limits_ && e.reached == progress::work && exceeds_in_one_layer(e.it)) {
+      if (limits_ && e.reached == progress::work && memory_.exceeds_in_one_layer(options_of(e.it))) {
         advance(next.second);  // its bound still counts
         e.refused = true;
       }
@@ -167,12 +169,6 @@ class best_search {
   static constexpr std::int64_t cells_of_a_second = 3'000'000;
 
   std::int64_t best_step() const { return best_ < 0 ? unlimited : all_[index(best_)].it.step; }
-
-  std::int64_t bytes_of_layers(int first, int last) const {
-    std::int64_t sum = 0;
-    for (int l = first; l < last; ++l) sum += static_cast<std::int64_t>(net_.own_bytes(l));
-    return sum;
-  }
 
   /// The options of a plan; if devices differ, with those of its stages.
   plan_options options_of(const plan_candidate& it) {
@@ -226,51 +222,14 @@ class best_search {
     return all;
   }
   std::int64_t least_update(const plan_candidate& it, const plan_options& o) const {
-    return rest_.devices != nullptr ? 0 : update_time(share_of(parameter_bytes_, it.workers), o, rest_.device);
+    return rest_.devices != nullptr ? 0 : update_time(share_of(memory_.parameter_bytes(), it.workers), o, rest_.device);
   }
 
-  /// Whether a layer alone, with what it reads and writes, exceeds the limit of every stage.
-  bool exceeds_in_one_layer(const plan_candidate& it) {
-    const plan_options o = options_of(it);
-    std::int64_t limit = 0;
-    for (int s = 0; s < o.stages; ++s) limit = std::max(limit, o.limit_of(s));
-    for (int l = 0; l < net_.layer_count; ++l) {
-      if (net_.type_of(l).cost.kind == work_kind::other) continue;
-      auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
-      for (int i = 0; i < net_.layers[l].reads; ++i)
-        bytes += bytes_sent(part_of(net_.reads_value(l, i)), it.micro_batch_size);
-      for (int i = 0; i < net_.layers[l].writes; ++i)
-        bytes += bytes_sent(part_of(net_.writes_value(l, i)), it.micro_batch_size);
-      if (bytes > limit) return true;
-    }
-    return false;
-  }
-  /// Whether backward reads the value, wherever the cut falls.
-  bool is_kept(int v) const {
-    const value& of = net_.values[v];
-    if (of.writer < 0 || net_.type_of(of.writer).view) return false;
-    if (net_.type_of(of.writer).keeps.output) return true;
-    for (int i = 0; i < of.readers; ++i)
-      if (net_.type_of(net_.reader(v, i)).keeps.input) return true;
-    return false;
-  }
-  const edge_part& part_of(int v) const { return net_.values[v].part; }
+  /// With all micro-batches in flight or, beyond the first level, with recompute.
   bool seems_too_large(const plan_candidate& it, waits_for level) { return needed_over_had(it, level) > 1; }
-  /// The bytes for the parameters and all micro-batches in flight, over those of the workers; or with recompute, for
-  /// one micro-batch and what comes and goes.
   double needed_over_had(const plan_candidate& it, waits_for level) {
     const plan_options o = options_of(it);
-    const schedule_choice schedule = o.chosen_schedule();
-    double have = 0, copies = 0;
-    for (int s = 0; s < o.stages; ++s) {
-      if (o.limit_of(s) == no_memory_limit) return 0;
-      have += static_cast<double>(o.limit_of(s));
-      copies += static_cast<double>(schedule.in_flight(o.stages, o.micro_batches, s)) / o.stages;
-    }
-    const double R = o.shares(), arrays = 1 + (o.shard == shard::gradients ? 1 / R : 1) + o.optimizer_moments / R;
-    const double parameters = arrays * static_cast<double>(parameter_bytes_);
-    const double kept = static_cast<double>(kept_bytes_) * it.micro_batch_size;
-    return (1.1 * parameters + (level == waits_for::room ? 1.2 * copies : 1.2) * kept) / have;
+    return memory_.needed_over_had(o, level == waits_for::room ? memory_.copies_in_flight(o) : 1);
   }
   /// Whether a plan was refused that differs in nothing but smaller micro-batches, and not more of them in flight.
   bool is_like_a_refused(const plan_candidate& it) const {
@@ -383,24 +342,10 @@ class best_search {
     };
     e.refused = is_too_large();
     if (e.it.step == unlimited && !e.refused && o.stages > 1) {
-      cut_by_bytes(o, first.data());
+      memory_.cut_evenly(o, first.data());
       e.refused = is_too_large();
     }
     left_ -= simulator.work();
-  }
-  /// A cut whose stages have about the same bytes.
-  void cut_by_bytes(const plan_options& o, int* first) const {
-    std::vector<pass_cost> bytes;
-    for (int l = 0; l < net_.layer_count; ++l) {
-      const layer_type& r = net_.type_of(l);
-      std::int64_t kept = static_cast<std::int64_t>(r.extra_bytes(o.micro_batch_size));
-      for (int i = 0; i < net_.layers[l].writes && !r.view; ++i)
-        kept += static_cast<std::int64_t>(net_.values[net_.writes_value(l, i)].part.bytes(o.micro_batch_size));
-      bytes.push_back({static_cast<std::int64_t>(net_.own_bytes(l)) * (2 + o.optimizer_moments), kept});
-    }
-    partition_problem problem{net_.layer_count, o.stages, o.micro_batches, bytes.data()};
-    problem.goal = objective::bottleneck;
-    partition(problem, first);
   }
   void search(entry& e, plan_options o, const stage_costs& costs) {
     e.reached = progress::searched;
@@ -464,16 +409,7 @@ class best_search {
   /// fit.
   std::int64_t take(entry& e, const plan_options& o, std::int64_t makespan, const int* first) {
     if (makespan == unlimited) return unlimited;
-    std::int64_t update = 0;
-    const schedule_choice schedule = o.chosen_schedule();
-    for (int w = 0; w < e.it.workers; ++w) {
-      std::int64_t bytes = 0;
-      const device_spec* on = &o.device;
-      for (int s = 0; s < o.stages; ++s)
-        if (schedule.worker_of(o.stages, s) == w)
-          bytes += bytes_of_layers(first[s], first[s + 1]), on = &o.device_of(s);
-      update = std::max(update, update_time(bytes, o, *on));
-    }
+    const std::int64_t update = update_time(net_, o, first);
     const std::int64_t step = summed(makespan, update);
     if (step >= e.it.step) return step;
     e.it.step = step;
@@ -522,8 +458,8 @@ class best_search {
   const network& net_;
   plan_space space_;
   plan_options rest_;
-  std::int64_t effort_, left_, limit_ = 0, device_limit_ = 0, parameter_bytes_ = 0;
-  std::int64_t kept_bytes_ = 0;  // of a sample, in backward
+  const memory_estimate memory_;
+  std::int64_t effort_, left_, limit_ = 0, device_limit_ = 0;
   std::vector<entry> all_;
   std::vector<std::size_t> second_, refused_;  // plans for the second pass; those that do not fit
   int best_ = -1;
@@ -553,7 +489,7 @@ GPIPE_COLD GPIPE_INLINE void best_search::throw_too_large(std::int64_t plans) {
   for (std::size_t i = 0; i < all_.size() && i < 6; ++i) {
     const plan_options o = options_of(all_[i].it);
     const zeroed_array<int> first(o.stages);
-    cut_by_bytes(o, first.data());
+    memory_.cut_evenly(o, first.data());
     const std::int64_t bytes = cut_simulator(net_, o, costs_of(all_[i].it, o)).most_bytes(first.data());
     if (bytes < enough) enough = bytes, with = &all_[i].it;
   }
@@ -569,6 +505,14 @@ GPIPE_COLD GPIPE_INLINE void best_search::throw_too_large(std::int64_t plans) {
 GPIPE_COLD GPIPE_INLINE best_plan find_best(const network& net, const plan_space& space, const plan_options& rest,
                                             double effort) {
   return detail::best_search(net, space, rest, effort).find();
+}
+
+GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_space& space, const plan_options& rest,
+                                            double effort) {
+  const best_plan best = find_best(net, space, rest, effort);
+  step_plan made = make_plan(net, best.options, best.cut);
+  made.devices = best.devices;
+  return made;
 }
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {

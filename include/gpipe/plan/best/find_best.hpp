@@ -12,6 +12,7 @@
 #include <gpipe/plan/best/plan_space.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {
 
@@ -57,6 +58,9 @@ struct best_plan {
 ///     std::cout << describe(best);
 ///     trainer<net, adamw> training{best.options, adamw{}, {.cut = best.cut}};
 best_plan find_best(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
+
+/// The plan of the best, made: `make_plan(network_of<net>, plan_space{.devices = 8, .batch = 512}, rest)`.
+step_plan make_plan(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
 
 /// The winner, the next ones, and the certificate in words.
 std::string describe(const best_plan& found);

@@ -46,31 +46,30 @@ inline constexpr schedule_kind searched_kinds[] = {
 /// Calls `use(M, B)` for the numbers and sizes of micro-batches of `samples` samples: no smaller number of
 /// micro-batches of this size, and no smaller size of this number, holds them; and no micro-batch, the last one of the
 /// mini-batch included, is smaller than the space allows. A number that the space fixes has one size, and a size one
-/// number.
+/// number. Numbers above `max_count` are left out.
 template <class Use>
-constexpr void each_split(int samples, const plan_space& of, const Use& use) {
+constexpr void each_split(int samples, const plan_space& of, const Use& use, std::int64_t max_count = unlimited) {
   const auto up = [](int a, int b) { return a / b + (a % b != 0); };
   const int fixed_M = of.micro_batches, fixed_B = of.micro_batch_size;
   if (fixed_M > 0 || fixed_B > 0) {
     const int M = fixed_M > 0 ? fixed_M : up(samples, fixed_B), B = fixed_B > 0 ? fixed_B : up(samples, fixed_M);
-    if (std::int64_t{M} * B >= samples) use(M, B);
+    if (std::int64_t{M} * B >= samples && M <= max_count) use(M, B);
     return;
   }
   const int most = of.replicas > 0 ? samples : of.batch;
   const int least = of.min_micro_batch_size < most ? of.min_micro_batch_size : most;
-  for (int M = 1; M <= samples;) {
+  for (int M = 1; M <= samples && M <= max_count;) {
     const int B = up(samples, M), last = of.batch % B;
     if (B >= least && (last == 0 || last >= least)) use(M, B);
     M = B > 1 ? up(samples, B - 1) : samples + 1;  // the next number with a smaller size
   }
 }
 
-inline constexpr std::size_t max_candidates = std::size_t{1} << 22;
-
-/// All plans of a space for a model of `layers` layers, but for cut and recompute.
-GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of, const plan_options& rest,
-                                                            int layers) {
-  std::vector<plan_candidate> all;
+/// Calls `use` for all plans of a space for a model of `layers` layers, but for cut and recompute. Those of more than
+/// `max_cells` stages x micro-batches are left out.
+template <class Use>
+constexpr void each_candidate(const plan_space& of, const plan_options& rest, int layers, const Use& use,
+                              std::int64_t max_cells = unlimited) {
   const auto free_or = [](int fixed, int given) { return fixed == 0 || fixed == given; };
   const int most = of.devices < of.batch ? of.devices : of.batch;
   for (int R = 1; R <= most; ++R) {
@@ -82,13 +81,12 @@ GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of
         const int S = K * stages_per_worker(kind, chunks);
         if (S > layers) return;
         const schedule_choice schedule(kind, chunks);
-        each_split(samples, of, [&](int M, int B) {
-          if (!schedule.admits(S, M)) return;
-          if (all.size() == max_candidates)
-            throw_error({"the space has more than ", max_candidates, " plans"},
-                        {"fix more choices, such as workers or micro_batch_size"});
-          all.push_back({kind, chunks, R, K, S, M, B});
-        });
+        each_split(
+            samples, of,
+            [&](int M, int B) {
+              if (schedule.admits(S, M)) use(plan_candidate{kind, chunks, R, K, S, M, B});
+            },
+            max_cells / S);
       };
       for (const schedule_kind kind : searched_kinds) {
         if (of.schedule ? kind != *of.schedule : K == 1 && stages_per_worker(kind) > 1) continue;
@@ -98,6 +96,20 @@ GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of
       }
     }
   }
+}
+
+inline constexpr std::size_t max_candidates = std::size_t{1} << 22;
+
+/// All plans of a space for a model of `layers` layers, but for cut and recompute.
+GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of, const plan_options& rest,
+                                                            int layers) {
+  std::vector<plan_candidate> all;
+  each_candidate(of, rest, layers, [&all](const plan_candidate& it) {
+    if (all.size() == max_candidates)
+      throw_error({"the space has more than ", max_candidates, " plans"},
+                  {"fix more choices, such as workers or micro_batch_size"});
+    all.push_back(it);
+  });
   return all;
 }
 

@@ -3,11 +3,21 @@
 #include <cstdint>
 
 #include <gpipe/core/descriptions/shard.hpp>
+#include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace gpipe::detail {
+
+/// The bytes of a model's parameters in the layers [first, last).
+constexpr std::int64_t parameter_bytes(const network& net, int first, int last) {
+  std::int64_t sum = 0;
+  for (int l = first; l < last; ++l) sum += static_cast<std::int64_t>(net.own_bytes(l));
+  return sum;
+}
 
 /// The time from the last backward of a worker to its updated parameters, in picoseconds: R replicas sum their
 /// gradients, and each updates all parameters or, in shares, one of R parts. With P bytes of parameters
@@ -23,6 +33,22 @@ constexpr std::int64_t update_time(std::int64_t parameter_bytes, const plan_opti
   const std::int64_t updated = o.shares() > 1 ? parameter_bytes / R : parameter_bytes;
   return summed(time,
                 picoseconds(multiplied(updated, 3 + 2 * o.optimizer_moments), on.memory_bytes_per_second, on.name));
+}
+
+/// That of a plan with this cut, on the worker where it takes longest.
+constexpr std::int64_t update_time(const network& net, const plan_options& o, const int* first) {
+  const schedule_choice schedule = o.chosen_schedule();
+  std::int64_t longest = 0;
+  for (int w = 0; w < schedule.workers(o.stages); ++w) {
+    std::int64_t bytes = 0;
+    const device_spec* on = &o.device;
+    for (int s = 0; s < o.stages; ++s)
+      if (schedule.worker_of(o.stages, s) == w)
+        bytes += parameter_bytes(net, first[s], first[s + 1]), on = &o.device_of(s);
+    const std::int64_t time = update_time(bytes, o, *on);
+    if (time > longest) longest = time;
+  }
+  return longest;
 }
 
 }  // namespace gpipe::detail
