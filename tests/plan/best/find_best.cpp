@@ -193,12 +193,12 @@ TEST_CASE("options that no plan of the network can have are refused as by make_p
   }
 }
 
-TEST_CASE("make_plan of a space makes the best plan, whose devices stay") {
+TEST_CASE("make_best_plan makes the best plan, whose devices stay") {
   device_spec fast = this_cpu;
   fast.float32 *= 4;
   const device_spec each[] = {this_cpu, fast};
   const plan_space space{.devices = 2, .batch = 32, .workers = 2};
-  const step_plan made = make_plan(it, space, {.devices = each, .device_count = 2});
+  const step_plan made = make_best_plan(it, space, {.devices = each, .device_count = 2});
   const best_plan best = find_best(it, space, {.devices = each, .device_count = 2});
   CHECK(std::vector<int>(made.first.begin() + 1, made.first.end() - 1) == best.cut);
   CHECK(step_time(it, made) + best.update == best.step);

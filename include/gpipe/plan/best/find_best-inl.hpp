@@ -36,6 +36,7 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/summary.hpp>
 
@@ -507,8 +508,8 @@ GPIPE_COLD GPIPE_INLINE best_plan find_best(const network& net, const plan_space
   return detail::best_search(net, space, rest, effort).find();
 }
 
-GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_space& space, const plan_options& rest,
-                                            double effort) {
+GPIPE_COLD GPIPE_INLINE step_plan make_best_plan(const network& net, const plan_space& space, const plan_options& rest,
+                                                 double effort) {
   const best_plan best = find_best(net, space, rest, effort);
   step_plan made = make_plan(net, best.options, best.cut);
   made.devices = best.devices;

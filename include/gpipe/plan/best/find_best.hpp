@@ -59,8 +59,8 @@ struct best_plan {
 ///     trainer<net, adamw> training{best.options, adamw{}, {.cut = best.cut}};
 best_plan find_best(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
 
-/// The plan of the best, made: `make_plan(network_of<net>, plan_space{.devices = 8, .batch = 512}, rest)`.
-step_plan make_plan(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
+/// The plan of the best, made: `make_best_plan(network_of<net>, plan_space{.devices = 8, .batch = 512}, rest)`.
+step_plan make_best_plan(const network& net, const plan_space& space, const plan_options& rest = {}, double effort = 1);
 
 /// The winner, the next ones, and the certificate in words.
 std::string describe(const best_plan& found);

@@ -68,7 +68,7 @@ class memory_bound {
     int layer = 0;           ///< that writes them, again if need be
     int at = 0;              ///< a stage with this layer holds them
   };
-  /// What the table says of a stage.
+  /// A stage, as the table has it.
   struct row {
     int in_flight = 1;         ///< before its first backward
     std::int64_t windows = 1;  ///< disjoint sets of as many micro-batches that wait together
