@@ -240,6 +240,7 @@ struct job_of_one final : process_group {
   void fail(const error&) noexcept override {}
   error recover() override { return error("", ""); }
   bool leave(const error&) noexcept override { return false; }
+  bool lost() const noexcept override { return false; }
 };
 
 }  // namespace
