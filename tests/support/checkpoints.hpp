@@ -16,17 +16,17 @@ namespace checkpoints {
 
 /// A folder of its own, removed at the end. It is in memory where there is such a file system: thousands of files reach
 /// a disk too slowly.
-struct temporary_folder {
+struct memory_folder {
   std::string path;
-  explicit temporary_folder(const std::string& name) {
+  explicit memory_folder(const std::string& name) {
     const bool in_memory = ::access("/dev/shm", W_OK | X_OK) == 0;
     const auto root = in_memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
     path = (root / ("gpipe-" + name + "-" + std::to_string(::getpid()))).string();
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
   }
-  temporary_folder(const temporary_folder&) = delete;
-  ~temporary_folder() {
+  memory_folder(const memory_folder&) = delete;
+  ~memory_folder() {
     std::error_code unknown;
     std::filesystem::remove_all(path, unknown);
   }

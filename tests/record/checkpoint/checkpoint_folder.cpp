@@ -194,7 +194,7 @@ int parts_in(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("a save, another, and one at the same step; the newest is found and the last are kept") {
-  const temporary_folder folder("checkpoints");
+  const memory_folder folder("checkpoints");
   const std::string path = folder / "made";
   auto& files = detail::system_files();
   for (const save& now : {save{10, 1}, save{20, 2, 3}, save{20, 3, 2}, save{9, 4}}) run(path, now, files);
@@ -215,7 +215,7 @@ TEST_CASE("a save, another, and one at the same step; the newest is found and th
 }
 
 TEST_CASE("what is not whole is skipped, with its reason") {
-  const temporary_folder folder("broken");
+  const memory_folder folder("broken");
   auto& files = detail::system_files();
   const auto fresh = [&] { run(folder.path, save{2, 2, 2, 100}, files); };
   run(folder.path, save{1, 1}, files);
@@ -239,7 +239,7 @@ TEST_CASE("what is not whole is skipped, with its reason") {
   fresh(), std::filesystem::remove_all(two), std::filesystem::create_directory(two), skipped("No such file");
   fresh();
   CHECK(newest_checkpoint(folder.path).step == 2);
-  const temporary_folder empty("empty");
+  const memory_folder empty("empty");
   CHECK(newest_checkpoint(empty.path).path == "");
   CHECK(complaint([&] { newest_checkpoint(empty / "none"); }).find("No such file") != std::string::npos);
   put(empty / "file", "");
@@ -247,11 +247,11 @@ TEST_CASE("what is not whole is skipped, with its reason") {
 }
 
 TEST_CASE("the new checkpoint is read where the old one of the same step still has its other name") {
-  const temporary_folder folder("both");
+  const memory_folder folder("both");
   run(folder.path, save{7, 2}, detail::system_files());
   std::filesystem::rename(folder / "step-00000007", folder / "step-00000007.old");
   CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 2);
-  const temporary_folder other("new");
+  const memory_folder other("new");
   run(other.path, save{7, 3}, detail::system_files());
   std::filesystem::rename(other / "step-00000007", folder / "step-00000007");
   CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 3);
@@ -261,7 +261,7 @@ TEST_CASE("the new checkpoint is read where the old one of the same step still h
 }
 
 TEST_CASE("a checkpoint that is deleted while it is opened gives way to the newer one") {
-  const temporary_folder folder("moving");
+  const memory_folder folder("moving");
   struct moving_files : detail::file_operations {
     std::string folder;
     long step = 1, last = 1;
@@ -285,7 +285,7 @@ TEST_CASE("a checkpoint that is deleted while it is opened gives way to the newe
 }
 
 TEST_CASE("a folder in a checkpoint is deleted with it, and a rest that cannot be deleted prevents no save") {
-  const temporary_folder folder("nested");
+  const memory_folder folder("nested");
   auto& files = detail::system_files();
   for (long step = 1; step < 4; ++step) {
     run(folder.path, save{step, static_cast<float>(step), 1, 3, 1}, files);
@@ -312,7 +312,7 @@ TEST_CASE("a folder in a checkpoint is deleted with it, and a rest that cannot b
 }
 
 TEST_CASE("a second saver is refused while the first one saves") {
-  const temporary_folder folder("savers");
+  const memory_folder folder("savers");
   auto& files = detail::system_files();
   {
     detail::checkpoint_folder first(folder.path);
@@ -339,7 +339,7 @@ TEST_CASE("a second saver is refused while the first one saves") {
 }
 
 TEST_CASE("a folder that cannot be written, and a file where a folder is expected") {
-  const temporary_folder folder("unwritable");
+  const memory_folder folder("unwritable");
   auto& files = detail::system_files();
   put(folder / "file", "");
   CHECK(complaint([&] { run(folder / "file", save{1, 1}, files); }).find("Not a directory") != std::string::npos);
@@ -357,7 +357,7 @@ TEST_CASE("a folder that cannot be written, and a file where a folder is expecte
 }
 
 TEST_CASE("law: wherever a save fails or its process ends, the old or the new checkpoint is there and loads") {
-  const temporary_folder folder("law");
+  const memory_folder folder("law");
   using fault = faulty_files::fault;
   int points = 0, old_ones = 0, new_ones = 0;
   for (const bool can_exchange : {true, false})
@@ -400,7 +400,7 @@ TEST_CASE("law: wherever a save fails or its process ends, the old or the new ch
 }
 
 TEST_CASE("law: a save behind one that left the old checkpoint under its other name may fail, too") {
-  const temporary_folder folder("twice");
+  const memory_folder folder("twice");
   using fault = faulty_files::fault;
   int points = 0;
   // The first process ends between the two renames of a commit without exchange.
@@ -440,7 +440,7 @@ TEST_CASE("a process that is killed in a call leaves the old or the new checkpoi
     int exchange(const char* a, const char* b) override { return --left, call(), file_operations::exchange(a, b); }
     int remove_file(const char* path) override { return --left, call(), file_operations::remove_file(path); }
   };
-  const temporary_folder folder("killed");
+  const memory_folder folder("killed");
   run(folder.path, save{7, 2, 2}, detail::system_files());
   float before = 2;
   for (int at = 1;; ++at) {
@@ -465,7 +465,7 @@ TEST_CASE("a process that is killed in a call leaves the old or the new checkpoi
 }
 
 TEST_CASE("short writes change nothing") {
-  const temporary_folder folder("short");
+  const memory_folder folder("short");
   faulty_files files;
   files.largest = 7;
   run(folder.path, save{1, 1, 2, 50}, files);

@@ -27,7 +27,7 @@ TEST_CASE("the bytes are those of Hugging Face's json.dumps(index, indent=2, sor
   const auto read = detail::parse_index(text, "f");
   CHECK(read.file_of == index.file_of);
   CHECK(read.total_size == index.total_size);
-  const temporary_folder folder("index");
+  const memory_folder folder("index");
   write_safetensors_index(folder / "a.json", index);
   CHECK(content(folder / "a.json") == text);
   CHECK_FALSE(std::filesystem::exists(folder / ".a.json.part"));

@@ -51,7 +51,7 @@ struct broken_files : detail::file_operations {
 }  // namespace
 
 TEST_CASE("a file of the reference is read, whole and in parts") {
-  const temporary_folder folder("safetensors-file");
+  const memory_folder folder("safetensors-file");
   put(folder / "a", reference);
   slow_files slow;
   for (detail::file_operations* files : {&detail::system_files(), static_cast<detail::file_operations*>(&slow)}) {
@@ -78,7 +78,7 @@ TEST_CASE("a file of the reference is read, whole and in parts") {
 }
 
 TEST_CASE("elements that convert come in blocks") {
-  const temporary_folder folder("safetensors-blocks");
+  const memory_folder folder("safetensors-blocks");
   const std::size_t count = 600'001;
   const auto header =
       detail::header_bytes(detail::place_tensors({{"w", safetensors_type::F32, {count}}}, {}, "f"), "f");
@@ -92,7 +92,7 @@ TEST_CASE("elements that convert come in blocks") {
 }
 
 TEST_CASE("a file that is cut off anywhere, longer by one byte, or not a file is refused") {
-  const temporary_folder folder("safetensors-cut");
+  const memory_folder folder("safetensors-cut");
   for (std::size_t size = 0; size <= reference.size() + 1; ++size) {
     put(folder / "a", (reference + "x").substr(0, size));
     CHECK((complaint([&] { safetensors_file(folder / "a"); }) == "") == (size == reference.size()));

@@ -24,7 +24,7 @@ void write(const std::string& path, const std::vector<std::string>& names, const
 }  // namespace
 
 TEST_CASE("one file, or an index and its files, give the same tensors") {
-  const temporary_folder folder("set");
+  const memory_folder folder("set");
   write(folder / "m.safetensors", {"a", "b", "c"});
   write(folder / "1", {"a", "c"}, "first");
   write(folder / "2", {"b"});
@@ -51,7 +51,7 @@ TEST_CASE("one file, or an index and its files, give the same tensors") {
 }
 
 TEST_CASE("an index that does not fit its files is refused") {
-  const temporary_folder folder("misfit");
+  const memory_folder folder("misfit");
   write(folder / "1", {"a", "c"});
   write(folder / "2", {"b"});
   const auto refused = [&](const safetensors_index& index) {

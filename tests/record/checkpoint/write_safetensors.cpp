@@ -63,7 +63,7 @@ struct hard_files : detail::file_operations {
 }  // namespace
 
 TEST_CASE("the bytes do not depend on the pieces in which they come") {
-  const temporary_folder folder("write");
+  const memory_folder folder("write");
   write_safetensors(folder / "a", tensors, {{"k", "v"}}, in_pieces(SIZE_MAX));
   const std::string expected = content(folder / "a");
   for (const std::size_t piece : {std::size_t{1000}, std::size_t{4096}, std::size_t{1} << 22, std::size_t{5'000'000}}) {
@@ -84,14 +84,14 @@ TEST_CASE("the bytes do not depend on the pieces in which they come") {
 }
 
 TEST_CASE("writes are large") {
-  const temporary_folder folder("blocks");
+  const memory_folder folder("blocks");
   hard_files files;
   write_safetensors(folder / "a", tensors, {}, in_pieces(10'000), files);
   CHECK(files.count == 6);  // three blocks of at most 4 MiB, sync, rename, sync of the folder
 }
 
 TEST_CASE("whatever fails, the old file stays, and nothing beside it") {
-  const temporary_folder folder("fails");
+  const memory_folder folder("fails");
   put(folder / "a", "old");
   for (const int reason : {ENOSPC, EIO, EACCES})
     for (int at = 1; at <= 5; ++at) {
@@ -114,7 +114,7 @@ TEST_CASE("whatever fails, the old file stays, and nothing beside it") {
 }
 
 TEST_CASE("a source that throws, or writes too little or too much") {
-  const temporary_folder folder("sources");
+  const memory_folder folder("sources");
   put(folder / "a", "old");
   put(folder / ".a.part", "of a process that was killed");
   struct own {};
@@ -132,7 +132,7 @@ TEST_CASE("a source that throws, or writes too little or too much") {
 }
 
 TEST_CASE("a path that is no file, and a link") {
-  const temporary_folder folder("paths");
+  const memory_folder folder("paths");
   const auto write = [&](const std::string& path) {
     return complaint([&] { write_safetensors(path, {}, {}, in_pieces(1)); });
   };

@@ -40,7 +40,7 @@ std::string text_of(std::size_t bytes) {
 }  // namespace
 
 TEST_CASE("all bytes of a file are read, in however many pieces they come") {
-  const checkpoints::temporary_folder folder("read-file");
+  const checkpoints::memory_folder folder("read-file");
   for (const std::size_t bytes : {0UL, 1UL, 65535UL, 65536UL, 65537UL, 500000UL}) {
     CAPTURE(bytes);
     checkpoints::put(folder / "whole", text_of(bytes));
@@ -52,7 +52,7 @@ TEST_CASE("all bytes of a file are read, in however many pieces they come") {
 }
 
 TEST_CASE("a stream gives one byte after the other, and may look at the next one") {
-  const checkpoints::temporary_folder folder("file-stream");
+  const checkpoints::memory_folder folder("file-stream");
   checkpoints::put(folder / "file", text_of(70000));
   file_stream stream(folder / "file");
   std::string text;
@@ -67,7 +67,7 @@ TEST_CASE("a stream gives one byte after the other, and may look at the next one
 }
 
 TEST_CASE("a pipe is read until its end") {
-  const checkpoints::temporary_folder folder("read-pipe");
+  const checkpoints::memory_folder folder("read-pipe");
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   std::thread writer([&] { checkpoints::put(folder / "pipe", text_of(200000)); });
   CHECK(read_file(folder / "pipe") == text_of(200000));
@@ -75,7 +75,7 @@ TEST_CASE("a pipe is read until its end") {
 }
 
 TEST_CASE("an error names the path and the cause") {
-  const checkpoints::temporary_folder folder("read-fails");
+  const checkpoints::memory_folder folder("read-fails");
   checkpoints::put(folder / "file", text_of(100));
   slow_files broken(30, EIO);
   CHECK(checkpoints::complaint([&] { read_file(folder / "none"); }) ==
