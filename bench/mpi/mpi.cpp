@@ -114,7 +114,8 @@ int main(int count, char** words) {
     std::vector<double> rates;
     for (int round = -1; round < rounds; ++round)  // the first round touches memory
       if (const double seconds = torch.seconds(way, steps); round >= 0)
-        rates.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * samples * steps / seconds);
+        rates.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * bench::samples * steps /
+                        seconds);
     if (bench::median(rates) > 0)
       std::printf("torch.distributed.pipelining, %s: %.1f GFLOP/s\n", way, bench::median(rates));
     best = std::max(best, bench::median(rates));

@@ -9,6 +9,7 @@
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/best/find_best.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -50,6 +51,13 @@ TEST_CASE("a choice is a plan of the space, its step is that of the plan, and fi
         CHECK(best.min <= it.step);
         CHECK(static_cast<double>(it.step) <= 1.25 * static_cast<double>(best.step));
       }
+}
+
+TEST_CASE("a model with batch norms gets micro-batches of two samples, unless one is fixed") {
+  struct normed : model<input<float, 16>, linear<64>, batch_norm<>, gelu, linear<4>, softmax_cross_entropy> {};
+  for (const int batch : {4, 8})
+    CHECK(choose_best(network_of<normed>, {.devices = 4, .batch = batch}).winner.micro_batch_size >= 2);
+  CHECK(choose_best(network_of<normed>, {.devices = 4, .batch = 4, .replicas = 4}).winner.micro_batch_size == 1);
 }
 
 TEST_CASE("what the space fixes is chosen") {

@@ -12,6 +12,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -203,4 +204,33 @@ TEST_CASE("make_best_plan makes the best plan, whose devices stay") {
   CHECK(std::vector<int>(made.first.begin() + 1, made.first.end() - 1) == best.cut);
   CHECK(step_time(it, made) + best.update == best.step);
   CHECK(made.options.devices == made.devices->data());
+}
+
+TEST_CASE("with interleaved the plan has the step that was found, and no warm-up is shorter than the bound") {
+  struct block : residual<layer_norm, linear<64>, gelu, linear<32>> {};
+  struct blocks : model<input<float, 16>, linear<32>, repeat<6, block>, linear<4>, softmax_cross_entropy> {};
+  const network& net = network_of<blocks>;
+  for (const int batch : {8, 12, 17})
+    for (const std::int64_t limit : {no_memory_limit, std::int64_t{400'000}, std::int64_t{600'000}}) {
+      CAPTURE(batch);
+      CAPTURE(limit);
+      plan_space space{.devices = 2, .batch = batch, .replicas = 1, .workers = 2, .micro_batches = 6, .max_chunks = 2};
+      space.schedule = schedule_kind::interleaved;
+      const best_plan best = find_best(net, space, {.memory_limit = limit});
+      const step_plan made = make_plan(net, best.options, best.cut);
+      CHECK(step_time(net, made) + best.update == best.step);
+      for (const warmup_kind warmup : {warmup_kind::shortest, warmup_kind::longest})
+        for (int by = -1; by <= 1; ++by)
+          for (std::size_t k = 0; k < best.cut.size(); ++k) {
+            plan_options o = best.options;
+            o.warmup = warmup;
+            std::vector<int> cut = best.cut;
+            cut[k] += by;
+            try {
+              const step_plan other = make_plan(net, o, cut);
+              CHECK(step_time(net, other) + detail::update_time(net, o, other.first.data()) >= best.min);
+            } catch (const error&) {  // it does not fit
+            }
+          }
+    }
 }

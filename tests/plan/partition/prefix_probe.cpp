@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <initializer_list>
+#include <vector>
 
 using namespace gpipe::detail;
 
@@ -28,6 +29,17 @@ TEST_CASE("a stage reaches as far as the limits allow, from any first guess") {
     CHECK(over(2).reach(0, width, {2, 9, 9}) == 0);
     CHECK(over(2).reach(1, width, {0, 0, 0}) == 2);  // a layer without cost
     CHECK(over(2).reach(0, width, {99, 99, 99}) == 5);
+  }
+}
+
+TEST_CASE("a stage may have as many layers as fit in memory") {
+  constexpr int layers = 1 << 20;
+  std::vector<load> of(layers + 1);
+  for (int l = 0; l <= layers; ++l) of[static_cast<std::size_t>(l)] = {l, l, 2 * std::int64_t{l}};
+  const prefix_probe<gpipe::detail::fits_always> probe{of.data(), layers, 2, everything};
+  for (const int width : {1, 3, layers / 3}) {
+    CHECK(probe.reach(0, width, {layers - 5, unlimited, unlimited}) == layers - 5);
+    CHECK(probe.reach(7, width, {layers / 2, unlimited, unlimited}) == layers / 2 + 7);
   }
 }
 

@@ -174,6 +174,8 @@ class best_search {
   /// The options of a plan; if devices differ, with those of its stages.
   plan_options options_of(const plan_candidate& it) {
     plan_options o = it.in(rest_);
+    if (o.schedule == schedule_kind::interleaved && o.warmup == warmup_kind::automatic)
+      o.warmup = warmup_kind::shortest;
     if (rest_.devices == nullptr) return o;
     std::shared_ptr<std::vector<device_spec>>& of = devices_[{it.schedule, it.chunks, it.workers}];
     if (of == nullptr) {
@@ -255,9 +257,12 @@ class best_search {
     if (e.reached == progress::work) {
       e.reached = progress::schedule;
       const std::int64_t update = least_update(e.it, o);
-      raise(e, lower_bound_of(net_, o, o.chosen_schedule(), costs) + update);
+      raise(e, update + least_of_warmups(o, [&](const plan_options& with) {
+                 return lower_bound_of(net_, with, with.chosen_schedule(), costs);
+               }));
       if (!limits_ || o.device_count > 0) return;
-      const std::int64_t within = memory_bound(net_, o, costs).step();
+      const std::int64_t within =
+          least_of_warmups(o, [&](const plan_options& with) { return memory_bound(net_, with, costs).step(); });
       if (within == unlimited) e.fits = false, e.refused = true;
       else raise(e, within + update);
     } else {
@@ -266,6 +271,21 @@ class best_search {
       (e.refused ? refused_ : second_).push_back(i);
     }
     if (e.it.step < best_step()) best_ = static_cast<int>(i);
+  }
+  /// Calls `use` for the options of each warm-up that a plan may have: where there are two, `options_of` has the
+  /// shortest.
+  template <class Use>
+  void each_warmup(plan_options o, const Use& use) const {
+    use(o);
+    if (o.schedule != schedule_kind::interleaved || rest_.warmup != warmup_kind::automatic) return;
+    o.warmup = o.warmup == warmup_kind::longest ? warmup_kind::shortest : warmup_kind::longest;
+    use(o);
+  }
+  template <class Bound>
+  std::int64_t least_of_warmups(const plan_options& o, const Bound& bound) const {
+    std::int64_t least = unlimited;
+    each_warmup(o, [&](const plan_options& with) { least = std::min(least, bound(with)); });
+    return least;
   }
   static void raise(entry& e, std::int64_t bound) { e.it.bound = std::max(e.it.bound, bound); }
 
@@ -312,9 +332,11 @@ class best_search {
     const zeroed_array<int> first(o.stages);
     for (int s = 0; s <= o.stages; ++s) first[s] = static_cast<int>(std::int64_t{s} * net_.layer_count / o.stages);
     const std::int64_t update = least_update(e.it, o);
-    path_bound paths(o, costs);
-    raise(e, paths.step(first.data(), best_step() - update, rounds) + update);
-    left_ -= rounds * (paths.cells() + std::int64_t{o.stages} * net_.layer_count) / steps_of_a_cell;
+    raise(e, update + least_of_warmups(o, [&](const plan_options& with) {
+               path_bound paths(with, costs);
+               left_ -= rounds * (paths.cells() + std::int64_t{o.stages} * net_.layer_count) / steps_of_a_cell;
+               return paths.step(first.data(), best_step() - update, rounds);
+             }));
   }
   /// Raises the smallest bounds while that helps: no more than a quarter of the effort.
   void certify() {
@@ -355,14 +377,17 @@ class best_search {
     if (limits_) {
       if (!probe(o, costs, first.data())) return;
     } else {
+      o.warmup = rest_.warmup;
       o.warmup = choose_warmup(net_, o);
       const cut_search found = gpipe::search_cut(net_, o, o.chosen_schedule(), costs, first.data());
       left_ -= (o.schedule == schedule_kind::interleaved ? 3 : 1) * max_simulated_cells;  // two for its warm-up
       shorten_step(net_, o, costs, found.whole, first.data());
     }
-    const cut_simulator simulator(net_, o, costs);
-    take(e, o, simulator.step_of(first.data()), first.data());
-    left_ -= simulator.work();
+    each_warmup(o, [&](const plan_options& with) {
+      const cut_simulator simulator(net_, with, costs);
+      take(e, with, simulator.step_of(first.data()), first.data());
+      left_ -= simulator.work();
+    });
   }
   /// Writes a cut that obeys the limits, probed as for models of many layers: a search takes many times as long.
   bool probe(const plan_options& o, const stage_costs& costs, int* first) {
@@ -390,19 +415,17 @@ class best_search {
     take(e, o, simulator.step_of(first.data()), first.data());
   }
   /// The shortest step of all cuts: no other has a shorter one.
-  void simulate_all(entry& e, plan_options o, const stage_costs& costs) {
+  void simulate_all(entry& e, const plan_options& o, const stage_costs& costs) {
     const std::int64_t before = best_step(), update = least_update(e.it, o);
     std::int64_t shortest = unlimited;  // or not shorter than the best plan before
-    for (const warmup_kind warmup : {warmup_kind::shortest, warmup_kind::longest}) {
-      o.warmup = warmup;
-      const cut_simulator simulator(net_, o, costs);
+    each_warmup(o, [&](const plan_options& with) {
+      const cut_simulator simulator(net_, with, costs);
       const auto use = [&](const int* first, std::int64_t step) {
-        shortest = std::min(shortest, take(e, o, step, first));
+        shortest = std::min(shortest, take(e, with, step, first));
       };
       simulator.simulate_all(use, [&] { return before == unlimited ? unlimited : before - update; });
       left_ -= simulator.work();
-      if (o.schedule != schedule_kind::interleaved) break;
-    }
+    });
     e.fits = before != unlimited || shortest != unlimited;
     if (e.fits) raise(e, std::min(before, shortest));
   }

@@ -97,7 +97,7 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
         if (need(s, begin, middle) <= time) {
           end = middle;
           stride = further;
-          further *= 2;
+          if (further < (1 << 29)) further *= 2;
         } else {
           last = middle - 1;
         }

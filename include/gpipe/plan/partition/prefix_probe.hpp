@@ -44,7 +44,7 @@ struct prefix_probe {
       if (obeys(begin, middle, limit)) {
         low = middle;
         stride = further;
-        further *= 2;
+        if (further < (1 << 29)) further *= 2;
       } else {
         high = middle - 1;
       }
