@@ -298,6 +298,8 @@ class best_search {
     };
     std::stable_sort(second_.begin(), second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
     int searched = 0;
+    const std::int64_t layers_squared =
+        std::int64_t{net_.layer_count} * net_.layer_count;             // about the work of a search
     const auto refused = static_cast<std::ptrdiff_t>(second_.size());  // what seemed too large may fit
     for (std::size_t i = 0; i < all_.size(); ++i)
       if (all_[i].refused) second_.push_back(i);
@@ -305,6 +307,7 @@ class best_search {
     for (const std::size_t i : second_) {
       entry& e = all_[i];
       if (left_ <= 0 && searched >= (best_ < 0 ? 4 : 1) * least_searched) break;
+      if (best_ >= 0 && limits_ && left_ < layers_squared - 4 * effort_) break;  // one search would take too long
       if (e.reached == progress::searched) continue;
       if (e.it.bound >= best_step()) continue;
       bound_by_paths(e, least_rounds);
