@@ -1,4 +1,5 @@
 // optimize: yes
+// sanitizers: none
 
 #include <gpipe/plan/best/find_best.hpp>
 
