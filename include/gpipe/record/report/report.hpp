@@ -22,9 +22,8 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   for (const stage_report& s : stages)
     if (s.bound_to > 0 && s.process_workers > s.bound_to)
       return detail::concat({"note: ", s.process_workers, " workers share ", detail::several(s.bound_to, "core"),
-                             ", to which their process is bound; let mpirun give it more: --bind-to none, or --map-by "
-                             "slot:PE=",
-                             s.process_workers, "\n"});
+                             ", to which their process is bound; let mpirun give it more: --bind-to none, or ",
+                             "--map-by slot:PE=", s.process_workers, "\n"});
   return {};
 }
 

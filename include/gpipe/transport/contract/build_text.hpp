@@ -9,35 +9,31 @@ namespace gpipe::detail {
 
 /// How this program was built, as far as bits and messages depend on it: all processes of a job have the same.
 GPIPE_COLD inline std::string build_text() {
-  return concat({
-    "gpipe ", version.major, ".", version.minor, ".", version.patch,
-#if defined(__clang__)
-        " by " __VERSION__
-#else
-        " by g++ " __VERSION__
+  std::string text = concat({"gpipe ", version.major, ".", version.minor, ".", version.patch, " by "});
+#if !defined(__clang__)
+  text += "g++ ";
 #endif
+  text += __VERSION__;
 #if defined(__AVX512F__)
-        ", AVX-512"
+  text += ", AVX-512";
 #elif defined(__AVX2__)
-        ", AVX2"
+  text += ", AVX2";
 #endif
 #if defined(__FMA__)
-        ", FMA"
+  text += ", FMA";
 #endif
 #if defined(__FAST_MATH__)
-        ", fast math"
+  text += ", fast math";
 #endif
 #if GPIPE_WITH_LIBXSMM
-        ", libxsmm"
+  text += ", libxsmm";
 #endif
 #if defined(__OPTIMIZE__)
-        ", optimized"
+  text += ", optimized";
 #else
-        ", not optimized"
+  text += ", not optimized";
 #endif
-        ,
-        ", ", 8 * sizeof(void*), " bits"
-  });
+  return text + concat({", ", 8 * sizeof(void*), " bits"});
 }
 
 }  // namespace gpipe::detail

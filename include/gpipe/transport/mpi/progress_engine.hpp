@@ -253,13 +253,12 @@ class progress_engine {
                    "see what it does, or raise the deadline", where(silent)),
              true);
     else if (elsewhere >= 0)
-      report(
-          error(gpipe::detail::concat({"the process, which is on another host, shows no sign of life, and no other "
-                                       "made progress for ",
-                                       limit, " (rank ", ranks_[index(status_.own())], " waits: ", what.action, ")"}),
-                "see whether its host and the network are up and what it does, or raise the deadline",
-                {.rank = elsewhere}),
-          true);
+      report(error(gpipe::detail::concat({"the process, which is on another host, shows no sign of life, and no other ",
+                                          "made progress for ", limit, " (rank ", ranks_[index(status_.own())],
+                                          " waits: ", what.action, ")"}),
+                   "see whether its host and the network are up and what it does, or raise the deadline",
+                   {.rank = elsewhere}),
+             true);
     else
       report(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
                                           ", and no process made progress for ", limit}),
