@@ -41,7 +41,7 @@ set(code "")
 foreach(header IN LISTS headers)
   file(READ ${root}/include/${header} text)
   if(header STREQUAL "gpipe/model/hana.hpp")  # the part without Hana
-    string(REGEX REPLACE "^.*\n#ifdef GPIPE_WITHOUT_HANA\n(.*)\n#else[^\n]*\n#if !__has_include.*$" "\\1" text "${text}")
+    string(REGEX REPLACE "^.*\n#ifdef GPIPE_WITHOUT_HANA\n(.*)\n#else\n#include <boost.*$" "\\1" text "${text}")
   endif()
   set(text "\n${text}")
   string(REGEX REPLACE "\n#if !GPIPE_COMPILED\n#include <[^\n]*-inl\\.hpp>\n#endif" "" text "${text}")
