@@ -6,6 +6,7 @@
 
 #include "../networks.hpp"
 #include "../peer.hpp"
+#include "../processes.hpp"
 #include "share.hpp"
 
 #include <gpipe/job.hpp>
@@ -14,9 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -73,26 +71,6 @@ void measure_transfer(int rounds) {
   }
 }
 
-// The three questions -------------------------------------------------------------------------------------------------
-
-/// Runs two processes of this program, which record nothing, and returns their results by name.
-std::map<std::string, double> in_two_processes(const std::string& part, int rounds) {
-  std::map<std::string, double> found;
-  const std::string self = std::filesystem::canonical("/proc/self/exe");
-  const std::string words =
-      "env -u GPIPE_BENCH_HISTORY mpirun -np 2 --bind-to none " + self + " " + part + " " + std::to_string(rounds);
-  std::FILE* out = popen(words.c_str(), "r");
-  if (out == nullptr) return found;
-  char line[512], name[256], unit[64];
-  double value = 0;
-  while (std::fgets(line, sizeof line, out) != nullptr)
-    if (std::sscanf(line, "result %255s %lf %63s", name, &value, unit) == 3)
-      bench::result(name, found[name] = value, unit);
-    else std::fputs(line, stdout);
-  pclose(out);
-  return found;
-}
-
 }  // namespace
 
 int main(int count, char** words) {
@@ -102,11 +80,9 @@ int main(int count, char** words) {
   else if (part == "--transfer") measure_transfer(rounds);
   if (part.starts_with("--")) return 0;
 
-  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-  if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   bench::print_environment();
-  auto found = in_two_processes("--share", rounds);
-  in_two_processes("--transfer", rounds);
+  auto found = bench::run_processes(2, "--share " + std::to_string(rounds));
+  bench::run_processes(2, "--transfer " + std::to_string(rounds));
   bench::rival torch("torch/pipelining.py", "mlp");
   double best = 0;
   for (const char* way : {"gpipe", "1f1b"}) {

@@ -7,8 +7,8 @@
 // mpirun for two processes `replicas --sharded [rounds]`, and for two and four `replicas --traffic`.
 
 #include "../networks.hpp"
+#include "../processes.hpp"
 #include "../two_trainings.hpp"
-#include "processes.hpp"
 #include "shares.hpp"
 #include "traffic.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <gpipe/plan/step_time_bound.hpp>
 
-#include "support/every_cut.hpp"
+#include "support/random_pipeline.hpp"
 
 using namespace gpipe;
 

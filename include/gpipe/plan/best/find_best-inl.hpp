@@ -332,13 +332,11 @@ class best_search {
     e.rounds = rounds;
     const plan_options o = options_of(e.it);
     const stage_costs costs = costs_of(e.it, o);
-    const zeroed_array<int> first(o.stages);
-    for (int s = 0; s <= o.stages; ++s) first[s] = static_cast<int>(std::int64_t{s} * net_.layer_count / o.stages);
     const std::int64_t update = least_update(e.it, o);
     raise(e, update + least_of_warmups(o, [&](const plan_options& with) {
                path_bound paths(with, costs);
                left_ -= rounds * (paths.cells() + std::int64_t{o.stages} * net_.layer_count) / steps_of_a_cell;
-               return paths.step(first.data(), best_step() - update, rounds);
+               return paths.step(best_step() - update, rounds);
              }));
   }
   /// Raises the smallest bounds while that helps: no more than a quarter of the effort.

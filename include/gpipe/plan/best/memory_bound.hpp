@@ -160,9 +160,11 @@ class memory_bound {
   /// Whether a cut has no stage above `cost`: each takes as many layers as it can.
   bool has_cut(std::int64_t cost, bool fills) const {
     int l = 0;
+    stage_range taken;
     for (int s = 0; s < stages_; ++s) {
-      stage_range taken;
-      taken.held.resize(held_.size());
+      taken.work = {};
+      taken.fixed = 0;
+      taken.held.assign(held_.size(), 0);
       const int last = layers_ - (stages_ - 1 - s), first = l;
       for (; l < last; ++l) {
         add(taken, l);

@@ -35,12 +35,13 @@ class path_bound {
     times_.resize(n), visits_.resize(n);
   }
 
-  /// The cells of the table: a round takes as long as some simulations of them.
+  /// The cells of the table: a round visits each of them, and each stage with each layer.
   std::int64_t cells() const { return static_cast<std::int64_t>(cells_.size()); }
 
-  /// Plays until a bound reaches `enough`, or for some rounds. `first`: a cut to begin with.
-  std::int64_t step(const int* first, std::int64_t enough, int rounds) {
-    cut_.assign(first, first + stages_ + 1);
+  /// Plays until a bound reaches `enough`, or for some rounds. The first cut has equally many layers in each stage.
+  std::int64_t step(std::int64_t enough, int rounds) {
+    cut_.clear();
+    for (int s = 0; s <= stages_; ++s) cut_.push_back(static_cast<int>(std::int64_t{s} * costs_.layers / stages_));
     double best = 0;
     for (int round = 1; round <= rounds && best < static_cast<double>(enough); ++round) {
       add_times(round);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../measure.hpp"
+#include "result.hpp"
 
 #include <cstdio>
 #include <cstdlib>

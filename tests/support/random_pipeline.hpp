@@ -1,6 +1,6 @@
 #pragma once
 
-// The shortest step of all cuts of random pipelines, with which bounds are compared.
+// Random pipelines, and the shortest step of all their cuts, with which bounds are compared.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace nets {
 
-/// A network with random costs, and random options for it. Half of all have a limit that fits few cuts, or none.
+/// A network with random costs, and random options for it. `limits`: with a memory limit that fits few cuts, or none.
 struct random_pipeline {
   random_network drawn;
   plan_options options{};
