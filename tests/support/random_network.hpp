@@ -45,11 +45,13 @@ struct random_network {
       rows.push_back(r);
       values.push_back({{std::size_t{16} << below(8)}, l, l >= fixed});
     }
+    std::vector<std::vector<int>> readers_of(values.size());
+    for (std::size_t r = 0; r < reads.size(); ++r)
+      readers_of[static_cast<std::size_t>(reads[r].value)].push_back(static_cast<int>(r));
     for (std::size_t v = 0; v < values.size(); ++v) {
       values[v].first_reader = static_cast<int>(readers.size());
-      for (std::size_t r = 0; r < reads.size(); ++r)
-        if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
-      values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
+      values[v].readers = static_cast<int>(readers_of[v].size());
+      readers.insert(readers.end(), readers_of[v].begin(), readers_of[v].end());
     }
     net = {rows.data(),
            layers.data(),

@@ -141,3 +141,23 @@ TEST_CASE("a probed cut obeys its limits, and its slowest stage is near the best
   CHECK(best > 200);
   CHECK(worst < 2);
 }
+
+TEST_CASE("decisions for a model of many layers are found again") {
+  std::mt19937 random(7);
+  constexpr int layers = 70'000;
+  const random_network drawn(random, layers, false);
+  const plan_options o{.stages = 2, .micro_batches = 2, .recompute = recompute_mode::as_needed};
+  std::vector<layer_cost> all(static_cast<std::size_t>(cost_count(drawn.net, o)));
+  const stage_costs costs = fill_costs(drawn.net, o, all.data());
+  const memory_requirements needs[] = {requirements_of(o.chosen_schedule(), o, 0),
+                                       requirements_of(o.chosen_schedule(), o, 1)};
+  recompute_search search(drawn.net, o, costs, needs);
+  for (const int middle : {10'000, 40'000}) {  // 40,000 x 70,000 exceeds 31 bits
+    const int first[] = {0, middle, layers};
+    for (const int stage : {0, 1, 0, 1}) {
+      const stage_recompute decided = search.decide(first, stage, no_memory_limit);
+      CHECK(decided.fits);
+      CHECK(decided.working_sets >= 1);
+    }
+  }
+}

@@ -90,7 +90,7 @@ class recompute_search {
     const int begin = first[stage], end = first[stage + 1], S = o_.stages;
     if (std::is_constant_evaluated() || (!as_needed_ && !listed_)) return decide_anew(first, stage, limit);
     const stage_view now(net_, {first, S}, stage);
-    const int set = stage * sets_ + (begin * net_.layer_count + end) % sets_;
+    const int set = stage * sets_ + static_cast<int>((std::int64_t{begin} * net_.layer_count + end) % sets_);
     decision* const of_set = known_.data() + set * decisions_known;
     for (int k = 0; k < decisions_known; ++k) {
       const decision& it = of_set[k];
