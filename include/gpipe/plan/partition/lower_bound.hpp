@@ -4,6 +4,7 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/checks.hpp>
+#include <gpipe/plan/partition/prefix_probe.hpp>
 
 namespace gpipe::detail {
 
@@ -91,17 +92,7 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
     reached = 0;
     next = detail::unlimited;
     for (int s = 0, begin = 0, width = layers / p.stages; s < p.stages; ++s) {
-      int end = begin, last = layers;  // neighbours are similar: first try the width of the stage before
-      for (int stride = width > 0 ? width : 1, further = 1; end < last;) {
-        const int middle = stride < last - end ? end + stride : last - (last - end) / 2;
-        if (need(s, begin, middle) <= time) {
-          end = middle;
-          stride = further;
-          if (further < (1 << 29)) further *= 2;
-        } else {
-          last = middle - 1;
-        }
-      }
+      const int end = largest_end(begin, layers, width, [&](int middle) { return need(s, begin, middle) <= time; });
       if (const std::int64_t time_of = need(s, begin, end); time_of > reached) reached = time_of;
       if (end == layers) return true;
       if (const std::int64_t more = need(s, begin, end + 1); more < next) next = more;

@@ -6,6 +6,24 @@
 
 namespace gpipe::detail {
 
+/// The largest end of a stage from `begin` that `holds(end)`, as all smaller ones do. Neighbouring stages are similar,
+/// so first try the `width` of the stage before, then gallop, then bisect.
+template <class Holds>
+constexpr int largest_end(int begin, int last, int width, const Holds& holds) {
+  int low = begin, high = last;
+  for (int stride = width > 0 ? width : 1, further = 1; low < high;) {
+    const int middle = stride < high - low ? low + stride : high - (high - low) / 2;
+    if (!holds(middle)) {
+      high = middle - 1;
+      continue;
+    }
+    low = middle;
+    stride = further;
+    if (further < last - begin) further *= 2;
+  }
+  return low;
+}
+
 /// The cost of a range of layers, or the limits of every stage.
 struct load {
   std::int64_t forward = 0, backward = 0, both = 0;
@@ -35,21 +53,9 @@ struct prefix_probe {
            (std::is_same_v<Fits, fits_always> || fits(begin, end));
   }
 
-  /// The largest end of a stage from `begin`. Neighbouring stages are similar, so first try the `width` of the stage
-  /// before, then gallop, then bisect.
+  /// The largest end of a stage from `begin`. `width`: of the stage before.
   constexpr int reach(int begin, int width, const load& limit) const {
-    int low = begin, high = layers;
-    for (int stride = width > 0 ? width : 1, further = 1; low < high;) {
-      const int middle = stride < high - low ? low + stride : high - (high - low) / 2;
-      if (obeys(begin, middle, limit)) {
-        low = middle;
-        stride = further;
-        if (further < (1 << 29)) further *= 2;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    return largest_end(begin, layers, width, [&](int end) { return obeys(begin, end, limit); });
   }
 
   GPIPE_COLD constexpr bool run(const load& limit, std::int64_t load::*searched) {
