@@ -220,8 +220,7 @@ GPIPE_COLD constexpr ranked_plans rank_plans(const network& net, plan_space spac
   const bool limited = o.limits_memory();
   const int max_cells = limited ? max_limited_cells : max_chosen_cells;
   ranked_plans found;
-  for (int t = 0; t < net.type_count && space.min_micro_batch_size == 0; ++t)
-    if (net.types[t].state_count > 0) space.min_micro_batch_size = 2;  // as in find_best
+  space.min_micro_batch_size = least_micro_batch_size(net, space);
   const int samples = space.batch / replicas + (space.batch % replicas != 0);
   const int least = space.min_micro_batch_size < space.batch ? space.min_micro_batch_size : space.batch;
   if (space.replicas == 0 && space.micro_batches == 0 && space.micro_batch_size == 0 && samples < least) return found;

@@ -75,8 +75,7 @@ class best_search {
     if (rest.device_count == 0) rest_.devices = nullptr;
     limits_ = rest.limits_memory();
     chained_ = chained_from(net).begin(true) <= 1;
-    for (int t = 0; t < net.type_count && space_.min_micro_batch_size == 0; ++t)
-      if (net.types[t].state_count > 0) space_.min_micro_batch_size = 2;
+    space_.min_micro_batch_size = least_micro_batch_size(net, space_);
     for (const plan_candidate& it : candidates_in(space_, rest, net.layer_count)) all_.push_back({it, progress::work});
   }
 

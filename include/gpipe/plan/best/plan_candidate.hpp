@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/model/network.hpp>
 #include <gpipe/plan/best/plan_space.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -42,6 +43,15 @@ inline constexpr schedule_kind searched_kinds[] = {
     schedule_kind::zb_v,        schedule_kind::zb_2p,      schedule_kind::dual_pipe_v,    schedule_kind::interleaved,
     schedule_kind::looped_bfs,  schedule_kind::fill_drain, schedule_kind::interleaved_zb,
 };
+
+/// The samples of a micro-batch that a space asks for, or two for a model with batch norms: the statistics of one
+/// sample would be the sample.
+constexpr int least_micro_batch_size(const network& net, const plan_space& of) {
+  int least = of.min_micro_batch_size;
+  for (int t = 0; t < net.type_count && least == 0; ++t)
+    if (net.types[t].state_count > 0) least = 2;
+  return least;
+}
 
 /// Calls `use(M, B)` for the numbers and sizes of micro-batches of `samples` samples: no smaller number of
 /// micro-batches of this size, and no smaller size of this number, holds them; and no micro-batch, the last one of the
