@@ -72,6 +72,8 @@ class job {
   }
 
   int ranks() const { return ranks_; }
+  /// Whether several threads of a rank may use it.
+  bool takes_threads = true;
   /// Loses one message, once `messages` more have been delivered; never if negative.
   void lose_after(int messages) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -336,6 +338,7 @@ class member final : public gpipe::process_group {
 
   int rank() const noexcept override { return rank_; }
   int ranks() const noexcept override { return job_.ranks(); }
+  bool takes_threads() const noexcept override { return job_.takes_threads; }
   void expect(std::chrono::nanoseconds deadline) override {
     const std::lock_guard<std::mutex> lock(job_.mutex_);
     job_.deadline_ = deadline;

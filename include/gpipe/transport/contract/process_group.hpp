@@ -26,7 +26,7 @@ class all_gather {
 };
 
 /// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the
-/// same order, from one thread; if one does not, all fail. After a failure elsewhere calls that wait throw
+/// same order, from one thread at a time; if one does not, all fail. After a failure elsewhere calls that wait throw
 /// `detail::interrupted`; `agree` and `broadcast`, which are made outside of steps, throw the cause.
 ///
 /// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or shows no sign
@@ -39,6 +39,10 @@ class process_group {
   virtual int ranks() const noexcept = 0;
   /// Whether its channels read and write the memory of devices that have queues.
   virtual bool reaches_devices() const noexcept { return false; }
+  /// Whether several threads of this process may use its channels at once, each its own, and call `begin` and `poll`.
+  virtual bool takes_threads() const noexcept { return false; }
+  /// This process has that many workers from now on, each in a thread.
+  virtual void set_workers(int /* count */) {}
 
   /// Sets how long a wait may last without progress, from now on.
   virtual void expect(std::chrono::nanoseconds deadline) = 0;

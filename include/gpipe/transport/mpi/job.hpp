@@ -25,10 +25,10 @@ namespace gpipe::mpi {
 /// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
-/// Initializes and finalizes MPI, unless the program has initialized it (`MPI_THREAD_FUNNELED` is enough: one thread
-/// uses a job). A program that trains in some of its processes alone gives a communicator of these. MPI begins once in
-/// a process: a second job after one that has finalized it throws `error`. It has communicators of its own. SIGTERM is
-/// recorded while the job exists, to report which process ended.
+/// Initializes and finalizes MPI, unless the program has initialized it. Then `MPI_THREAD_FUNNELED` is enough for one
+/// worker a process, and several need `MPI_THREAD_SERIALIZED`. A program that trains in some of its processes alone
+/// gives a communicator of these. MPI begins once in a process: a second job after one that has finalized it throws
+/// `error`. It has communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
 class job final : public process_group {
  public:
   /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
@@ -45,7 +45,7 @@ class job final : public process_group {
     call_deadline limit(call_deadline::rank_before_init(), deadline);
     limit.begin("MPI_Init_thread");
     if (int level = 0; !before)
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     limit.begin(nullptr);
     owns_ = !before;
     require_threads();
@@ -101,6 +101,12 @@ class job final : public process_group {
   int rank() const noexcept override { return rank_; }
   int ranks() const noexcept override { return ranks_; }
 
+  bool takes_threads() const noexcept override {
+    int level = 0;
+    MPI_Query_thread(&level);
+    return level >= MPI_THREAD_SERIALIZED;
+  }
+  void set_workers(int count) override { progress_->set_workers(count); }
   void expect(std::chrono::nanoseconds deadline) override { progress_->expect(deadline); }
 
   GPIPE_COLD void agree(collective_kind what, std::span<const agreed_value> values) override {
@@ -121,6 +127,7 @@ class job final : public process_group {
   }
 
   void begin(wait_context what) override {
+    const auto turn = progress_->turn();
     process_status& mine = status_->mine();
     mine.stage.store(what.stage, std::memory_order_relaxed);
     mine.micro_batch.store(what.micro_batch, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,6 +34,8 @@ class poll_listener {
 ///     beat           a loss or a throw is in the status: leave         every 2 ms: has a process ended?
 ///                                                                      every 1/4 deadline: has any made progress?
 ///                                                                      and a pulse to other hosts
+///
+/// Several threads of a process may wait at once. One of them at a time calls MPI.
 class progress_engine {
  public:
   using clock = std::chrono::steady_clock;
@@ -44,9 +47,14 @@ class progress_engine {
         ranks_(std::move(ranks)),
         beats_(ranks_.size()),
         visible_(ranks_.size()) {
-    oversubscribed_ = wait_limits::of(status.count()).yields;
+    set_workers(1);
     for (int i = 0; i < status.count(); ++i) visible_[index(i)] = !has_ended(i);  // false in another container
   }
+
+  /// The thread that holds it may call MPI, and what is here.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> turn() { return std::unique_lock(turn_); }
+  /// As many workers wait in each process of the host.
+  void set_workers(int count) { oversubscribed_ = wait_limits::of(status_.count() * count).yields; }
 
   void set_listener(poll_listener* to) noexcept { listener_ = to; }
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
@@ -91,6 +99,7 @@ class progress_engine {
 
   /// Throws `detail::interrupted` after a failure elsewhere.
   void check_failures() {
+    const auto turn = this->turn();
     if (terminated()) [[unlikely]]
       find_termination();
     if (other_hosts_ != nullptr) poll_hosts();
@@ -102,14 +111,15 @@ class progress_engine {
   }
   /// The same while the process waits for something other than a message.
   void poll() {
+    const auto turn = this->turn();
     status_.mine().beat();
     check_failures();
-    if (const auto now = clock::now(); now - polled_ > std::chrono::milliseconds(2))
-      polled_ = now, find_ended_process();
+    find_ended_process_since(clock::now());
   }
   /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because
   /// it ends by itself, and can still print the cause.
   void report(const error& failure, bool lost, bool reports_itself = false) noexcept {
+    const auto turn = this->turn();
     cause found(failure, lost, round_);
     found.reports_itself = reports_itself;
     if (other_hosts_ != nullptr && found.rank >= 0) found.host.set(other_hosts_->name_of(found.rank));
@@ -120,7 +130,8 @@ class progress_engine {
   /// and after a deadline without progress, which is then reported.
   template <class Ready>
   void await(Ready ready, wait_context what, int peer) {
-    if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer);
+    auto turn = this->turn();
+    if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer, turn);
     status_.mine().tick();
   }
 
@@ -130,39 +141,52 @@ class progress_engine {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const wait_context& what, int peer) {
+  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const wait_context& what, int peer,
+                              std::unique_lock<std::recursive_mutex>& turn) {
     using namespace std::chrono_literals;
     const auto begin = clock::now();
-    auto last = begin, checked = begin, quarter = begin;
-    std::uint64_t seen = 0;
-    for (int quarters = -1;;) {
+    auto last = begin;
+    const struct waiting {
+      progress_engine& in;
+      explicit waiting(progress_engine& engine) : in(engine) { ++in.waiting_; }
+      ~waiting() { in.watches_ = --in.waiting_ > 0 && in.watches_; }
+    } one(*this);
+    while (true) {
       for (int i = 0; i < (oversubscribed_ ? 2 : 16); ++i) {
+        turn.unlock();
         gpipe::detail::pause();
+        turn.lock();
         if (ready(it)) return;
       }
       status_.mine().beat();
       check_failures();
       auto now = clock::now();
-      if (now - checked > 2ms) checked = now, find_ended_process();
-      if (quarters < 0 || now - quarter >= deadline_ / 4) {
-        if (quarters >= 0 && other_hosts_ != nullptr && other_hosts_->bytes_move()) status_.mine().tick();
-        const auto sum = ticks();
-        const bool moved = quarters < 0 || sum != seen;
-        quarters = moved ? 0 : quarters + 1;
-        if (moved) note_beats();
-        if (quarters == 4) fail_without_progress(what, peer);
-        seen = sum, quarter = now;
-      }
+      find_ended_process_since(now);
+      if (!std::exchange(watches_, true)) note_progress(now, ticks());
+      else if (now - quarter_ >= deadline_ / 4) watch_progress(now, what, peer);
       if (oversubscribed_ || now - begin > 300us) {
+        turn.unlock();
         // Another process had the core meanwhile. A second yield would last its whole time slice.
         if (now - last > 20us + (oversubscribed_ ? 0us : 100us) || now - begin > 5ms) std::this_thread::sleep_for(1us);
         else sched_yield();
+        turn.lock();
         now = clock::now();
       }
       last = now;
     }
   }
 
+  // All waits of this process together: one that begins has made progress before.
+  GPIPE_OUT_OF_LINE void watch_progress(clock::time_point now, const wait_context& what, int peer) {
+    if (other_hosts_ != nullptr && other_hosts_->bytes_move()) status_.mine().tick();
+    if (const auto sum = ticks(); sum != seen_) return note_progress(now, sum);
+    quarter_ = now;
+    if (++quarters_ == 4) fail_without_progress(what, peer);
+  }
+  void note_progress(clock::time_point now, std::uint64_t sum) noexcept {
+    seen_ = sum, quarter_ = now, quarters_ = 0;
+    note_beats();
+  }
   std::uint64_t ticks() noexcept {
     std::uint64_t sum = other_hosts_ != nullptr ? other_hosts_->ticks() : 0;
     for (int i = 0; i < status_.count(); ++i) sum += status_.of(i).ticks.load(std::memory_order_relaxed);
@@ -193,6 +217,9 @@ class progress_engine {
             .action = its.action.get()};
   }
 
+  void find_ended_process_since(clock::time_point now) {
+    if (now - polled_ > std::chrono::milliseconds(2)) polled_ = now, find_ended_process();
+  }
   GPIPE_COLD bool find_ended_process() {
     for (int i = 0; i < status_.count(); ++i) {
       if (i == status_.own() || !visible_[index(i)]) continue;
@@ -280,6 +307,12 @@ class progress_engine {
   std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and the rounds they had completed
   std::chrono::nanoseconds deadline_ = wait_limits{}.deadline;
   clock::time_point polled_{};
+  std::recursive_mutex turn_;
+  int waiting_ = 0;              // threads
+  bool watches_ = false;         // whether the following are of this wait
+  std::uint64_t seen_ = 0;       // ticks, at the last look
+  clock::time_point quarter_{};  // of the last look
+  int quarters_ = 0;             // since the last progress
   std::uint64_t round_ = 0;
   std::uint64_t recovered_ = 0;  // a throw of an earlier round is the one that is recovered from
   bool oversubscribed_ = false, recovering_ = false, leaving_ = false;

@@ -43,6 +43,7 @@ class receiver final : public receiving_end, public end {
     return got / static_cast<int>(layout_.values[0].row);
   }
   bool arrived(int m) override {
+    const auto turn = job_.progress.turn();
     int all = 1;
     for (int v = 0, one = 0; v < values() && all != 0; ++v, all = one)
       check(MPI_Request_get_status(requests_[index(layout_.receiver_slot[index(m)] * values() + v)], &one,
@@ -68,6 +69,7 @@ class receiver final : public receiving_end, public end {
  private:
   void post(int k) {
     if (posted_[index(k)]) return;
+    const auto turn = job_.progress.turn();
     check(MPI_Startall(values(), &requests_[index(k * values())]), "MPI_Startall");
     posted_[index(k)] = 1;
   }

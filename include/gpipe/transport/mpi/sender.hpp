@@ -38,6 +38,7 @@ class sender final : public sending_end, public end {
   void acquire(int m, wait_context what) override { settle(layout_.sender_slot[index(m)], what); }
 
   void publish(int m, int samples) override {
+    const auto turn = job_.progress.turn();
     const int own = layout_.sender_slot[index(m)], other = layout_.receiver_slot[index(m)];
     if (samples == layout_.capacity) {
       check(MPI_Startall(values(), &full_[index(m * values())]), "MPI_Startall");
