@@ -94,7 +94,7 @@ struct settings {
                      "stages a worker, of the interleaved and looped schedules; of a searched one 1 or 2")
              .number("--workers", plan.workers, 0, layers_of<net>,
                      "threads or processes; each runs neighbouring stages; 0: as many\n"
-                     "                            as the schedule has work for")
+                     "                            as the schedule has work for, or as there are processes")
              .number("--replicas", plan.replicas, 1, 256,
                      "copies of the pipeline, each with its own workers and part of a mini-batch")
              .choice("--recompute", plan.recompute,
@@ -116,8 +116,8 @@ struct settings {
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
              .number("--processes", processes, 0, 4096,
-                     "--transport mpi with this many processes, each with neighbouring\n"
-                     "                            stages; 0: as many as workers. Behind bash examples/run,\n"
+                     "--transport mpi with this many processes, each with some of the\n"
+                     "                            --workers; 0: as many as workers. Behind bash examples/run,\n"
                      "                            --relaunch N starts again without one that is lost")
              .flag("--graph", graph, "launch each step from CUDA graphs: with --device cuda, in threads")
              .number("--deadline", deadline, 1, 86400,
@@ -255,7 +255,8 @@ int main(int count, char** words) {
   try {
     settings chosen;
     if (chosen.read(count, words)) {
-      job = example::join(chosen.transport, chosen.workers(), std::chrono::seconds(chosen.deadline), count, words);
+      const int processes = chosen.processes > 0 ? chosen.processes : chosen.workers();
+      job = example::join(chosen.transport, processes, std::chrono::seconds(chosen.deadline), count, words);
       code = example::run_on(chosen.device, job.get(), [&](auto device, process_group* group) {
         return train<typename decltype(device)::type>(chosen, group);
       });

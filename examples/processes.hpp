@@ -44,7 +44,7 @@ inline bool prints_error(gpipe::process_group* job, const std::exception& failur
 /// The exit code for an error: 75 if another process of the job was lost, so that a new job may go on.
 inline int exit_code(const gpipe::process_group* job) { return job != nullptr && job->lost() ? 75 : 1; }
 
-/// `--processes N`: each replica has an equal part of them as its workers.
+/// `--processes N`: each replica has an equal part of them, each with one worker or, of `--workers`, several.
 inline void use_processes(int processes, gpipe::plan_options& plan, transport& by) {
   if (processes == 0) return;
   if (processes % plan.replicas != 0)
@@ -52,7 +52,7 @@ inline void use_processes(int processes, gpipe::plan_options& plan, transport& b
                            std::to_string(plan.replicas),
                        "give each replica as many processes as the others");
   by = transport::mpi;
-  plan.workers = processes / plan.replicas;
+  if (plan.workers == 0) plan.workers = processes / plan.replicas;
 }
 
 /// Replaces this process by mpirun, which starts the program `processes` times.
