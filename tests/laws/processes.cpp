@@ -15,8 +15,7 @@
 #include <gpipe/train/fit.hpp>
 
 #include "support/allocations.hpp"
-#include "support/nets.hpp"
-#include "support/processes.hpp"
+#include "support/job_trainings.hpp"
 #include "support/wide.hpp"
 
 // Laws 1 and 7 in the job of processes that mpirun has started: a training in the job beside one in threads, which
@@ -26,88 +25,6 @@ using namespace laws;
 
 namespace {
 
-constexpr int M = 4, B = 4;
-
-plan_options plan_by(schedule_kind kind, int workers) {
-  const int stages = stages_per_worker(kind) * workers;
-  return {.stages = stages, .micro_batches = M, .micro_batch_size = B, .schedule = kind};
-}
-
-training_options options(process_group* job) {
-  training_options o;
-  o.seed = 5;
-  o.max_grad_norm = 0.5;
-  o.arena_fill = std::byte{0xff};
-  o.deadline = std::chrono::seconds(30);
-  o.canary = true;
-  o.job = job;
-  return o;
-}
-
-/// All numbers that a training returns.
-template <class Net, class Data>
-std::vector<double> numbers_of(const plan_options& o, training_options how, const Data& data) {
-  how.digest_calls = 3;
-  how.trace_events = 1000;
-  trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
-  const int layer = layers_of<Net> / 2;
-  training.watch(layer);
-  std::vector<double> found;
-  const auto add = [&](const step_result& of) {
-    found.insert(found.end(), {of.loss, of.norm, of.weight, of.correct});
-    for (const loss_result& it : of.auxiliary_losses()) found.insert(found.end(), {it.loss, it.weight, it.accuracy()});
-  };
-  const auto add_bits = [&](std::uint64_t bits) {
-    found.insert(found.end(), {static_cast<double>(bits >> 32), static_cast<double>(bits & 0xffffffffu)});
-  };
-  const auto add_rows = [&](const tensor_rows& rows) {
-    try {
-      for (const float x : rows.all()) found.push_back(static_cast<double>(x));
-    } catch (const error&) {  // the type is another
-    }
-  };
-  // 13 samples are 4 + 4 + 4 + 1; one sample is fewer than there are stages.
-  for (const int size : {13, 16, o.replicas}) {
-    add(training.step(data.take(0, size)));
-    add_rows(training.activation(layer));
-    add_rows(training.activation_gradient(layer));
-  }
-  add(training.accumulate(data.take(2, 7)));
-  training.freeze(1);
-  add(training.step(data.take(9, 4)));
-  training.unfreeze(1);
-  add_bits(gradients_of(training));
-  add(training.evaluate(data.take(0, 9)));
-  add_rows(training.predict(data.take(3, 9)));
-  add_bits(state_of(training));
-  add_bits(training.parameter_hash());
-  CHECK(replicas_agree(training));
-  gpipe::detail::hash all;
-  for (std::size_t call = 0; call < training.digest().calls(); ++call)
-    for (const std::uint64_t bits : training.digest().hashes(call))
-      all.add(reinterpret_cast<const std::byte*>(&bits), sizeof bits);
-  add_bits(all.value());
-  for (const stage_report& r : training.report()) found.push_back(r.busy(action_kind::forward) > 0);
-  for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
-  for (int l = 0; l < layers_of<Net>; ++l) {  // values that the caller sets, tied parameters included
-    const gpipe::detail::layer_type& r = training.executor().net().type_of(l);
-    if (r.parameter_count == 0) continue;
-    std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
-    training.array(l, r.parameters[0].name).set(std::span<const float>(ones));
-    break;
-  }
-  add(training.step(data.take(0, 5)));
-  return found;
-}
-
-/// The parameters after a training that is not observed.
-template <class Net, class Data>
-std::uint64_t learned(const plan_options& o, const training_options& how, const Data& data) {
-  trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
-  for (const int size : {13, 16, 1}) training.step(data.take(0, size));
-  return training.parameter_hash();
-}
-
 template <class Net, class Data>
 void same_as_in_threads(const Data& data) {
   std::vector<schedule_kind> kinds{schedule_kind::searched};  // each process searches for itself
@@ -116,23 +33,12 @@ void same_as_in_threads(const Data& data) {
     const plan_options o = plan_by(kind, the_job().ranks());
     if (kind == schedule_kind::forward_only || o.stages > layers_of<Net> || o.max_workers() == 0) continue;
     CAPTURE(name_of(kind));
-    CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(o, options(nullptr), data));
+    CHECK(numbers_of<Net>(o, options_in(&the_job()), data) == numbers_of<Net>(o, options_in(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
     plan_options grouped = o;
     grouped.recompute = recompute_mode::never, grouped.group_gradients = 3;
-    CHECK(learned<Net>(grouped, options(&the_job()), data) == learned<Net>(o, options(nullptr), data));
+    CHECK(learned<Net>(grouped, options_in(&the_job()), data) == learned<Net>(o, options_in(nullptr), data));
   }
-}
-
-const samples<float> plain(40, 12, 1), channels(40, 12, 2);
-
-error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
-  try {
-    training.step(data);
-  } catch (const error& cause) {
-    return cause;
-  }
-  return {"no failure", ""};
 }
 
 }  // namespace
@@ -140,7 +46,7 @@ error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
 TEST_CASE("Adafactor, groups and averaged weights have the same bits in processes as in threads") {
   const samples<float> data(20, 12, 1);
   const auto bits = [&](process_group* job) {
-    training_options how = options(job);
+    training_options how = options_in(job);
     how.groups = {no_decay_for_biases_and_norms(), {.parameters = {"0.weight"}, .rate_factor = 0.5}};
     how.average_weights = 0.8;
     trainer<tied_net<float>, adafactor_with_momentum> training(plan_by(schedule_kind::one_f_one_b, the_job().ranks()),
@@ -165,10 +71,10 @@ TEST_CASE("processes have the bits of threads: integers, a head with the embeddi
 TEST_CASE("with fewer processes than workers in the schedule, a process has several workers' stages") {
   plan_options o = plan_by(schedule_kind::one_f_one_b, the_job().ranks());
   o.stages = 7;
-  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
+  CHECK(numbers_of<tied_net<float>>(o, options_in(&the_job()), plain).size() > 100);
   o.workers = the_job().ranks();
-  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain) ==
-        numbers_of<tied_net<float>>(o, options(nullptr), plain));
+  CHECK(numbers_of<tied_net<float>>(o, options_in(&the_job()), plain) ==
+        numbers_of<tied_net<float>>(o, options_in(nullptr), plain));
 }
 
 TEST_CASE("replicas in processes have the bits of replicas in threads") {
@@ -187,10 +93,10 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
         plan_options folded = o;
         folded.workers = ranks / R;
         const auto same = [&]<class Net>(Net, const samples<float>& data) {
-          const auto expected = numbers_of<Net>(folded, options(nullptr), data);
+          const auto expected = numbers_of<Net>(folded, options_in(nullptr), data);
           for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) {
             o.shard = shares;
-            CHECK(numbers_of<Net>(o, options(&the_job()), data) == expected);
+            CHECK(numbers_of<Net>(o, options_in(&the_job()), data) == expected);
           }
         };
         same(residual_net<float>{}, plain);
@@ -203,7 +109,7 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
 TEST_CASE("a process needs the fields alone that its layers read") {
   const int ranks = the_job().ranks(), rank = the_job().rank(), last = ranks - 1;
   const plan_options o = plan_by(schedule_kind::one_f_one_b, ranks);
-  trainer<tied_net<float>, adam> training(o, adam{}, options(&the_job())), twin(o, adam{}, options(nullptr));
+  trainer<tied_net<float>, adam> training(o, adam{}, options_in(&the_job())), twin(o, adam{}, options_in(nullptr));
   const auto part = [&](int first, int count, bool has_labels) {
     const batch whole = plain.take(first, count);
     batch mine(count);
@@ -261,8 +167,8 @@ TEST_CASE("a throw in any replica fails the step in all replicas, also if they k
   for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients}) {
     plan_options o = plan_by(schedule_kind::fill_drain, 1);
     o.replicas = the_job().ranks(), o.stages = 2, o.workers = 1, o.shard = shares;
-    trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
-    training_options how = options(&the_job());
+    trainer<tied_net<float>, adam> twin(o, adam{}, options_in(nullptr));
+    training_options how = options_in(&the_job());
     std::function<void(const instruction&)> disturbance;
     how.before = [&](const instruction& i) {
       if (disturbance) disturbance(i);
@@ -298,15 +204,15 @@ TEST_CASE("a throw in any replica fails the step in all replicas, also if they k
 TEST_CASE(
     "a throw before any action of any process fails the step on all ranks, which name it, and the next step works") {
   const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
-  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
-  training_options how = options(&the_job());
+  trainer<tied_net<float>, adam> twin(o, adam{}, options_in(nullptr));
+  training_options how = options_in(&the_job());
   std::vector<std::vector<instruction>> programs(static_cast<std::size_t>(o.stages));
   std::function<void(const instruction&)> disturbance;
   how.before = [&](const instruction& i) {
     if (disturbance) disturbance(i);
   };
   {
-    training_options recording = options(nullptr);
+    training_options recording = options_in(nullptr);
     recording.before = [&](const instruction& i) { programs[static_cast<std::size_t>(i.stage)].push_back(i); };
     trainer<tied_net<float>, adam>(o, adam{}, recording).step(plain.take(0, 11));
   }
@@ -345,7 +251,7 @@ TEST_CASE(
 
 TEST_CASE("a step allocates nothing by operator new") {
   trainer<tied_net<float>, adam> training(plan_by(schedule_kind::one_f_one_b, the_job().ranks()), adam{},
-                                          options(&the_job()));
+                                          options_in(&the_job()));
   const batch full = plain.take(0, 16), part = plain.take(3, 9);
   training.step(full);
   const long before = allocations;
@@ -355,7 +261,7 @@ TEST_CASE("a step allocates nothing by operator new") {
 
 TEST_CASE("a value that is not finite is named on all ranks, with the rank that has the layer") {
   const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
-  trainer<tied_net<float>, adam> training(o, adam{}, options(&the_job()));
+  trainer<tied_net<float>, adam> training(o, adam{}, options_in(&the_job()));
   samples<float> broken = plain;
   broken.inputs[5] = std::numeric_limits<float>::infinity();
   const error cause = failure_of(training, broken.take(0, 11));
@@ -368,7 +274,7 @@ TEST_CASE("a value that is not finite is named on all ranks, with the rank that 
 
 TEST_CASE("a profile without timed steps is rejected on all ranks, and the processes stay together") {
   const int ranks = the_job().ranks();
-  trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options(&the_job()));
+  trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options_in(&the_job()));
   CHECK_THROWS_WITH_AS(training.profile_layers(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
   CHECK_THROWS_WITH_AS(training.layer_profile(), doctest::Contains("no full micro-batch"), error);
   CHECK(training.profile_layers(plain.take(0, 16), 2).layers.size() ==
@@ -381,7 +287,7 @@ TEST_CASE("processes that make different calls throw at once, with both values, 
   const bool differs = the_job().rank() == last;
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
   const plan_options o = plan_by(schedule_kind::one_f_one_b, ranks);
-  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr)), training(o, adam{}, options(&the_job()));
+  trainer<tied_net<float>, adam> twin(o, adam{}, options_in(nullptr)), training(o, adam{}, options_in(&the_job()));
   const batch data = plain.take(0, 13);
   const auto said = [&](auto&& own, auto&& others) -> std::string {
     try {
@@ -441,7 +347,8 @@ TEST_CASE(
       continue;
     }
     try {
-      trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, job.ranks()), adam{}, options(&job));
+      trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, job.ranks()), adam{},
+                                              options_in(&job));
       FAIL_CHECK("a job without its last process");
     } catch (const error& cause) {
       CHECK(cause.where().rank == last);
@@ -465,7 +372,7 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   const int ranks = the_job().ranks(), last = ranks - 1;
   const bool differs = the_job().rank() == last;
   plan_options o = plan_by(schedule_kind::fill_drain, ranks);
-  training_options how = options(&the_job());
+  training_options how = options_in(&the_job());
   CHECK(refusal(o, how) == "");
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
   const auto apart = [&](auto& of, auto member, auto value) {

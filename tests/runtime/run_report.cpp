@@ -34,15 +34,15 @@ TEST_CASE("a run_report has a line for each stage of each replica, and a recorde
   CHECK(report.stages()[0].parameters == 4 * 4 + 4);
   REQUIRE(report.workers().size() == 2);
   CHECK(report.workers()[1].name() == "replica 1, worker 0");
-  CHECK(report.of_worker(1) == &report.workers()[1]);
-  CHECK(run_report(network_of<net>, plan, 2, 0).of_worker(1) == nullptr);
+  CHECK(report.of_worker(1, 0) == &report.workers()[1]);
+  CHECK(run_report(network_of<net>, plan, 2, 0).of_worker(1, 0) == nullptr);
 }
 
 TEST_CASE("a reset clears times and events, and one process shares its report with itself") {
   run_report report(network_of<net>, plan, 2, 4);
   const broadcast alone(plan, nullptr);
   for (stage_report& r : report.stages()) r.step_ns = 7, r.steps = 1;
-  report.of_worker(0)->record({1, 2, action_kind::forward, 0, 0});
+  report.of_worker(0, 0)->record({1, 2, action_kind::forward, 0, 0});
   report.share_stages(alone);
   report.share_workers(alone);
   CHECK(report.stages()[2].step_ns == 7);

@@ -17,10 +17,11 @@
 namespace laws {
 
 /// Steps, one of them with a frozen layer and one over accumulated gradients: every process of a job has the bits of
-/// one process. `more(training, found)` adds what else each of them has.
+/// one process, with a worker each and with several. `more(training, found)` adds what else each of them has.
 template <class Net, class Data, class More>
-void a_job_has_the_bits_of_one(const Data& data, const plan_options& options, int frozen, const More& more) {
-  const int R = options.replicas, ranks = R * options.stages;
+void a_job_has_the_bits_of_one(const Data& data, plan_options options, int frozen, const More& more) {
+  const int R = options.replicas;
+  options.workers = options.stages;
   const auto bits_of = [&](process_group* here) {
     training_options how{.seed = 3, .max_grad_norm = 0.1};
     how.arena_fill = std::byte{0xff};
@@ -44,10 +45,12 @@ void a_job_has_the_bits_of_one(const Data& data, const plan_options& options, in
     return found;
   };
   const auto expected = bits_of(nullptr);
-  threaded::job job(ranks);
-  std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(ranks));
-  job.run([&](process_group& here) { found[static_cast<std::size_t>(here.rank())] = bits_of(&here); });
-  for (const auto& of_rank : found) CHECK(of_rank == expected);
+  for (const int ranks : {R * options.workers, R * ((options.workers + 1) / 2)}) {
+    threaded::job job(ranks);
+    std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(ranks));
+    job.run([&](process_group& here) { found[static_cast<std::size_t>(here.rank())] = bits_of(&here); });
+    for (const auto& of_rank : found) CHECK(of_rank == expected);
+  }
 }
 
 }  // namespace laws

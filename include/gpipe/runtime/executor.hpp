@@ -29,9 +29,9 @@
 namespace gpipe {
 
 /// Runs a plan with one worker thread for each worker of the schedule and each replica. The first worker is the thread
-/// that calls; the others live as long as the executor. In a job each process is one worker, and processes share no
-/// memory: every process makes the same calls with the same batches in the same order, also those that read, and gets
-/// the same results. It needs the fields of a batch that its own layers read. Not thread-safe.
+/// that calls; the others live as long as the executor. In a job each process has some of the workers, and processes
+/// share no memory: every process makes the same calls with the same batches in the same order, also those that read,
+/// and gets the same results. It needs the fields of a batch that its own layers read. Not thread-safe.
 ///
 /// A training of several lengths has a plan for each. `net` and `plan` are those of the longest, in whose memory all
 /// run. Each call runs the plan of its batch's length.
@@ -60,7 +60,7 @@ class executor {
         passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
                 detail::wait_limits_of(here_.count(), options_.deadline)),
         parameters_(net_, plan_, here_, replicas()) {
-    passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
+    passes_.connect(kernels, [this](int replica, int worker) { return report_.of_worker(replica, worker); });
     for (const detail::length_plan<context>& it : shorter_) add_length(it);
     time_layers(options_.layer_times);
     if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
@@ -394,6 +394,8 @@ class executor {
   }
   std::uint64_t seed() const { return step_.seed; }
   const training_options& options() const { return options_; }
+  /// The rank of the process that saves a layer.
+  int rank_of(int layer) const { return here_.rank_of_stage(owner_of(layer), stage_of(layer)); }
   /// The rank of this process in its job.
   int rank() const { return options_.job != nullptr ? options_.job->rank() : 0; }
   /// The calls that all processes of the job make together.
@@ -486,7 +488,8 @@ class executor {
   }
   GPIPE_COLD void add_length(const detail::length_plan<context>& it) {
     nets_.push_back(it.net);
-    passes_.add(*it.net, it.plan, it.kernels, [this](int rank) { return report_.of_worker(rank); });
+    passes_.add(*it.net, it.plan, it.kernels,
+                [this](int replica, int worker) { return report_.of_worker(replica, worker); });
     of_shorter_.push_back(of_length{{*it.net, it.plan, options_.digest_calls, &watched_.digest()},
                                     {*it.net, it.plan, step_, {here_.layers_here(net_.layer_count), -1}}});
   }

@@ -13,6 +13,7 @@
 #include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/plan_agreement.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/training_agreement.hpp>
 #include <gpipe/runtime/replicas/process_all_reduce.hpp>
 
@@ -42,7 +43,13 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
   const std::vector<agreed_value> chosen = agreed_values_of(options);
   values.insert(values.end(), chosen.begin(), chosen.end());
   job.agree(collective_kind::make, values);
-  if (job.ranks() != plan.replicas() * plan.workers()) throw_rank_count(plan, job.ranks());
+  const rank_layout here(plan, &job);
+  if (!here.fits()) throw_rank_count(plan, job.ranks());
+  if (here.count() > 1 && !job.takes_threads())
+    throw_error({"a process of the job has ", here.count(), " workers, but the job takes one thread of each"},
+                {"start ", plan.replicas() * plan.workers(),
+                 " processes; an mpi::job takes more threads after MPI_Init_thread with MPI_THREAD_SERIALIZED"});
+  job.set_workers(here.count());
   if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)

@@ -23,7 +23,8 @@ namespace gpipe::detail {
 class run_report {
  public:
   /// `workers` are in this process; `events` are kept for each worker; 0: none.
-  GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events) {
+  GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events)
+      : each_(plan.workers()) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
@@ -32,22 +33,26 @@ class run_report {
       r.process_workers = workers;
       if (allowed < cores::of_machine()) r.bound_to = static_cast<int>(allowed);
     }
-    for (int rank = 0; rank < R * K && events > 0; ++rank)
-      workers_.emplace_back(events, detail::concat({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
-                                                    K < S ? "worker " : "stage ", rank % K}));
+    for (int w = 0; w < R * K && events > 0; ++w)
+      workers_.emplace_back(events, detail::concat({R > 1 ? "replica " + std::to_string(w / K) + ", " : "",
+                                                    K < S ? "worker " : "stage ", w % K}));
   }
 
   std::vector<stage_report>& stages() { return stages_; }
   const std::vector<recorder>& workers() const { return workers_; }
-  /// The events of the worker with this rank among those of all replicas; null if none are kept.
-  recorder* of_worker(int rank) { return workers_.empty() ? nullptr : &workers_[detail::index(rank)]; }
+  /// The events of a replica's worker; null if none are kept.
+  recorder* of_worker(int replica, int worker) {
+    return workers_.empty() ? nullptr : &workers_[detail::index(replica * each_ + worker)];
+  }
 
   GPIPE_COLD void share_stages(const broadcast& all) {
     for (stage_report& r : stages_) all.from_stage(r.replica, r.stage, &r, sizeof r);
   }
   GPIPE_COLD void share_workers(const broadcast& all) {
-    for (std::size_t w = 0; w < workers_.size(); ++w)
-      workers_[w].share([&](void* bytes, std::size_t size) { all.from_worker(static_cast<int>(w), bytes, size); });
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+      workers_[i].share([&](void* bytes, std::size_t size) {
+        all.from_worker(static_cast<int>(i) / each_, static_cast<int>(i) % each_, bytes, size);
+      });
   }
   GPIPE_COLD void reset() {
     for (stage_report& r : stages_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
@@ -69,7 +74,8 @@ class run_report {
   }
 
   std::vector<stage_report> stages_;  // [replica][stage]
-  std::vector<recorder> workers_;
+  std::vector<recorder> workers_;     // [replica][worker]
+  int each_;                          // workers of a replica
 };
 
 /// Appends the median times of each layer of a stage for a full micro-batch; -1 for a layer that was not timed.

@@ -27,7 +27,7 @@ TEST_CASE("a stage's activations and gradients go over the channels of its links
   const step_plan plan =
       make_plan(network_of<net>, {.stages = 2, .micro_batches = 1, .micro_batch_size = 2, .workers = 2}, {2});
   worker_signals wake_signals(2);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan, wake_signals, 80'000);  // a sample takes 4 ms
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan, wake_signals, 80'000, {0, 1});  // 4 ms a sample
   const auto device = host_device::make_context(0);
   step_context step;
   step.rows.samples = 2, step.per_micro_batch = 2, step.micro_batches = 1;

@@ -22,23 +22,30 @@ const step_plan plan = make_plan(n, {.stages = 2, .micro_batches = 2, .micro_bat
 }  // namespace
 
 TEST_CASE("after an exchange every process has the squares of the first replica and the partials of all") {
-  std::atomic<int> wrong{0};
-  threaded::job job(4);
-  job.run([&](process_group& here) {
-    decision_exchange exchange(here, n, plan);
-    commit_decision decision;
-    decision.reserve(n, plan.all_micro_batches());
-    auto& [squares, partials] = decision.gathered;
-    const int r = here.rank() / 2, s = here.rank() % 2;
-    for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l)
-      squares[detail::index(l)] = 10 * r + l + 1;
-    const std::size_t part = partials.size() / 2;  // of one replica
-    for (std::size_t i = 0; s == 1 && i < part; ++i) partials[detail::index(r) * part + i] = 100 * (r + 1);
-    exchange.exchange(decision.gathered, true, {});
-    for (int l = 0; l < n.layer_count; ++l) wrong += squares[detail::index(l)] != l + 1;
-    for (std::size_t i = 0; i < partials.size(); ++i) wrong += partials[i] != (i < part ? 100 : 200);
-  });
-  CHECK(wrong == 0);
+  for (const int ranks : {4, 2}) {  // a process has one worker of a replica, or both
+    CAPTURE(ranks);
+    std::atomic<int> wrong{0};
+    threaded::job job(ranks);
+    job.run([&](process_group& here) {
+      decision_exchange exchange(here, n, plan);
+      commit_decision decision;
+      decision.reserve(n, plan.all_micro_batches());
+      auto& [squares, partials] = decision.gathered;
+      const rank_layout its(plan, &here);
+      const int r = its.replica();
+      const std::size_t part = partials.size() / 2;  // of one replica
+      for (int s = 0; s < 2; ++s) {
+        if (!its.has_stage(r, s)) continue;
+        for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l)
+          squares[detail::index(l)] = 10 * r + l + 1;
+        for (std::size_t i = 0; s == 1 && i < part; ++i) partials[detail::index(r) * part + i] = 100 * (r + 1);
+      }
+      exchange.exchange(decision.gathered, true, {});
+      for (int l = 0; l < n.layer_count; ++l) wrong += squares[detail::index(l)] != l + 1;
+      for (std::size_t i = 0; i < partials.size(); ++i) wrong += partials[i] != (i < part ? 100 : 200);
+    });
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("the partials of losses in several stages reach every process") {

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+
+#include <gpipe/core/index.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
@@ -24,7 +27,7 @@ const step_plan plan =
 TEST_CASE("one process without a job has all workers") {
   const rank_layout all(plan, nullptr);
   CHECK(all.count() == 4);
-  CHECK(all.only() == -1);
+  CHECK(all.replica() == 0);
   for (int r = 0; r < 2; ++r) {
     CHECK(all.has_part(r));
     for (int w = 0; w < 2; ++w) CHECK(all.has_worker(r, w));
@@ -38,11 +41,51 @@ TEST_CASE("in a job a process has the worker of its rank, with that worker's sta
   job.run([&](process_group& its) {
     const rank_layout one(plan, &its);
     const int rank = its.rank(), r = rank / 2, w = rank % 2;
-    if (one.count() != 1 || one.replica() != r || one.only() != w || !one.has_part(r) || one.has_part(1 - r)) return;
+    if (!one.fits() || one.count() != 1 || one.replica() != r || one.first(r) != w) return;
+    if (!one.has_part(r) || one.has_part(1 - r)) return;
     for (int i = 0; i < 4; ++i) workers[rank] += one.has_worker(i / 2, i % 2) ? (i == rank ? 1 : 100) : 0;
     for (int s = 0; s < 4; ++s)
       if (one.has_stage(r, s) && plan.worker_of(s) == w && !one.has_stage(1 - r, s)) ++stages[rank];
   });
   for (const int count : workers) CHECK(count == 1);
   for (const int count : stages) CHECK(count == 2);
+}
+
+TEST_CASE("with fewer processes than workers a process has several of one replica, in counts that differ by one") {
+  const step_plan three =
+      make_plan(network_of<net>, {.stages = 4, .micro_batches = 2, .micro_batch_size = 2, .workers = 3, .replicas = 2});
+  threaded::job job(4);
+  std::atomic<int> right{0};
+  job.run([&](process_group& its) {
+    const rank_layout here(three, &its);
+    const int rank = its.rank(), r = rank / 2, first = rank % 2 == 0 ? 0 : 2, count = rank % 2 == 0 ? 2 : 1;
+    bool holds = here.fits() && here.replica() == r && here.count() == count && here.count(r) == count &&
+                 here.count(1 - r) == 0 && here.first(r) == first;
+    for (int w = 0; w < 3; ++w) {
+      holds = holds && here.rank_of(0, w) == w / 2 && here.rank_of(1, w) == 2 + w / 2;
+      const bool mine = w >= first && w < first + count;
+      holds = holds && here.has_worker(r, w) == mine && here.number_here(r, w) == (mine ? w - first : -1);
+      holds = holds && here.number_here(1 - r, w) == -1;
+    }
+    for (int s = 0; s < 4; ++s)
+      holds = holds && here.rank_of_stage(r, s) == here.rank_of(r, three.worker_of(s)) &&
+              here.layers_here(network_of<net>.layer_count)[index(three.first[index(s)])] == here.has_stage(r, s);
+    right += holds;
+  });
+  CHECK(right == 4);
+}
+
+TEST_CASE("replicas need as many processes each, and every process a worker") {
+  const auto fits = [](int ranks) {
+    threaded::job job(ranks);
+    std::atomic<int> all{0};
+    job.run([&](process_group& its) { all += rank_layout(plan, &its).fits(); });
+    return all == ranks;
+  };
+  CHECK(fits(2));
+  CHECK(fits(4));
+  CHECK(!fits(1));
+  CHECK(!fits(3));
+  CHECK(!fits(5));
+  CHECK(!fits(6));
 }

@@ -39,7 +39,7 @@ struct process {
                                          .separate_memory = true,
                                          .replicas = job.ranks(),
                                          .shard = shares})),
-        its(network_of<net>, plan, job.rank(), 0, wake_signals, untouched, {}),
+        its(network_of<net>, plan, job.rank(), {plan, &job}, wake_signals, untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
   const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }

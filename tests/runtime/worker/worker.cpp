@@ -46,7 +46,7 @@ struct one_worker {
   optimizer_update<context> rule{sgd{}};
   parameter_groups groups{network_of<Net>, {}};
   worker_signals wake_signals{1};
-  replica<host_device> its{network_of<Net>, plan, 0, -1, wake_signals, std::byte{0}, {}};
+  replica<host_device> its{network_of<Net>, plan, 0, {plan, nullptr}, wake_signals, std::byte{0}, {}};
   gpipe::detail::barrier barrier{wake_signals, 1};
   step_context step;
   commit_decision decision;

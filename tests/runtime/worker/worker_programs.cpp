@@ -57,6 +57,19 @@ TEST_CASE("each worker of a replica has a program; a process of a job has that o
   CHECK(alike == 4);
 }
 
+TEST_CASE("a process of a job with several workers has the programs of all") {
+  const step_plan plan = planned(recompute_mode::always);
+  const detail::worker_programs all(plan, {plan, nullptr});
+  int alike = 0;
+  threaded::job(2).run([&](process_group& its) {
+    const detail::worker_programs own(plan, {plan, &its});
+    if (own.training().size() == 2 && same(own.training()[1], all.training()[1]) &&
+        same(own.forward()[0], all.forward()[0]))
+      std::atomic_ref(alike).fetch_add(1);
+  });
+  CHECK(alike == 2);
+}
+
 TEST_CASE("forward programs have no backward; training programs recompute and group gradients as the plan says") {
   for (const auto mode : {recompute_mode::always, recompute_mode::never}) {
     const step_plan plan = planned(mode);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/link_choice.hpp>
@@ -75,21 +76,22 @@ struct link_channels {
   }
 };
 
-/// The channels of each link of a plan, empty where one worker has both ends: it writes a value where it reads it.
-/// The plan's workers are those of `signals` from
-/// `first_worker` on.
+/// The channels of each link of a plan between two workers that are here. The others are empty: one worker writes a
+/// value where it reads it, and another process gets its ends later. `waiters[w]`: the number of worker w in
+/// `wake_signals`; -1: it is in another process.
 template <class Marker>
 GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const step_plan& plan,
                                                                  worker_signals& wake_signals,
-                                                                 const link_choice& emulated, int first_worker = 0) {
+                                                                 const link_choice& emulated,
+                                                                 const std::vector<int>& waiters) {
   if (emulated.bytes_per_second() < 0)
     detail::throw_error({"link_bytes_per_second is ", emulated.bytes_per_second()},
                         {"choose a positive number, or 0 to emulate no link"});
   std::vector<link_channels<Marker>> channels(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
     const auto& [from, to, gradient] = plan.links[k];
-    const int first = first_worker + plan.worker_of(from), second = first_worker + plan.worker_of(to);
-    if (first == second) continue;
+    const int first = waiters[index(plan.worker_of(from))], second = waiters[index(plan.worker_of(to))];
+    if (first == second || first < 0 || second < 0) continue;
     const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& memory_slots,
                           std::int64_t traffic::*bytes) {
       made.local = std::make_unique<channel<Marker>>(wake_signals, sender, receiver, memory_slots);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -14,17 +15,17 @@ namespace gpipe::detail {
 class broadcast {
  public:
   /// `job` null: there is one process.
-  broadcast(const step_plan& plan, process_group* job) : plan_(plan), job_(job) {}
+  broadcast(const step_plan& plan, process_group* job) : plan_(plan), job_(job), ranks_(plan, job) {}
 
   bool alone() const { return job_ == nullptr; }
 
   /// Bytes of the process that has this stage. `which` must be the same everywhere, so that a mismatch is found.
   void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
-    from_worker(replica * plan_.workers() + plan_.worker_of(stage), bytes, size, which);
+    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of_stage(replica, stage), which);
   }
-  /// Bytes of the process that has this worker; `rank` counts the workers of all replicas.
-  void from_worker(int rank, void* bytes, std::size_t size, std::uint64_t which = 0) const {
-    if (job_ != nullptr) job_->broadcast(bytes, size, rank, which);
+  /// Bytes of the process that has a replica's worker.
+  void from_worker(int replica, int worker, void* bytes, std::size_t size, std::uint64_t which = 0) const {
+    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of(replica, worker), which);
   }
   /// Merges words of a stage, each of which one replica has and the others have as zero. `get()` returns the words of
   /// this process, and `put(words)` takes the merged ones.
@@ -44,6 +45,7 @@ class broadcast {
  private:
   const step_plan& plan_;
   process_group* job_;
+  rank_layout ranks_;
 };
 
 }  // namespace gpipe::detail

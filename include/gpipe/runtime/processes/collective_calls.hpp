@@ -64,12 +64,30 @@ class collective_calls {
   void enter(const network& net, const step_context& step, const commit_terms& terms) const {
     if (job_ != nullptr) job_->enter(collective_kind_of(step.kind), agreed_values_of_call(net, step, terms));
   }
+  /// A worker's part of a pass: if it throws, all processes find out at once.
+  template <class Call>
+  void report_failure(Call&& call) const {
+    try {
+      call();
+    } catch (...) {
+      fail();
+      throw;
+    }
+  }
   /// The pass has failed, here or elsewhere. Called before devices are waited for.
   void abandon() const noexcept {
     if (job_ != nullptr) job_->abandon();
   }
   /// Called in a handler: throws the first cause among all processes. With one process it returns.
   GPIPE_COLD void leave() const {
+    if (job_ == nullptr) return;
+    fail();
+    throw job_->recover();
+  }
+
+ private:
+  // In a handler: reports the cause, unless another was first.
+  GPIPE_COLD void fail() const {
     if (job_ == nullptr) return;
     try {
       throw;
@@ -79,10 +97,7 @@ class collective_calls {
     } catch (const std::exception& cause) {
       job_->fail(error(cause.what(), ""));
     }
-    throw job_->recover();
   }
-
- private:
   void agree(collective_kind kind, std::initializer_list<agreed_value> values) const {
     if (job_ != nullptr) job_->agree(kind, {values.begin(), values.size()});
   }

@@ -9,6 +9,7 @@
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
@@ -20,7 +21,8 @@ namespace gpipe::detail {
 ///     squares of the gradients that the replica reports | partials of the stage's losses
 class decision_exchange {
  public:
-  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan) : job_(job), plan_(plan) {
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
+      : job_(job), plan_(plan), ranks_(plan, &job) {
     for (int r = 0; r < plan.replicas(); ++r)
       for (int s = 0; s < plan.stages(); ++s)
         for (const bool commits : {false, true})
@@ -30,14 +32,14 @@ class decision_exchange {
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
       for (int s = 0; s < plan.stages(); ++s)
-        sizes[detail::index(rank_of(r, s))] += max_square_bytes(r, s) + partial_bytes(s);
+        sizes[detail::index(ranks_.rank_of_stage(r, s))] += max_square_bytes(r, s) + partial_bytes(s);
     gather_ = job.make_all_gather(sizes);
   }
 
   /// `settled`: senders of this call; the memory that they sent from is free when all have met.
   GPIPE_OUT_OF_LINE void exchange(gathered_values& values, bool commits, const std::vector<sending_end*>& settled) {
     each_block([&](int r, int s, std::size_t at) {
-      if (rank_of(r, s) != job_.rank()) return;
+      if (ranks_.rank_of_stage(r, s) != job_.rank()) return;
       std::byte* to = gather_->mine() + at;
       const layer_range layers = reported(r, s, commits);
       copy(to, values.squares.data() + layers.first, square_bytes(layers));
@@ -49,8 +51,8 @@ class decision_exchange {
     });
     gather_->gather({.action = "gather"}, settled);
     each_block([&](int r, int s, std::size_t at) {
-      if (rank_of(r, s) == job_.rank()) return;
-      const std::byte* from = gather_->of(rank_of(r, s)) + at;
+      if (ranks_.rank_of_stage(r, s) == job_.rank()) return;
+      const std::byte* from = gather_->of(ranks_.rank_of_stage(r, s)) + at;
       const layer_range layers = reported(r, s, commits);
       copy(values.squares.data() + layers.first, from, square_bytes(layers));
       from += max_square_bytes(r, s);
@@ -66,7 +68,6 @@ class decision_exchange {
   static void copy(void* into, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(into, from, bytes);
   }
-  int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   const layer_range& reported(int r, int s, bool commits) const {
     return reported_[commits ? 1 : 0][index(r * plan_.stages() + s)];
   }
@@ -93,18 +94,19 @@ class decision_exchange {
   template <class F>
   void each_block(F&& f) const {
     for (int rank = 0; rank < job_.ranks(); ++rank) {
-      const int r = rank / plan_.workers();
       std::size_t at = 0;
-      for (int s = 0; s < plan_.stages(); ++s) {
-        if (rank_of(r, s) != rank) continue;
-        f(r, s, at);
-        at += max_square_bytes(r, s) + partial_bytes(s);
-      }
+      for (int r = 0; r < plan_.replicas(); ++r)
+        for (int s = 0; s < plan_.stages(); ++s) {
+          if (ranks_.rank_of_stage(r, s) != rank) continue;
+          f(r, s, at);
+          at += max_square_bytes(r, s) + partial_bytes(s);
+        }
     }
   }
 
   process_group& job_;
   const step_plan& plan_;
+  rank_layout ranks_;
   std::vector<loss_location> losses_;
   std::vector<layer_range> reported_[2];  // [whether it commits][replica][stage]
   std::unique_ptr<all_gather> gather_;

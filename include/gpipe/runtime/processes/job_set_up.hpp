@@ -18,7 +18,7 @@ class all_reduce;
 struct job_set_up {
   /// Plans again, for processes: they share no memory.
   plan_maker plan;
-  /// Checks that the job has one process for each worker of the plan, and that all have the same plan. `carries`: the
+  /// Checks that the plan has workers for each process of the job, and that all have the same plan. `carries`: the
   /// job transfers the device's memory. `rule`: the result of the optimizer's trial.
   void (*agree)(const network& net, const step_plan& plan, double rule, const training_options& options, bool carries);
   /// Makes all channel ends, which every process makes in the same order. Returns the sum over replicas; null if there

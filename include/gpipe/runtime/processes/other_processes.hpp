@@ -12,8 +12,8 @@
 
 namespace gpipe::detail {
 
-/// A worker's view of the other processes of its job, each of which is a worker of the same plan. If there is only one
-/// process, every call does nothing, so that a worker makes the same calls in both cases.
+/// The workers' view of the other processes of their job, which have other workers of the same plan. If there is only
+/// one process, every call does nothing, so that a worker makes the same calls in both cases.
 class other_processes {
  public:
   /// There are none.
@@ -28,6 +28,7 @@ class other_processes {
     job_ = &job;
   }
 
+  bool joined() const { return job_ != nullptr; }
   /// This process works on `what` from now on. Throws if another process has failed.
   void begin(wait_context what) const {
     if (job_ != nullptr) job_->begin(what);
@@ -37,7 +38,7 @@ class other_processes {
     if (job_ == nullptr) return;
     if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, what);
   }
-  /// Every process contributes the values of its stages, and then has those of all.
+  /// Every process contributes the values of its stages, and then has those of all: one worker calls it for all here.
   void exchange(gathered_values& values, bool commits) const {
     if (decision_) decision_->exchange(values, commits, ties_.senders());
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <gpipe/plan/step_plan.hpp>
@@ -8,35 +10,68 @@
 
 namespace gpipe::detail {
 
-/// Which of a plan's workers, R replicas of K workers each, are in this process: all, or in a job the one of its rank.
-/// Replica r has the ranks r K ... r K + K - 1.
+/// Which of a plan's workers, R replicas of K workers each, are in which process: all in one, or in a job each process
+/// has some of one replica, one after the other. Counts in a replica differ by at most one.
+///
+///     R = 2, K = 3, 4 ranks     replica 0    rank 0: workers 0, 1    rank 1: worker 2
+///                               replica 1    rank 2: workers 0, 1    rank 3: worker 2
 class rank_layout {
  public:
   /// `job` null: there is one process.
   rank_layout(const step_plan& plan, const process_group* job)
-      : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
+      : plan_(plan),
+        rank_(job == nullptr ? -1 : job->rank()),
+        ranks_(job == nullptr ? 1 : job->ranks()),
+        each_((std::max)(1, ranks_ / plan.replicas())) {}
+
+  /// Whether every replica has the same number of processes, and every process has a worker.
+  bool fits() const { return rank_ < 0 || (ranks_ % plan_.replicas() == 0 && each_ <= plan_.workers()); }
+
+  /// The rank of the process that has a replica's worker, or a stage.
+  int rank_of(int replica, int worker) const {
+    return rank_ < 0 ? 0 : replica * each_ + static_cast<int>(std::int64_t{worker} * each_ / plan_.workers());
+  }
+  int rank_of_stage(int replica, int stage) const { return rank_of(replica, plan_.worker_of(stage)); }
 
   /// The number of workers in this process.
-  int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
-  /// The replica of the only worker here; 0: all are here.
-  int replica() const { return rank_ < 0 ? 0 : rank_ / plan_.workers(); }
-  /// The number of the only worker here in its replica; -1: all are here.
-  int only() const { return rank_ < 0 ? -1 : rank_ % plan_.workers(); }
+  int count() const {
+    int workers = 0;
+    for (int r = 0; r < plan_.replicas(); ++r) workers += count(r);
+    return workers;
+  }
+  /// Those of one replica, and the first of them.
+  int count(int replica) const {
+    int workers = 0;
+    for (int w = 0; w < plan_.workers(); ++w) workers += has_worker(replica, w);
+    return workers;
+  }
+  int first(int replica) const {
+    int w = 0;
+    while (w < plan_.workers() && !has_worker(replica, w)) ++w;
+    return w;
+  }
+  /// The first replica that has workers here: the only one in a job.
+  int replica() const { return rank_ < 0 ? 0 : rank_ / each_; }
 
-  bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_ == replica * plan_.workers() + worker; }
-  bool has_part(int replica) const { return rank_ < 0 || rank_ / plan_.workers() == replica; }
+  bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_of(replica, worker) == rank_; }
+  bool has_part(int replica) const { return rank_ < 0 || rank_ / each_ == replica; }
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
+  /// The number of a worker among those of this process; -1: it is in another.
+  int number_here(int replica, int worker) const {
+    if (!has_worker(replica, worker)) return -1;
+    return rank_ < 0 ? replica * plan_.workers() + worker : worker - first(replica);
+  }
   /// Whether a layer runs here, in any replica: [layer].
   GPIPE_COLD std::vector<bool> layers_here(int layers) const {
     std::vector<bool> all(static_cast<std::size_t>(layers));
-    for (int l = 0; l < layers; ++l)
-      all[static_cast<std::size_t>(l)] = rank_ < 0 || only() == plan_.worker_of(plan_.cut().stage_of(l));
+    for (int l = 0; l < layers; ++l) all[static_cast<std::size_t>(l)] = has_stage(replica(), plan_.cut().stage_of(l));
     return all;
   }
 
  private:
   const step_plan& plan_;
-  int rank_;  // -1: there is one process
+  int rank_, ranks_;  // rank -1: there is one process
+  int each_;          // processes of a replica
 };
 
 }  // namespace gpipe::detail

@@ -8,6 +8,7 @@
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
@@ -20,12 +21,12 @@ class remote_links {
   /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's.
   remote_links(process_group& job, const network& net, const step_plan& plan,
                const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues)
-      : job_(job), net_(net), plan_(plan), maps_(maps), queues_(queues) {}
+      : job_(job), net_(net), plan_(plan), ranks_(plan, &job), maps_(maps), queues_(queues) {}
 
   GPIPE_COLD void connect(replica_part& part) const {
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const stage_link& it = plan_.links[k];
-      if (plan_.worker_of(it.from) == plan_.worker_of(it.to)) continue;
+      if (rank_of(it.from) == rank_of(it.to)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
       if (has(it.from)) part.activations(k).out = job_.sender(activations(it, it.from, stash));
       if (has(it.to)) part.activations(k).in = job_.receiver(activations(it, it.to, stash));
@@ -38,8 +39,8 @@ class remote_links {
  private:
   bool has(int stage) const { return rank_of(stage) == job_.rank(); }
   const detail::arena_map& map(int stage) const { return *maps_[detail::index(stage)]; }
-  /// The rank of this replica's worker with the stage.
-  int rank_of(int stage) const { return job_.rank() / plan_.workers() * plan_.workers() + plan_.worker_of(stage); }
+  /// The rank of this replica's process with the stage.
+  int rank_of(int stage) const { return ranks_.rank_of_stage(ranks_.replica(), stage); }
 
   /// The layout without values, for the end at stage `end`.
   GPIPE_COLD channel_layout empty(int peer, const std::vector<int>& memory_slots, bool sends, int end) const {
@@ -85,6 +86,7 @@ class remote_links {
   process_group& job_;
   const network& net_;
   const step_plan& plan_;
+  rank_layout ranks_;
   const std::vector<const detail::arena_map*>& maps_;
   const std::vector<const void*>& queues_;
 };

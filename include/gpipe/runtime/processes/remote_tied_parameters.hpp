@@ -9,6 +9,7 @@
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -31,12 +32,12 @@ class remote_tied_parameters {
     for (const tie& t : plan.ties) connect(t, job, net, plan, maps, queues);
   }
 
-  /// The values of parameters that are owned here.
-  void send_values() {
+  /// The values of parameters that this worker owns; and its uses take them from now on.
+  void send_values(int worker) {
     for (const auto& c : connections_)
-      if (c.values_out) c.values_out->publish(0, 1);
+      if (c.values_out && c.owner == worker) c.values_out->publish(0, 1);
     for (const auto& c : connections_)
-      if (c.values_in) c.values_in->release(0);
+      if (c.values_in && c.user_worker == worker) c.values_in->release(0);
   }
   /// Only for a tie whose owner is in another process.
   const std::byte* receive_values(const tie& t) {
@@ -61,7 +62,7 @@ class remote_tied_parameters {
  private:
   struct connection {
     named_array user{};
-    int user_stage = -1;
+    int user_stage = -1, owner = -1, user_worker = -1;  // the last two are workers
     std::byte *values = nullptr, *gradients = nullptr;  // the buffers that are sent, or received into
     std::unique_ptr<sending_end> values_out, gradients_out;
     std::unique_ptr<receiving_end> values_in, gradients_in;
@@ -81,35 +82,38 @@ class remote_tied_parameters {
                           const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {
     using detail::index;
     const int owner = plan.cut().stage_of(t.owner.layer_index), user = plan.cut().stage_of(t.user.layer_index);
-    if (plan.worker_of(owner) == plan.worker_of(user)) return;
-    const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
-    const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
+    const rank_layout ranks(plan, &job);
+    const int owner_rank = ranks.rank_of_stage(ranks.replica(), owner);
+    const int user_rank = ranks.rank_of_stage(ranks.replica(), user);
+    if (owner_rank == user_rank) return;
+    const bool owns = owner_rank == job.rank(), uses = user_rank == job.rank();
     const void* const queue = queues[index(owns ? owner : user)];
     const array_location owned = locate(net, t.user);
     const std::size_t bytes = owned.bytes, before = net.tied_bytes(t.user.layer_index, t.user.index);
-    const auto layout_to = [&](int stage, std::byte* at) {
-      return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1, {{at, 0, bytes}}, {0}, {0}, queue};
+    const auto layout_to = [&](int rank, std::byte* at) {
+      return channel_layout{rank, 1, {{at, 0, bytes}}, {0}, {0}, queue};
     };
     const auto begin = [&](int stage, memory_kind kind, int layer_index, int number = 0) {
       return maps[index(stage)]->find(kind, layer_index, -1, {}, number).base;
     };
     connection c;
     c.user = t.user, c.user_stage = user;
+    c.owner = plan.worker_of(owner), c.user_worker = plan.worker_of(user);
     if (owns) {
       c.values = begin(owner, memory_kind::parameters, t.owner.layer_index) + owned.at;
-      c.values_out = job.sender(layout_to(user, c.values));
+      c.values_out = job.sender(layout_to(user_rank, c.values));
       senders_.push_back(c.values_out.get());
       if (plan.trains) {
         c.gradients = begin(owner, memory_kind::tied, t.user.layer_index, 2 + t.user.index);
-        c.gradients_in = job.receiver(layout_to(user, c.gradients));
+        c.gradients_in = job.receiver(layout_to(user_rank, c.gradients));
       }
     }
     if (uses) {
       c.values = begin(user, memory_kind::tied, t.user.layer_index) + before;
-      c.values_in = job.receiver(layout_to(owner, c.values));
+      c.values_in = job.receiver(layout_to(owner_rank, c.values));
       if (plan.trains) {
         c.gradients = begin(user, memory_kind::tied, t.user.layer_index, 1) + before;
-        c.gradients_out = job.sender(layout_to(owner, c.gradients));
+        c.gradients_out = job.sender(layout_to(owner_rank, c.gradients));
         senders_.push_back(c.gradients_out.get());
       }
     }

@@ -66,9 +66,9 @@ class leaving_gradients {
           layout.sender_slot.push_back(static_cast<int>(i % 2));
         }
       if (layout.receiver_slot.empty()) continue;
-      const auto at_rank = [&](int replica) { return replica * plan.workers() + plan.worker_of(stage); };
+      const rank_layout ranks(plan, &job);
       if (owner != own) {
-        layout.peer = at_rank(owner);
+        layout.peer = ranks.rank_of_stage(owner, stage);
         layout.values = {{windows[0], static_cast<std::size_t>(windows[1] - windows[0]), alignment}};
         if (windows[1] == nullptr) layout.values[0].stride = 0;
         out_[index(owner)] = job.sender(layout);
@@ -77,7 +77,7 @@ class leaving_gradients {
       owned_ = layout.receiver_slot.size();
       for (int r = 0; r < R; ++r) {
         if (r == own) continue;
-        layout.peer = at_rank(r);
+        layout.peer = ranks.rank_of_stage(r, stage);
         layout.values = {{landing + 2 * window_ * in_.size(), window_, alignment}};
         in_.emplace_back(r, job.receiver(layout));
       }

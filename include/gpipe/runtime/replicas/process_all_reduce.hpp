@@ -13,6 +13,7 @@
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/replicas/leaving_gradients.hpp>
@@ -41,6 +42,7 @@ class process_all_reduce final : public all_reduce {
       : job_(job),
         net_(net),
         plan_(plan),
+        ranks_(plan, &job),
         here_(here),
         queues_(here.queues()),
         exchanges_(detail::index(plan.stages())) {
@@ -180,7 +182,6 @@ class process_all_reduce final : public all_reduce {
   };
   using edges = std::vector<std::size_t>;  // [replica]: its slice of a range begins here; then the range's bytes
 
-  int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   GPIPE_COLD edges equal_edges(std::size_t bytes) const {
     edges all;
     for (int r = 0; r <= plan_.replicas(); ++r) all.push_back(slice_begin(bytes, r, plan_.replicas()));
@@ -210,7 +211,7 @@ class process_all_reduce final : public all_reduce {
       layout.values.push_back({at + done, 0, (std::min)(max_bytes, bytes - done)});
   }
   channel_layout layout_to(int replica, int stage) const {
-    return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[detail::index(stage)]};
+    return {ranks_.rank_of_stage(replica, stage), 1, {}, {0}, {0}, queues_[detail::index(stage)]};
   }
   // Channels that work in a device's order need no wait on the host.
   void finish(int stage) const {
@@ -312,6 +313,7 @@ class process_all_reduce final : public all_reduce {
   process_group& job_;
   const network& net_;
   const step_plan& plan_;
+  rank_layout ranks_;
   replica_part& here_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]

@@ -7,6 +7,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/link_choice.hpp>
@@ -15,32 +16,33 @@
 namespace gpipe::detail {
 
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
-/// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of
-/// processes only the stages of one worker are here.
+/// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job only
+/// the stages of the workers of this process are here.
 template <class Device>
 class replica final : public replica_part {
  public:
   using context = typename Device::context;
   using channel_list = std::vector<link_channels<typename Device::marker>>;
 
-  /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
-  /// here, as the only waiter. `longest`: the same replica of the longest length, whose memory this one uses.
-  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& wake_signals,
-                     std::byte arena_fill, const link_choice& emulated, const replica* longest = nullptr)
+  /// `here` has some of its workers, which wait in `wake_signals` by their numbers there. `longest`: the same replica
+  /// of the longest length, whose memory this one uses.
+  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, const rank_layout& here,
+                     worker_signals& wake_signals, std::byte arena_fill, const link_choice& emulated,
+                     const replica* longest = nullptr)
       : number_(number),
         plan_(&plan),
-        channels_(plan.links.size()),
-        barrier_(wake_signals, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
+        barrier_(wake_signals, here.count(number), here.number_here(number, here.first(number))) {
     for (int s = 0; s < plan.stages(); ++s) {
-      const bool here = only < 0 || plan.worker_of(s) == only;
-      stages_.push_back(here ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number,
-                                                                     longest != nullptr ? &longest->stage(s) : nullptr)
-                             : nullptr);
-      maps_.push_back(here ? &stages_.back()->map() : nullptr);
+      const bool is_here = here.has_stage(number, s);
+      stages_.push_back(is_here
+                            ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number,
+                                                                    longest != nullptr ? &longest->stage(s) : nullptr)
+                            : nullptr);
+      maps_.push_back(is_here ? &stages_.back()->map() : nullptr);
     }
-    if (only < 0)
-      channels_ =
-          make_link_channels<typename Device::marker>(net, plan, wake_signals, emulated, number * plan.workers());
+    std::vector<int> waiters;
+    for (int w = 0; w < plan.workers(); ++w) waiters.push_back(here.number_here(number, w));
+    channels_ = make_link_channels<typename Device::marker>(net, plan, wake_signals, emulated, waiters);
   }
   /// Finds every address, and sets up libraries.
   GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {

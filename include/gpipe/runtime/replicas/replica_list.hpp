@@ -21,7 +21,7 @@ class replica_list {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& added = all_.emplace_back();
       if (!here.has_part(r)) continue;
-      added = std::make_unique<replica<Device>>(net, plan, r, here.only(), wake_signals, options.arena_fill,
+      added = std::make_unique<replica<Device>>(net, plan, r, here, wake_signals, options.arena_fill,
                                                 options.link_bytes_per_second,
                                                 longest != nullptr ? &longest->at(r) : nullptr);
       added->bind(kernels, options.canary);

@@ -49,7 +49,7 @@ class pass_runner {
       : options_(options),
         here_(here),
         calls_(options.job),
-        signals_(here.count(), limits),
+        signals_(here.count(), local_limits(limits)),
         barrier_(signals_, here.count()),
         step_(step),
         threads_(signals_, here.count()) {
@@ -57,7 +57,7 @@ class pass_runner {
     now_.store(&runs_.front(), std::memory_order_relaxed);
   }
 
-  /// Makes the replicas and joins them. `recorder_of(rank)`: the events of a worker, null if none are kept.
+  /// Makes the replicas and joins them. `recorder_of(replica, worker)`: the events of a worker, null if none are kept.
   template <class Recorders>
   GPIPE_COLD void connect(const kernel_row<typename Device::context>* kernels, Recorders&& recorder_of) {
     plan_run& first = runs_.front();
@@ -70,7 +70,8 @@ class pass_runner {
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
-          options_.on_deadline == deadline_action::abort ? here_.count() : 1, options_.deadline + more,
+          options_.on_deadline == deadline_action::abort || options_.job != nullptr ? here_.count() : 1,
+          options_.deadline + more,
           [this](int w) {
             detail::activity now = this->now().workers[detail::index(w)].activity();
             if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process
@@ -117,14 +118,7 @@ class pass_runner {
       const default_float_environment exact;
       calls_.enter(run.net, step_, run.shared.decision.terms);
       // Small enough for a std::function that allocates nothing.
-      const auto work = [&run, &whole](int w) {
-        worker<Device>& at = run.workers[detail::index(w)];
-        if (!whole) return at.run({}, false);
-        const auto& programs = run.shared.step.trains() ? run.programs.training() : run.programs.forward();
-        at.run(programs[detail::index(w) % programs.size()], run.shared.step.clears());
-      };
-      if (options_.job != nullptr) work(0);
-      else threads_.run(work);
+      threads_.run([this, whole](int w) { calls_.report_failure([&] { work(w, whole); }); });
     } catch (const detail::worker_is_stuck& found) {
       stuck_.emplace(stuck_error(found.worker));
       if (found.cause) try {
@@ -133,11 +127,12 @@ class pass_runner {
           std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
         }
       require_not_stuck();
+    } catch (const interrupted&) {  // of all workers here: the cause is in another process
+      drop();
+      throw_error({"no worker made progress for ", duration_text(options_.deadline)},
+                  {"see what the workers do, or raise the deadline"});
     } catch (...) {
-      calls_.abandon();  // before devices are waited for
-      clean_up();
-      add_time();
-      calls_.leave();
+      drop();
       throw;
     }
     add_time();
@@ -190,8 +185,7 @@ class pass_runner {
       for (int r = 0; r < plan.replicas(); ++r)
         for (int w = 0; w < plan.workers(); ++w)
           if (here.has_worker(r, w))
-            workers.emplace_back(shared, replicas.at(r), w, static_cast<int>(workers.size()),
-                                 recorder_of(r * plan.workers() + w));
+            workers.emplace_back(shared, replicas.at(r), w, static_cast<int>(workers.size()), recorder_of(r, w));
     }
   };
 
@@ -216,11 +210,32 @@ class pass_runner {
     it.sums = options_.job.set_up().connect(*options_.job, it.net, it.plan, it.replicas.at(here_.replica()), others_);
   }
 
+  // The part of one worker.
+  void work(int w, bool whole) {
+    plan_run& run = now();
+    worker<Device>& at = run.workers[detail::index(w)];
+    if (!whole) return at.run({}, false);
+    const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
+    at.run(programs[detail::index(w) % programs.size()], step_.clears());
+  }
+
   GPIPE_COLD error stuck_error(int w) const {
     return detail::stuck_error(w, options_.deadline, now().workers[detail::index(w)].position());
   }
 
-  // The work of a failed pass is dropped.
+  // A wait between workers of one process of a job may depend on another process, whose progress counts. So it lasts
+  // until a wait for that process ends, or the watchdog finds a kernel that does not return.
+  wait_limits local_limits(wait_limits limits) const {
+    if (options_.job != nullptr && here_.count() > 1) limits.deadline = limits.deadline.max();
+    return limits;
+  }
+  // In a handler: drops the work of the failed pass. Throws the first cause among all processes, if there are several.
+  GPIPE_COLD void drop() {
+    calls_.abandon();  // before devices are waited for
+    clean_up();
+    add_time();
+    calls_.leave();
+  }
   GPIPE_COLD void clean_up() {
     const plan_run& run = now();
     run.replicas.each_stage([](auto& stage) { stage.settle(); });

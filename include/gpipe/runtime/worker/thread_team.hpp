@@ -61,11 +61,11 @@ class thread_team {
   int workers() const { return workers_; }
 
   /// Runs `task(worker)` on every worker and returns when the last has finished. If one throws, the waits of the others
-  /// end, and the first exception is thrown here. If one does not return, throws `detail::worker_is_stuck`; then the
-  /// team runs nothing more.
+  /// end, and the first exception is thrown here; `interrupted` if all others are that. If one does not return, throws
+  /// `detail::worker_is_stuck`; then the team runs nothing more.
   void run(std::function<void(int)> task) {
     task_ = std::move(task);  // kept for a worker that does not return
-    cause_ = nullptr;
+    cause_ = nullptr, interrupted_ = false;
     for (int w = 1; w < workers_; ++w) busy_[detail::index(w)].store(true, std::memory_order_relaxed);
     running_.store(workers_, std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);
@@ -78,9 +78,10 @@ class thread_team {
         if (busy_[detail::index(w)].load(std::memory_order_acquire)) throw_stuck(w);
       signals_.wait_idle(0, all_done);  // the last one returned just now
     }
-    if (!cause_) return;
+    if (!cause_ && !interrupted_) return;
     signals_.reset();
-    std::rethrow_exception(std::exchange(cause_, nullptr));
+    if (cause_) std::rethrow_exception(std::exchange(cause_, nullptr));
+    throw detail::interrupted{};
   }
 
  private:
@@ -97,6 +98,8 @@ class thread_team {
     try {
       task_(worker);
     } catch (const detail::interrupted&) {
+      interrupted_ = true;
+      signals_.wake_all();
     } catch (...) {
       {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -126,6 +129,7 @@ class thread_team {
   std::unique_ptr<std::atomic<bool>[]> busy_;  // [worker]
   std::mutex mutex_;
   std::exception_ptr cause_;
+  std::atomic<bool> interrupted_{false};
   std::atomic<std::uint64_t> call_{0};
   std::atomic<int> running_{0};
   std::atomic<bool> ending_{false};

@@ -20,7 +20,7 @@ class tied_parameters {
 
   /// Brings the values to the uses in the worker's stages.
   void update_values(int worker) const {
-    remote_.send_values();
+    remote_.send_values(worker);
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
       const tie& t = plan_.ties[i];
       if (plan_.worker_of(stage_of(t.user)) != worker) continue;
@@ -33,10 +33,10 @@ class tied_parameters {
     }
   }
 
-  /// The gradients of this replica's uses are complete. Sends those that belong to another process.
-  void send_gradients() const {
+  /// The gradients of the replica's uses here are complete. Sends the worker's that belong to another process.
+  void send_gradients(int worker) const {
     for (const tie& t : plan_.ties)
-      if (is_here(t.user) && !frozen(t.user)) remote_.send_gradients(t);
+      if (plan_.worker_of(stage_of(t.user)) == worker && !frozen(t.user)) remote_.send_gradients(t);
   }
   /// The gradients of all uses are complete. Adds those of the parameters that the stage owns, each at its rows.
   void add_gradients(int stage, const wait_context& what, action_timer<Device>& times) const {

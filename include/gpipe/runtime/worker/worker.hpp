@@ -229,7 +229,11 @@ class alignas(alignment) worker final : private gradient_listener {
   GPIPE_OUT_OF_LINE void gather() {
     if (!downloading_) download();
     finish();
-    times_.waiting([&] { context_.others.exchange(context_.decision.gathered, step().commits()); });
+    if (!context_.others.joined()) return;
+    times_.waiting([&] {
+      context_.barrier.arrive(waiter_, {.action = "gather"});  // those of all workers here are complete
+      if (waiter_ == 0) context_.others.exchange(context_.decision.gathered, step().commits());
+    });
   }
   void download() {
     for (const int s : stages_) {
@@ -370,7 +374,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (!std::exchange(summed_, true)) {
       for (const int s : stages_) replica_->stage(s).context().mark(replica_->stage(s).done());
       times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(i)); });
-      ties_.send_gradients();
+      ties_.send_gradients(number_);
     }
     ties_.add_gradients(i.stage, wait_context_of(i), times_);
   }

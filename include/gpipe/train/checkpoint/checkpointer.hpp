@@ -200,11 +200,7 @@ class checkpointer {
 
   GPIPE_COLD contents contents_of(const save_options& how, const checkpoint_facts& facts) const {
     const step_plan& plan = run_.plan();
-    const bool alone = together().alone();
-    const auto rank_of = [&](const stored_array& of) {
-      const int layer = of.location.layer_index;
-      return alone ? 0 : run_.owner_of(layer) * plan.workers() + plan.worker_of(plan.cut().stage_of(layer));
-    };
+    const auto rank_of = [&](const stored_array& of) { return run_.rank_of(of.location.layer_index); };
     const std::vector<stored_array> model = model_arrays(run_.net());
     return {deal_arrays("model", in_file(model, {}, "", how.layout), how.max_file_bytes, rank_of),
             deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of),

@@ -1,0 +1,136 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gpipe/job.hpp>
+#include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/fit.hpp>
+
+#include "support/allocations.hpp"
+#include "support/job_trainings.hpp"
+
+// A job whose processes have several workers each, also unequal numbers: the same bits as in the threads of one.
+
+using namespace laws;
+
+namespace {
+
+/// With this number of workers in each replica, more than processes.
+plan_options plan_with(schedule_kind kind, int workers, int replicas = 1) {
+  plan_options o = plan_by(kind, workers);
+  o.workers = workers, o.replicas = replicas;
+  return o;
+}
+
+template <class Net, class Data>
+void same_as_in_threads(const Data& data, schedule_kind kind, int replicas = 1, shard shares = shard::none) {
+  const int each = the_job().ranks() / replicas;
+  for (const int workers : {each + 1, 2 * each}) {
+    plan_options o = plan_with(kind, workers, replicas);
+    if (o.stages > layers_of<Net> || o.max_workers() < workers) continue;
+    CAPTURE(std::string(name_of(kind)));
+    CAPTURE(workers);
+    const auto expected = numbers_of<Net>(o, options_in(nullptr), data);
+    o.shard = shares;
+    CHECK(numbers_of<Net>(o, options_in(&the_job()), data) == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("workers in several processes have the bits of threads, in every schedule") {
+  for (const schedule_kind kind : schedule_kinds)
+    if (kind != schedule_kind::forward_only) same_as_in_threads<residual_net<float>>(plain, kind);
+}
+TEST_CASE("workers in several processes have the bits of threads: skips and tied layers") {
+  same_as_in_threads<skip_net<float>>(channels, schedule_kind::one_f_one_b);
+  same_as_in_threads<tied_net<float>>(plain, schedule_kind::zb_h1);
+}
+
+TEST_CASE("replicas whose processes have several workers have the bits of threads, also if they keep shares") {
+  for (int R = 2; R <= the_job().ranks(); ++R) {
+    if (the_job().ranks() % R != 0) continue;
+    same_as_in_threads<tied_net<float>>(plain, schedule_kind::one_f_one_b, R);
+    same_as_in_threads<residual_net<float>>(plain, schedule_kind::zb_h1, R, shard::optimizer_state);
+    same_as_in_threads<residual_net<float>>(plain, schedule_kind::fill_drain, R, shard::gradients);
+  }
+}
+
+TEST_CASE("a throw in any worker of any process fails the step in all, and the next step works") {
+  const int ranks = the_job().ranks(), workers = 2 * ranks;
+  const plan_options o = plan_with(schedule_kind::one_f_one_b, workers);
+  trainer<residual_net<float>, adam> alone(o, {.learning_rate = 0.02}, options_in(nullptr));
+  alone.step(plain.take(0, 13));
+  for (int thrower = 0; thrower < workers; ++thrower)
+    for (const bool forward : {true, false}) {
+      CAPTURE(thrower);
+      CAPTURE(forward);
+      bool throws = true;
+      training_options how = options_in(&the_job());
+      how.before = [&](const instruction& it) {
+        const bool here = forward ? it.kind == action_kind::forward && it.micro_batch == 1
+                                  : it.kind == action_kind::backward || it.kind == action_kind::backward_parameters;
+        if (throws && it.stage == thrower && here) throw std::runtime_error("broken");
+      };
+      trainer<residual_net<float>, adam> training(o, {.learning_rate = 0.02}, how);
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        training.step(plain.take(0, 13));
+        FAIL_CHECK("no error");
+      } catch (const error& cause) {
+        CHECK(cause.wrong() == "broken");
+        CHECK(cause.where().stage == thrower);
+        CHECK(cause.where().rank == thrower / 2);
+      }
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+      throws = false;
+      training.step(plain.take(0, 13));
+      CHECK(training.parameter_hash() == alone.parameter_hash());
+    }
+}
+
+TEST_CASE("a deadline without progress in one worker of a process ends all, and a wait within a process is no cause") {
+  const int workers = 2 * the_job().ranks();
+  training_options how = options_in(&the_job());
+  how.deadline = std::chrono::milliseconds(400);
+  bool sleeps = false;
+  how.before = [&](const instruction& it) {
+    // Others wait for longer than the deadline, while this process makes progress.
+    if (sleeps && it.stage == 0 && it.kind == action_kind::forward)
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  };
+  trainer<residual_net<float>, adam> training(plan_with(schedule_kind::fill_drain, workers), {}, how);
+  training.step(plain.take(0, 13));
+  sleeps = true;
+  training.step(plain.take(0, 13));
+  CHECK(training.steps() == 2);
+}
+
+TEST_CASE("a step of several workers in each process allocates nothing by operator new") {
+  trainer<residual_net<float>, adam> training(plan_with(schedule_kind::one_f_one_b, 2 * the_job().ranks()), {},
+                                              options_in(&the_job()));
+  const batch data = plain.take(0, 16);
+  training.step(data);
+  const long before = allocations;
+  for (int i = 0; i < 3; ++i) training.step(data);
+  CHECK(allocations == before);
+}
+
+TEST_CASE("the report has the workers of each process") {
+  const int ranks = the_job().ranks(), workers = ranks + 1;
+  training_options how = options_in(&the_job());
+  how.trace_events = 1000;
+  trainer<residual_net<float>, adam> training(plan_with(schedule_kind::one_f_one_b, workers), {}, how);
+  training.step(plain.take(0, 13));
+  const auto report = training.report();
+  int in_all = 0;
+  for (const stage_report& r : report) in_all += r.process_workers;
+  CHECK(in_all == 2 * 2 + ranks - 1);  // the first process has two workers, each of which counts both
+  REQUIRE(training.trace().size() == static_cast<std::size_t>(workers));
+  for (const recorder& worker : training.trace()) CHECK(worker.events().size() > 8);
+}
