@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 

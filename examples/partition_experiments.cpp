@@ -4,8 +4,8 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/stages.hpp>
 
 #include <boost/hana/cartesian_product.hpp>

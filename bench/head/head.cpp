@@ -13,8 +13,8 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/plan/step_time.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/plan/step_time.hpp>
 #include <gpipe/record/drawing/timeline.hpp>
 
 #include <algorithm>

@@ -21,9 +21,9 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/partition/partition.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
 
 #include <cstdint>
 #include <cstdlib>

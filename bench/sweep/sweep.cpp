@@ -9,9 +9,9 @@
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/step_time.hpp>
 #include <gpipe/testing/emulated_link.hpp>
 #include <gpipe/train/trainer.hpp>
 

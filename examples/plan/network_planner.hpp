@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
 
 #include "planned.hpp"
 

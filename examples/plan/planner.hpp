@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 
 #include "best/table_network.hpp"
 #include "choice.hpp"

@@ -16,9 +16,9 @@
 #include <gpipe/model/path-inl.hpp>
 #include <gpipe/plan/best/find_best-inl.hpp>
 #include <gpipe/plan/constant_plan-inl.hpp>
+#include <gpipe/plan/cut/simulated_cut-inl.hpp>
 #include <gpipe/plan/make_plan-inl.hpp>
 #include <gpipe/plan/model_summary-inl.hpp>
-#include <gpipe/plan/simulated_cut-inl.hpp>
 #include <gpipe/plan/summary-inl.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder-inl.hpp>
 #include <gpipe/record/checkpoint/convert-inl.hpp>

@@ -14,8 +14,8 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/best/update_time.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
-#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 
 #include "support/random_network.hpp"
 

@@ -13,7 +13,7 @@
 
 // The positions of files, and their lengths. A header's test is at the mirrored path, or tests/coverage.md has a line
 //
-//     | `plan/stages/cut.hpp` | `plan/choose_cut` | why |
+//     | `plan/stages/cut.hpp` | `plan/cut/choose_cut` | why |
 //
 // that names the test that runs the header.
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
 #include <gpipe/plan/recompute/place_recomputes.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 

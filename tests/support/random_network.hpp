@@ -7,11 +7,11 @@
 #include <random>
 #include <vector>
 
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
-#include <gpipe/plan/step_time.hpp>
 
 namespace nets {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <gpipe/plan/best/plan_candidate.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
-#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 
 #include "support/random_network.hpp"
 

@@ -14,8 +14,10 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/complete_plan.hpp>
+#include <gpipe/plan/cut/choose_warmup.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
@@ -29,10 +31,8 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/search/searched_schedule.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
-#include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {

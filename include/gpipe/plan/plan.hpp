@@ -7,9 +7,11 @@
 #include <gpipe/core/included.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/choose_warmup.hpp>
 #include <gpipe/plan/constant_plan.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_warmup.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
@@ -24,8 +26,6 @@
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/plan/step_time.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {

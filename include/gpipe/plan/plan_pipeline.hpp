@@ -7,6 +7,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
@@ -15,7 +16,6 @@
 #include <gpipe/plan/search/pipeline.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/plan/step_time.hpp>
 
 namespace gpipe {
 

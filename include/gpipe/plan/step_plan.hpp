@@ -8,12 +8,12 @@
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
 

@@ -6,15 +6,15 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/plan/step_time.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {

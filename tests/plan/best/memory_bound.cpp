@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 
 #include "support/random_pipeline.hpp"
 

@@ -9,10 +9,10 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
 
 #include "support/cuts_and_layers.hpp"
 #include "support/random_network.hpp"

@@ -8,16 +8,16 @@
 #include <gpipe/plan/best/plan_candidate.hpp>
 #include <gpipe/plan/best/plan_space.hpp>
 #include <gpipe/plan/best/update_time.hpp>
-#include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_warmup.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/step_time.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 
 // A search for the best plan that a compiler can do. Its steps are small enough for one constant evaluation each under
 // the compilers' default limits:

@@ -23,21 +23,21 @@
 #include <gpipe/plan/best/memory_estimate.hpp>
 #include <gpipe/plan/best/path_bound.hpp>
 #include <gpipe/plan/best/update_time.hpp>
-#include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_warmup.hpp>
+#include <gpipe/plan/cut/probed_cut.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/network_options.hpp>
 #include <gpipe/plan/partition/checks.hpp>
 #include <gpipe/plan/partition/partition.hpp>
-#include <gpipe/plan/recompute/probed_cut.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/summary.hpp>
 
 namespace gpipe {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
 namespace gpipe::detail {

@@ -1,11 +1,11 @@
-#include <gpipe/plan/step_time.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 
 #include <doctest/doctest.h>
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -1,4 +1,4 @@
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,11 +3,11 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 
 namespace gpipe::detail {
 

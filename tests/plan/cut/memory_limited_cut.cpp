@@ -1,4 +1,4 @@
-#include <gpipe/plan/memory_limited_cut.hpp>
+#include <gpipe/plan/cut/memory_limited_cut.hpp>
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
 
 #include "support/random_network.hpp"
 

@@ -1,4 +1,4 @@
-#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,9 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpipe/plan/simulated_cut.hpp>
+#include <gpipe/plan/cut/simulated_cut.hpp>
 
 #include <doctest/doctest.h>
 

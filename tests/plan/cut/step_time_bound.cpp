@@ -1,4 +1,4 @@
-#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 
 #include <doctest/doctest.h>
 

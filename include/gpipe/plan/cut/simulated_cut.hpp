@@ -5,13 +5,13 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/step_time.hpp>
 
 namespace gpipe::detail {
 
@@ -197,5 +197,5 @@ class cut_simulator {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/plan/simulated_cut-inl.hpp>
+#include <gpipe/plan/cut/simulated_cut-inl.hpp>
 #endif

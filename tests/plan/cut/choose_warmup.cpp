@@ -1,4 +1,4 @@
-#include <gpipe/plan/choose_warmup.hpp>
+#include <gpipe/plan/cut/choose_warmup.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,14 +3,14 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/lower_bound.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/cut/choose_cut.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
-#include <gpipe/plan/step_time.hpp>
 
 #include <cstdint>
 #include <initializer_list>
