@@ -78,6 +78,10 @@ int MPI_Comm_idup(MPI_Comm of, MPI_Comm* made, MPI_Request* request) {
   stop_in("MPI_Comm_idup");
   return PMPI_Comm_idup(of, made, request);
 }
+int MPI_Testall(int count, MPI_Request requests[], int* all, MPI_Status statuses[]) {
+  stop_in("MPI_Testall");
+  return PMPI_Testall(count, requests, all, statuses);
+}
 int MPI_Comm_dup(MPI_Comm of, MPI_Comm* made) {
   stop_in("MPI_Comm_dup");
   return PMPI_Comm_dup(of, made);
@@ -106,7 +110,7 @@ int MPI_Finalize() {
 
 TEST_CASE("a process of a job" * doctest::skip(stop_before().empty())) {
   try {
-    if (stop_before() == "MPI_Comm_idup") {  // the job of a communicator of the program
+    if (stop_before() == "MPI_Comm_idup" || stop_before() == "MPI_Testall") {  // a communicator of the program
       int level = 0;
       PMPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
       gpipe::mpi::job job(MPI_COMM_WORLD, deadline);
@@ -130,8 +134,8 @@ TEST_CASE("a process that stops while the job is joined or left ends the job, wi
   for (const expectation& expected : {
            expectation{"MPI_Init_thread", "MPI_Init_thread has not returned for 1 s; it waits for all processes"},
            expectation{"arrival", "rank 1 has not joined the job for 1 s; see what keeps it"},
-           expectation{"MPI_Comm_idup",
-                       "not every process of the communicator has joined the job for 1 s; see that each"},
+           expectation{"MPI_Comm_idup", "rank 1 has not joined the job for 1 s; see what keeps it"},
+           expectation{"MPI_Testall", "all 3 ranks have begun to join the job, and have not joined it for 1 s; see"},
            expectation{"MPI_Comm_dup", "MPI_Comm_dup has not returned for 1 s"},
            expectation{"MPI_Win_allocate_shared", "MPI_Win_allocate_shared has not returned for 1 s"},
            expectation{"MPI_Barrier", "MPI_Win_allocate_shared has not returned for 1 s"},

@@ -268,6 +268,19 @@ TEST_CASE("a job of a communicator has its ranks, and leaves the communicator to
   wait_for_all();
 }
 
+TEST_CASE("a job of an intercommunicator is an error") {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm side = MPI_COMM_NULL, between = MPI_COMM_NULL;  // rank 0 and all others
+  MPI_Comm_split(MPI_COMM_WORLD, rank > 0, rank, &side);
+  MPI_Intercomm_create(side, 0, MPI_COMM_WORLD, rank > 0 ? 0 : 1, 1, &between);
+  CHECK_THROWS_WITH_AS(mpi::job{between}, doctest::Contains("the job's communicator is an intercommunicator; give"),
+                       error);
+  MPI_Comm_free(&between);
+  MPI_Comm_free(&side);
+  wait_for_all();
+}
+
 TEST_CASE("a round ends for all processes or for none that has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);

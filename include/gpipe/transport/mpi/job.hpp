@@ -69,8 +69,13 @@ class job final : public process_group {
     if (processes == MPI_COMM_NULL)
       gpipe::detail::throw_error({"the job's communicator is MPI_COMM_NULL"},
                                  {"let the processes outside of the communicator make no job"});
+    int inter = 0;
+    MPI_Comm_test_inter(processes, &inter);
+    if (inter)
+      gpipe::detail::throw_error({"the job's communicator is an intercommunicator"},
+                                 {"give an intracommunicator, by MPI_Intercomm_merge or MPI_Comm_split"});
     guard_ = std::make_unique<termination_guard>();
-    MPI_Comm copy = copy_of(processes, deadline);
+    MPI_Comm copy = copy_when_joined(processes, deadline);
     int rank = 0;
     MPI_Comm_rank(copy, &rank);
     std::vector<std::string> hosts = await_arrival_of_all(copy, deadline);
@@ -199,28 +204,6 @@ class job final : public process_group {
     if (level < MPI_THREAD_FUNNELED)
       gpipe::detail::throw_error({"MPI was initialized for programs without threads"},
                                  {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialize MPI"});
-  }
-  // No message travels in `processes` itself, where a receive of the program could take it.
-  GPIPE_COLD static MPI_Comm copy_of(MPI_Comm processes, std::chrono::nanoseconds deadline) {
-    MPI_Comm copy = MPI_COMM_NULL;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Comm_idup(processes, &copy, &request), "MPI_Comm_idup");
-    const auto begin = progress_engine::clock::now();
-    for (int done = 0;;) {
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done) break;
-      const auto waited = progress_engine::clock::now() - begin;
-      if (waited >= deadline) {
-        int rank = 0;
-        MPI_Comm_rank(processes, &rank);
-        gpipe::detail::throw_error(
-            {"not every process of the communicator has joined the job for ", gpipe::detail::duration_text(deadline)},
-            {"see that each makes an mpi::job of it, or raise the deadline"}, {.rank = rank});
-      }
-      if (waited > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-    MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-    return copy;
   }
 
   GPIPE_COLD void join(MPI_Comm processes, bool shares_memory, std::vector<std::string> hosts, call_deadline& limit,
