@@ -85,4 +85,10 @@ TEST_CASE("an error names the path and the cause") {
         folder.path + ": reading the file failed: Is a directory; give the path of a file");
   CHECK(checkpoints::complaint([&] { read_file(folder / "file", broken); }) ==
         (folder / "file") + ": reading the file failed: Input/output error; check the path and its disk");
+  struct no_more_files : file_operations {
+    int open(const char*, int, int) override { return errno = EMFILE, -1; }
+  } full;
+  CHECK(checkpoints::complaint([&] { read_file(folder / "file", full); }) ==
+        (folder / "file") +
+            ": opening the file failed: Too many open files; raise the limit of open files (ulimit -n)");
 }

@@ -96,6 +96,8 @@ GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::strin
     remedy = "allow this user to do so, or choose another folder";
   else if (reason == ENOENT) remedy = "check the path; its folder must be there";
   else if (reason == ESPIPE || reason == EISDIR) remedy = "give the path of a file";
+  else if (reason == EMFILE || reason == ENFILE) remedy = "raise the limit of open files (ulimit -n)";
+  else if (reason == EFBIG) remedy = "raise the limit of a file's size (ulimit -f), or choose another disk";
   else if (reason == ENOTDIR || reason == EEXIST) remedy = "choose a path that is free";
   throw_error({what, " failed: ", reason == ESPIPE ? "it is no regular file" : std::strerror(reason)}, {remedy},
               {.file = file});

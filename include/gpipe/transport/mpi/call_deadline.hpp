@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace gpipe::mpi {
@@ -65,11 +66,14 @@ class call_deadline {
       if (call_ == nullptr) continue;
       waited_ += part;
       if (waited_ < limit_ && !terminated()) continue;
-      const error cause(
+      const std::string text =
           terminated() ? gpipe::detail::concat({"SIGTERM has come during ", call_})
-                       : gpipe::detail::concat({call_, " has not returned for ", gpipe::detail::duration_text(limit_)}),
-          "it waits for all processes of the job: see which one is stopped or never started, or raise the deadline",
-          {.rank = rank_});
+                       : gpipe::detail::concat({call_, " has not returned for ", gpipe::detail::duration_text(limit_)});
+      const error cause(text,
+                        terminated() ? "mpirun sends it when another process has ended: see the messages of that one"
+                                     : "it waits for all processes of the job: see which one is stopped or never "
+                                       "started, or raise the deadline",
+                        {.rank = rank_});
       std::fprintf(stderr, "%s\n", cause.what());
       std::fflush(stderr);
       std::_Exit(EXIT_FAILURE);

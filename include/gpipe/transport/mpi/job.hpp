@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/transport/in_process/limits.hpp>
 #include <gpipe/transport/mpi/all_gather.hpp>
 #include <gpipe/transport/mpi/arrival.hpp>
 #include <gpipe/transport/mpi/call_deadline.hpp>
@@ -41,6 +42,7 @@ class job final : public process_group {
     require_not_finalized();
     int before = 0;
     MPI_Initialized(&before);
+    if (!before) gpipe::detail::require_limits_of_mpi(call_deadline::rank_before_init());
     guard_ = std::make_unique<termination_guard>();
     call_deadline limit(call_deadline::rank_before_init(), deadline);
     limit.begin("MPI_Init_thread");
@@ -181,7 +183,12 @@ class job final : public process_group {
     detail::location at = cause.where();
     if (at.rank < 0) at.rank = rank_;
     progress_->report(error(cause.wrong(), cause.remedy(), at), true, true);
-    return rank_ == 0 || (status_->lost().what.rank == 0 && !status_->lost().what.reports_itself);
+    const mpi::cause& found = status_->lost().what;
+    if (rank_ == 0) return prints_loss();
+    if (found.rank == 0) return !found.reports_itself;
+    const int next = found.reports_itself ? found.rank : found.rank == 1 ? 2 : 1;  // if rank 0 does not come to it
+    if (rank_ == next && !progress_->await_print() && prints_loss()) std::fprintf(stderr, "%s\n", found.get().what());
+    return false;
   }
 
   bool lost() const noexcept override {
@@ -299,6 +306,11 @@ class job final : public process_group {
     progress_->complete_round();
   }
 
+  bool prints_loss() noexcept {
+    if (progress_->loss_is_printed()) return false;
+    progress_->print_loss();
+    return true;
+  }
   // Returns whether all processes leave together.
   GPIPE_COLD bool leave_together() noexcept {
     if (status_->lost().is_set()) return false;
@@ -310,7 +322,7 @@ class job final : public process_group {
       return true;
     } catch (...) {
       const cause& found = status_->lost().what;
-      if (status_->lost().is_set() && (rank_ == 0 || found.rank == 0))  // one process prints it
+      if (status_->lost().is_set() && (rank_ == 0 ? prints_loss() : found.rank == 0))  // one process prints it
         std::fprintf(stderr, "%s\n", found.get().what());
       return false;
     }

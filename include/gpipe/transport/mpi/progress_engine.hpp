@@ -94,6 +94,34 @@ class progress_engine {
     if (other_hosts_ != nullptr) other_hosts_->causes().send(goodbye);
   }
 
+  /// Whether a process has reported that it prints the loss.
+  GPIPE_COLD bool loss_is_printed() noexcept {
+    try {
+      if (other_hosts_ != nullptr) poll_hosts();
+    } catch (...) {  // MPI's messages are behind, and this one's may be, too
+    }
+    for (int i = 0; i < status_.count(); ++i) printed_ = printed_ || status_.of(i).prints_loss.load();
+    return printed_;
+  }
+  GPIPE_COLD void print_loss() noexcept {
+    status_.mine().prints_loss = true;
+    cause printed;
+    printed.printed = true;
+    if (other_hosts_ != nullptr) other_hosts_->causes().send(printed);
+  }
+  /// Returns whether rank 0 prints the loss. It may be in a long kernel, and mpirun ends it a second after SIGTERM.
+  GPIPE_COLD bool await_print() noexcept {
+    using namespace std::chrono_literals;
+    auto end = clock::now() + (std::min<std::chrono::nanoseconds>)(deadline_, 1s);
+    for (bool shorter = false; !loss_is_printed();) {
+      if (terminated() && !std::exchange(shorter, true)) end = (std::min)(end, clock::now() + 500ms);
+      if (clock::now() >= end) return false;
+      status_.mine().beat();
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
   /// Whether the host's i-th process knows of a loss or has ended.
   bool knows_loss(int i) noexcept { return status_.of(i).knows_loss.load() || !visible_[index(i)] || has_ended(i); }
 
@@ -203,7 +231,8 @@ class progress_engine {
   // A throw from before the last recovery is ignored.
   void receive_causes() {
     while (const cause* found = other_hosts_->causes().receive())
-      if (found->leaves) left_elsewhere_.push_back({found->rank, found->round});
+      if (found->printed) printed_ = true;
+      else if (found->leaves) left_elsewhere_.push_back({found->rank, found->round});
       else if (found->lost || found->round >= (std::max)(recovered_, round_)) status_.put(*found);
   }
 
@@ -316,6 +345,7 @@ class progress_engine {
   std::uint64_t round_ = 0;
   std::uint64_t recovered_ = 0;  // a throw of an earlier round is the one that is recovered from
   bool oversubscribed_ = false, recovering_ = false, leaving_ = false;
+  bool printed_ = false;  // the loss
 };
 
 }  // namespace gpipe::mpi

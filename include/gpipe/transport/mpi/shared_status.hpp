@@ -36,7 +36,7 @@ struct alignas(2 * detail::alignment) process_status {
   std::atomic<int> process{0};
   std::atomic<int> stage{-1}, micro_batch{-1};
   std::atomic<bool> left{false};  ///< it leaves the job
-  std::atomic<bool> knows_loss{false};
+  std::atomic<bool> knows_loss{false}, prints_loss{false};
   fixed_text<32> action;  ///< read when the process makes no progress
 
   void tick() noexcept { ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -48,6 +48,7 @@ struct cause {
   bool lost = false;            ///< a process is lost; else a process has thrown and goes on
   bool reports_itself = false;  ///< found by a process that can still print it
   bool leaves = false;          ///< no failure: `rank` waits for the others to leave
+  bool printed = false;         ///< no failure: a process prints the loss
   std::uint64_t round = 0;      ///< completed by the process that found it; waits in earlier rounds go on
   fixed_text<1024> wrong, remedy;
   fixed_text<256> layer, file;
