@@ -134,7 +134,7 @@ TEST_CASE(
     doctest::skip(!task().empty())) {
   if (!has_hosts()) return;
   struct expectation {
-    const char *what, *error;
+    std::string what, error;
   };
   for (const expectation& expected : {
            expectation{"files of MPI", "rank 1, host b: the process may open 13 more files, and MPI needs "},

@@ -14,6 +14,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
 
 namespace gpipe::detail {
@@ -23,7 +24,8 @@ namespace gpipe::detail {
 class run_report {
  public:
   /// `workers` are in this process; `events` are kept for each worker; 0: none.
-  GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events)
+  GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events,
+                        host_cores host = {})
       : each_(plan.workers()) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
@@ -32,6 +34,8 @@ class run_report {
     for (stage_report& r : stages_) {  // those of other processes are theirs
       r.process_workers = workers;
       if (allowed < cores::of_machine()) r.bound_to = static_cast<int>(allowed);
+      r.host_processes = host.processes;
+      if (host.cores < static_cast<int>(cores::of_machine())) r.host_bound_to = host.cores;
     }
     for (int w = 0; w < R * K && events > 0; ++w)
       workers_.emplace_back(events, detail::concat({R > 1 ? "replica " + std::to_string(w / K) + ", " : "",

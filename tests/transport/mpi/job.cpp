@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <sched.h>
+
 #include "support/allocations.hpp"
 #include "support/processes.hpp"
 
@@ -265,6 +267,24 @@ TEST_CASE("a job of a communicator has its ranks, and leaves the communicator to
   MPI_Wait(&any, MPI_STATUS_IGNORE);
   CHECK(word == (mine + ranks - 1) % ranks);
   MPI_Comm_free(&part);
+  wait_for_all();
+}
+
+TEST_CASE("a job knows to how many cores the processes of its host are bound together") {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (std::size_t core = 0; CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  the_job();
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  {
+    mpi::job bound(MPI_COMM_WORLD);
+    CHECK(bound.on_this_host().cores == 1);
+    CHECK(bound.on_this_host().processes >= 1);
+    CHECK(bound.on_this_host().processes <= bound.ranks());
+  }
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
   wait_for_all();
 }
 

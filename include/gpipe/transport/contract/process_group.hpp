@@ -25,6 +25,11 @@ class all_gather {
   virtual const std::byte* of(int rank) const = 0;
 };
 
+/// The processes of a host, and how many cores they may run on together; 0: unknown.
+struct host_cores {
+  int processes = 1, cores = 0;
+};
+
 /// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the
 /// same order, from one thread at a time; if one does not, all fail. After a failure elsewhere calls that wait throw
 /// `detail::interrupted`; `agree` and `broadcast`, which are made outside of steps, throw the cause.
@@ -39,6 +44,7 @@ class process_group {
   virtual int ranks() const noexcept = 0;
   /// Whether its channels read and write the memory of devices that have queues.
   virtual bool reaches_devices() const noexcept { return false; }
+  virtual host_cores on_this_host() const noexcept { return {}; }
   /// Whether several threads of this process may use its channels at once, each its own, and call `begin` and `poll`.
   virtual bool takes_threads() const noexcept { return false; }
   /// This process has that many workers from now on, each in a thread.

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <thread>
 
 #if defined(__linux__)
@@ -23,6 +26,17 @@ class cores {
     return sched_getaffinity(0, sizeof all, &all) == 0 ? static_cast<unsigned>(CPU_COUNT(&all)) : of_machine();
   }
 
+  /// The same as bits; none: unknown.
+  using bits = std::array<std::uint64_t, 16>;
+  static bits allowed_bits() noexcept {
+    bits found{};
+    if (cpu_set_t all; sched_getaffinity(0, sizeof all, &all) == 0) {
+      static_assert(sizeof found == sizeof all);
+      std::memcpy(found.data(), &all, sizeof all);
+    }
+    return found;
+  }
+
   /// The core that the thread runs on now; -1: unknown.
   static int here() noexcept { return sched_getcpu(); }
 
@@ -41,6 +55,8 @@ class cores {
   cpu_set_t left_;
 #else
   static unsigned allowed() noexcept { return of_machine(); }
+  using bits = std::array<std::uint64_t, 16>;
+  static bits allowed_bits() noexcept { return {}; }
   static int here() noexcept { return -1; }
   void exclude(int) noexcept {}
   void move() const noexcept {}

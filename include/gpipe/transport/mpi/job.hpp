@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/transport/in_process/cores.hpp>
 #include <gpipe/transport/in_process/limits.hpp>
 #include <gpipe/transport/mpi/all_gather.hpp>
 #include <gpipe/transport/mpi/arrival.hpp>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -107,6 +109,7 @@ class job final : public process_group {
 
   int rank() const noexcept override { return rank_; }
   int ranks() const noexcept override { return ranks_; }
+  host_cores on_this_host() const noexcept override { return on_this_host_; }
 
   bool takes_threads() const noexcept override {
     int level = 0;
@@ -228,6 +231,13 @@ class job final : public process_group {
     limit.begin("MPI_Allgather");
     std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
     check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
+    limit.begin("MPI_Allreduce");
+    auto allowed = gpipe::detail::cores::allowed_bits();
+    check(MPI_Allreduce(MPI_IN_PLACE, allowed.data(), static_cast<int>(allowed.size()), MPI_UINT64_T, MPI_BOR,
+                        status_->host()),
+          "MPI_Allreduce");
+    on_this_host_.processes = status_->count();
+    for (const std::uint64_t some : allowed) on_this_host_.cores += std::popcount(some);
     limit.begin(nullptr);
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)
@@ -354,6 +364,7 @@ class job final : public process_group {
 
   bool owns_ = false;
   int rank_ = 0, ranks_ = 1;
+  host_cores on_this_host_;
   MPI_Comm control_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
   std::unique_ptr<shared_status> status_;
   std::unique_ptr<remote_hosts> other_hosts_;
