@@ -3,16 +3,16 @@
 #include <gpipe/core/error.hpp>
 
 #include <cstdint>
-#include <fstream>
+#include <cstdio>
 #include <mutex>
 #include <vector>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-// What MPI needs of this process's limits before it begins. Under smaller ones it ends the process by a fault or by
+// MPI needs a part of this process's limits before it begins. Under smaller ones it ends the process by a fault or by
 // pages of its own messages. A limit may differ between hosts, so the error names the host.
 
 namespace gpipe::detail {
@@ -31,7 +31,7 @@ GPIPE_COLD inline std::int64_t files_left(std::int64_t enough) {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return enough;
   std::int64_t left = 0;
   for (rlim_t file = 0; file < limit.rlim_cur && left < enough; ++file)
-    if (fcntl(static_cast<int>(file), F_GETFD) < 0) ++left;
+    if (struct stat of{}; fstat(static_cast<int>(file), &of) != 0) ++left;
   return left;
 }
 
@@ -39,9 +39,12 @@ GPIPE_COLD inline std::int64_t files_left(std::int64_t enough) {
 GPIPE_COLD inline std::int64_t addresses_left(std::int64_t enough) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return enough;
-  std::int64_t pages = 0;
-  if (!(std::ifstream("/proc/self/statm") >> pages)) return enough;
-  return static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE);
+  std::FILE* const of = std::fopen("/proc/self/statm", "r");
+  if (of == nullptr) return enough;
+  long pages = 0;
+  const bool known = std::fscanf(of, "%ld", &pages) == 1;
+  std::fclose(of);
+  return known ? static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE) : enough;
 }
 
 /// Starts this number of threads beside one another, ends them, and returns how many the system has started. Each has a
