@@ -51,7 +51,7 @@ void limit(decltype(RLIMIT_AS) what, rlim_t to) {
   const rlimit small{to, to};
   REQUIRE(setrlimit(what, &small) == 0);
 }
-/// Of all threads of an unprivileged user: root has no limit.
+/// For an unprivileged user, because root has no limit.
 void limit_threads(rlim_t to) {
   limit(RLIMIT_NPROC, to);
   if (setuid(65534) != 0) MESSAGE("the user stays");

@@ -91,7 +91,7 @@ GPIPE_COLD inline void exchange_arrivals(MPI_Comm over, std::vector<arrival>& al
   await_arrivals(all, requests, rank, deadline);
 }
 
-/// Of all processes of a communicator; this one's own is set.
+/// Returns one for each process of a communicator; this one's own is set.
 GPIPE_COLD inline std::vector<arrival> arrivals_of(MPI_Comm processes, int& rank) {
   int ranks = 1;
   MPI_Comm_rank(processes, &rank);
