@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -63,6 +65,29 @@ void steps(trainer<net, adam>& training, int count) {
   for (int i = 0; i < count; ++i) training.step(data.take(static_cast<int>(training.steps()) % 5, 9));
 }
 
+/// The shortest of some.
+void print_round_trip(int rank) {
+  double shortest = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const double begin = MPI_Wtime();
+    for (const bool sends : {rank == 0, rank != 0})
+      if (sends) MPI_Send(nullptr, 0, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD);
+      else MPI_Recv(nullptr, 0, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    shortest = std::min(shortest, MPI_Wtime() - begin);
+  }
+  if (rank == 0) std::cout << "round trip " << shortest << " s" << std::endl;
+}
+
+/// Whether a process has this word among those of its command.
+bool runs(const std::string& word) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream words(entry.path() / "cmdline");
+    for (std::string one; std::getline(words, one, '\0');)
+      if (one == word) return true;
+  }
+  return false;
+}
+
 /// Runs a line of bash among hosts; returns what it prints. `code`: of the line.
 std::string among_hosts(int count, const std::string& line, int& code) {
   const std::string command = "timeout -k 1 60 " GPIPE_TESTS_FOLDER "/support/hosts/hosts " + std::to_string(count) +
@@ -114,6 +139,7 @@ TEST_CASE("a process of a job" * doctest::skip(task().empty())) {
       std::this_thread::sleep_for(10s);  // mpirun ends it
     }
     job = std::make_unique<gpipe::mpi::job>(true, 20s);
+    if (is("distant")) print_round_trip(job->rank());
     if (is("limit") && host_name() == "b") {
       std::signal(SIGXFSZ, SIG_IGN);
       const rlimit small{100, 100};
@@ -153,6 +179,34 @@ TEST_CASE("a training goes on with more hosts and with fewer, as replicas and as
     CHECK(code == 0);
     CHECK(text.find("saved 6\nparameters " + std::to_string(twin.parameter_hash())) != text.npos);
   }
+}
+
+TEST_CASE("over a cable with a delay and losses a training has the same bits, and nothing of it is left" *
+          doctest::skip(!task().empty())) {
+  if (!has_hosts()) return;
+  const temporary_folder folder;
+  auto twin = training_of(1, 1, nullptr);
+  steps(twin, 2);
+  const std::string cable = "5.000" + std::to_string(getpid()) + "ms";  // no other test has this delay
+  const std::string wire = "hosts wire b " + cable + " 100mbit", count = "pgrep -fc [t]o_b.b." + cable + "; ",
+                    reach = "timeout 1 bash -c \": </dev/tcp/b/22\" 2>&1 | grep -q refused && echo in || echo out; ";
+  int code = 0;
+  const std::string text = among_hosts(2,
+                                       wire + " || exit; hosts cut b; " + reach + "hosts join b; sleep 0.1; " + reach +
+                                           wire + " 0.01; " + count + start("a,b", "stages distant", folder.path()),
+                                       code);
+  if (code == skipped) {
+    MESSAGE(text);
+    return;
+  }
+  CAPTURE(text);
+  CHECK(code == 0);
+  CHECK(text.rfind("out\nin\n1\n", 0) == 0);
+  const auto seconds = text.find("round trip ");
+  REQUIRE(seconds != text.npos);
+  CHECK(std::stod(text.substr(seconds + 11)) >= 0.01);
+  CHECK(text.find("parameters " + std::to_string(twin.parameter_hash())) != text.npos);
+  CHECK(!runs(cable));
 }
 
 TEST_CASE("what one host lacks is one error that names the host, and nothing is lost" *
