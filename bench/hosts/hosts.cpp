@@ -1,25 +1,30 @@
 // Does every process of a job over several hosts detect and name a host that the network, or its own end, takes away?
-// And what do two hosts cost?
+// What do two hosts cost, and are their steps as long as predicted?
 //
-//     hosts                     the figures, then all faults at all phases: five minutes
+//     hosts                     all figures, then all faults at all phases: eight minutes
 //     hosts --faults N [FIRST]  every N-th case, from the FIRST one on
-//     hosts --share [ROUNDS]    the figures alone
+//     hosts --share [ROUNDS]    these figures alone
+//     hosts --predicted [STEPS]
+//     hosts --cut-gain [STEPS]
 //
 // Each case is a job of three processes on three hosts that tests/support/hosts makes: `hosts --inside FAULT PHASE`
 // starts mpirun and brings the fault, and in each process runs `hosts --rank FOLDER FAULT PHASE`.
 
 #include "../mpi/share.hpp"
+#include "predicted.hpp"
 
 #include <gpipe.hpp>
 #include <gpipe/mpi.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -235,18 +240,64 @@ int run_matrix(const std::string& self, int every, int first) {
   return hangs + unnamed == 0 ? 0 : 1;
 }
 
-// Two hosts over two threads ------------------------------------------------------------------------------------------
+// Figures of two hosts ------------------------------------------------------------------------------------------------
+
+/// Runs a part of this bench as two processes on two hosts, behind a change of the network; records and returns its
+/// figures.
+int run_two(const std::string& change, const std::string& part, std::map<std::string, double>& figures) {
+  const std::string line = change + "mpirun --host a,b -np 2 " + part;
+  return among_hosts(2, "bash -c '" + line + "'", [&](const std::string& text) {
+    char name[256], unit[64];
+    double value = 0;
+    if (std::sscanf(text.c_str(), "result %255s %lf %63s", name, &value, unit) == 3)
+      bench::result(name, figures[name] = value, unit);
+    else std::cout << text << std::flush;
+  });
+}
 
 int run_share(const std::string& self, int rounds) {
-  const int code = among_hosts(2, "mpirun --host a,b -np 2 " + self + " --share-rank " + std::to_string(rounds),
-                               [](const std::string& line) {
-                                 char name[256], unit[64];
-                                 double value = 0;
-                                 if (std::sscanf(line.c_str(), "result %255s %lf %63s", name, &value, unit) == 3)
-                                   bench::result(name, value, unit);
-                                 else std::cout << line << std::flush;
-                               });
-  return code;
+  std::map<std::string, double> figures;
+  return run_two("", self + " --share-rank " + std::to_string(rounds), figures);
+}
+
+/// A link, and the samples of a micro-batch, each with 1 KiB there.
+struct tried_link {
+  const char *name, *delay, *rate;
+  int samples;
+  const char* mpirun = "";  // options
+};
+// Open MPI sends a message of up to 64 KiB at once over TCP. A longer one waits until both processes poll.
+constexpr tried_link fast{"1gbit", "0.1ms", "1gbit", 48}, slow{"100mbit", "1ms", "100mbit", 8},
+    asking{"1gbit.128KiB", "0.1ms", "1gbit", 128},
+    at_once{"1gbit.128KiB.at_once", "0.1ms", "1gbit", 128,
+            " --mca btl_tcp_eager_limit 1048576 --mca btl_tcp_rndv_eager_limit 1048576"};
+
+std::string cable(const tried_link& link) {
+  return std::string("hosts wire b ") + link.delay + ' ' + link.rate + " && ";
+}
+
+int run_predicted(const std::string& self, int steps) {
+  std::map<std::string, double> figures, of_long_messages;
+  const auto run = [&](const tried_link& link, const char* schedule, std::map<std::string, double>& found) {
+    return run_two(cable(link),
+                   std::string(link.mpirun) + ' ' + self + " --predicted-rank " + link.name + ' ' +
+                       std::to_string(link.samples) + ' ' + std::to_string(steps) + ' ' + schedule,
+                   found);
+  };
+  for (const tried_link& link : {fast, slow})
+    if (const int code = run(link, "all", figures); code != 0) return code;
+  double worst = 1;
+  for (const auto& [name, ratio] : figures)
+    if (std::abs(ratio - 1) > std::abs(worst - 1)) worst = ratio;
+  bench::result("hosts.predicted", worst, "ratio");
+  for (const tried_link& link : {asking, at_once})
+    if (const int code = run(link, "1f1b", of_long_messages); code != 0) return code;
+  return 0;
+}
+
+int run_cut_gain(const std::string& self, int steps) {
+  std::map<std::string, double> figures;
+  return run_two(cable(slow), self + " --cut-gain-rank " + std::to_string(steps), figures);
 }
 
 }  // namespace
@@ -263,13 +314,23 @@ int main(int count, char** words) {
     if (is("--faults", 1)) return run_matrix(self, (std::max)(1, std::stoi(given[1])), 0);
     if (is("--faults", 2)) return run_matrix(self, (std::max)(1, std::stoi(given[1])), std::stoi(given[2]));
     if (is("--share-rank", 1)) return bench::measure_share("hosts", std::stoi(given[1])), 0;
-    if (is("--share", 0) || is("--share", 1)) return run_share(self, given.size() > 1 ? std::stoi(given[1]) : 15);
+    if (is("--predicted-rank", 4))
+      return bench::measure_predicted(given[1], std::stoi(given[2]), std::stoi(given[3]), given[4]), 0;
+    if (is("--cut-gain-rank", 1)) return bench::measure_cut_gain(48, std::stoi(given[1])), 0;
+    const auto is_figure = [&](const char* word) { return is(word, 0) || is(word, 1); };
+    const auto times = [&](int automatic) { return given.size() > 1 ? (std::max)(1, std::stoi(given[1])) : automatic; };
+    if (is_figure("--share")) return run_share(self, times(15));
+    if (is_figure("--predicted")) return run_predicted(self, times(15));
+    if (is_figure("--cut-gain")) return run_cut_gain(self, times(7));
     if (given.empty()) {
       bench::print_environment();
-      const int code = run_share(self, 15);
-      return code != 0 ? code : run_matrix(self, 1, 0);
+      int code = run_share(self, 15);
+      // A machine may have hosts and no cable with a delay.
+      if (code == 0) code = run_predicted(self, 15);
+      if (code == 0) code = run_cut_gain(self, 7);
+      return code != 0 && code != skipped ? code : run_matrix(self, 1, 0);
     }
-    std::cerr << "hosts: unknown arguments; use none, --share or --faults N\n";
+    std::cerr << "hosts: unknown arguments; use none, --share, --predicted, --cut-gain or --faults N\n";
   } catch (const std::exception& failure) {
     std::cerr << "hosts: " << failure.what() << '\n';
   }
