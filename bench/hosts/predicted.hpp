@@ -10,14 +10,19 @@
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <map>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,11 +80,12 @@ struct one_narrow_edge : gpipe::model<gpipe::input<float, 1>, gpipe::linear<edge
 /// Other programs make any measure longer, never shorter: the tenth part of all is that of an idle machine.
 inline double fastest(const std::vector<double>& values) { return quantile(values, 0.1); }
 
-/// The times of messages to the other process, in seconds: half of a ping-pong each. Both processes sleep before it, as
-/// in a step, where layers run in between.
-inline std::vector<double> seconds_one_way(int rank, int bytes, int times) {
+/// The time of a message to the other process, in seconds: half of a ping-pong. The shortest counts, which no other
+/// program made longer. Both processes sleep before it and while they wait, so that they run soon where programs
+/// outnumber cores.
+inline double seconds_one_way(int rank, int bytes, int times) {
   std::vector<char> text(static_cast<std::size_t>(bytes) + 1);
-  std::vector<double> seconds;
+  double shortest = 1e9;
   for (int i = -20; i < times; ++i) {  // the first ones open the connection's window
     usleep(rank == 0 ? 2000 : 1000);
     const double taken = timed([&] {
@@ -90,36 +96,33 @@ inline std::vector<double> seconds_one_way(int rank, int bytes, int times) {
         for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done;) usleep(20);
       }
     });
-    if (i >= 0) seconds.push_back(taken / 2);
+    if (i >= 0) shortest = std::min(shortest, taken / 2);
   }
-  return seconds;
+  return shortest;
 }
 
-/// This CPU with the link that MPI has, measured with messages that it sends at once. The latency is a median: beside
-/// other programs a process wakes late for its messages, here as in a step. Rank 0's measure counts.
+/// This CPU with the link that MPI has, measured with messages that it sends at once. Rank 0's measure counts.
 inline gpipe::device_spec measure_link(int rank) {
   prctl(PR_SET_TIMERSLACK, 1UL);
   constexpr int bytes = 60'000;  // Open MPI's limit for TCP is 65,536 with a header
-  const std::vector<double> empty = seconds_one_way(rank, 0, 100), full = seconds_one_way(rank, bytes, 30);
-  double times[] = {median(empty), *std::min_element(empty.begin(), empty.end()),
-                    *std::min_element(full.begin(), full.end())};
-  MPI_Bcast(times, 3, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  double seconds[] = {seconds_one_way(rank, 0, 400), seconds_one_way(rank, bytes, 100)};
+  MPI_Bcast(seconds, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   gpipe::device_spec on = gpipe::this_cpu;
-  on.link_latency_ns = static_cast<std::int64_t>(1e9 * times[0]);
-  on.link_bytes_per_second = static_cast<std::int64_t>(bytes / std::max(1e-9, times[2] - times[1]));
+  on.link_latency_ns = static_cast<std::int64_t>(1e9 * seconds[0]);
+  on.link_bytes_per_second = static_cast<std::int64_t>(bytes / std::max(1e-9, seconds[1] - seconds[0]));
   if (rank == 0)
-    std::printf("a message takes %.3f ms, at least %.3f, and the link carries %.1f MB/s\n", 1e3 * times[0],
-                1e3 * times[1], 1e-6 * static_cast<double>(on.link_bytes_per_second));
+    std::printf("an empty message takes %.3f ms, and the link carries %.1f MB/s\n", 1e3 * seconds[0],
+                1e-6 * static_cast<double>(on.link_bytes_per_second));
   return on;
 }
 
 // A step --------------------------------------------------------------------------------------------------------------
 
-/// A step by rank 0's clock, and the mean times of each stage's micro-batches in it: beside other programs the emulated
-/// devices are late.
+/// A step by rank 0's clock, and what each action of both hosts took: beside other programs the emulated devices are
+/// late.
 struct measured_step {
   double ms = 0;
-  std::vector<gpipe::stage_times> stages{};  // ns
+  std::vector<gpipe::trace_event> actions{};
 };
 
 template <class Net>
@@ -127,6 +130,7 @@ std::vector<measured_step> measured_steps(gpipe::process_group& job, const gpipe
                                           const std::vector<int>& cut, int steps) {
   gpipe::training_options how{.cut = cut};
   how.job = &job;
+  how.trace_events = 4096;  // of one step
   gpipe::trainer<Net, gpipe::sgd> training(options, {}, how);
   const int size = options.micro_batches * options.micro_batch_size;
   const std::vector<float> ones(static_cast<std::size_t>(size), 1.0F);
@@ -136,14 +140,8 @@ std::vector<measured_step> measured_steps(gpipe::process_group& job, const gpipe
   for (int i = -2; i < steps; ++i) {
     training.reset_report();
     measured_step one{.ms = 1e3 * timed([&] { training.step(batch); })};
-    for (const gpipe::stage_report& s : training.report()) {
-      using enum gpipe::action_kind;
-      const bool here = s.worker == job.rank();
-      std::int64_t ns[] = {s.busy(forward), s.busy(backward_input), s.busy(backward_parameters), s.busy(backward)};
-      for (std::int64_t& it : ns) it = here ? it / options.micro_batches : 0;
-      MPI_Allreduce(MPI_IN_PLACE, ns, 4, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-      one.stages.push_back({ns[0], ns[1] + ns[3] / 2, ns[2] + ns[3] / 2});  // a whole one has parts of equal times
-    }
+    for (const gpipe::recorder& of : training.trace())
+      one.actions.insert(one.actions.end(), of.events().begin(), of.events().end());
     if (i >= 0) all.push_back(std::move(one));
   }
   return all;
@@ -168,12 +166,18 @@ struct two_hosts {
                 .micro_batch_size = samples_of_a_micro_batch,
                 .recompute = gpipe::recompute_mode::never,
                 .schedule = kind,
+                .group_gradients = 1,
                 .device = on,
                 .profile = {profile.data(), static_cast<int>(profile.size()), samples_of_a_micro_batch},
                 .cost_transfers = true} {}
 };
-/// By simulation of the cut's programs. The plan's own prediction of a cut, by `makespan_of`, is longer for a schedule
-/// whose table has whole backwards: it lets a gradient leave behind the parameter part, and not before.
+/// The time that an action took, without waiting.
+inline double ns_of(const gpipe::trace_event& it) {
+  return static_cast<double>(it.end_ns - it.begin_ns - it.waited_ns);
+}
+
+/// A step of a cut, by its programs. The plan's own prediction, by `makespan_of`, is longer for a schedule whose table
+/// has whole backwards: it lets a gradient leave behind the parameter part, and not before.
 class prediction {
  public:
   prediction(const gpipe::network& net, const two_hosts& on, const std::vector<int>& cut)
@@ -183,32 +187,82 @@ class prediction {
       const gpipe::pass_cost ps = gpipe::detail::link_cost_of(bytes, plan_.options.device);
       transfers_.push_back({ps.forward / 1000, ps.backward / 1000});
     }
+    for (int s = 0; s < plan_.stages(); ++s) {
+      const gpipe::stage_times ps =
+          gpipe::detail::times_of(plan_.costs().of(s), plan_.cut().first[s], plan_.cut().first[s + 1], true);
+      times_.push_back({ps.forward / 1000, ps.backward_input / 1000, ps.backward_parameters / 1000});
+    }
   }
-  /// With these times of the stages.
-  double ms(const std::vector<gpipe::stage_times>& ns) const {
+  /// By the simulator, with the times that the layers should take.
+  double ms() const {
     return 1e-6 * static_cast<double>(gpipe::simulate(plan_.options.chosen_schedule(),
                                                       {.stages = plan_.stages(),
                                                        .micro_batches = plan_.micro_batches(),
                                                        .recompute = gpipe::recompute_mode::never,
-                                                       .times = ns.data(),
+                                                       .times = times_.data(),
                                                        .links = plan_.links.data(),
                                                        .link_count = static_cast<int>(plan_.links.size()),
                                                        .transfers = transfers_.data()}));
   }
-  /// With the times that its layers should take.
-  double ms() const {
-    std::vector<gpipe::stage_times> ns;
-    for (int s = 0; s < plan_.stages(); ++s) {
-      const gpipe::stage_times ps =
-          gpipe::detail::times_of(plan_.costs().of(s), plan_.cut().first[s], plan_.cut().first[s + 1], true);
-      ns.push_back({ps.forward / 1000, ps.backward_input / 1000, ps.backward_parameters / 1000});
-    }
-    return ms(ns);
+  /// By the simulator's rules, with the time that each action took. With the times of `ms()` it is `ms()`, which is
+  /// checked.
+  double ms(const std::vector<gpipe::trace_event>& actions) const {
+    const double same = replayed([&](const gpipe::instruction& it) { return nominal(it); });
+    if (std::abs(same - ms()) > 1e-3) throw std::logic_error("the replay of a step differs from its simulation");
+    std::map<std::tuple<gpipe::action_kind, int, int>, double> took;
+    for (const gpipe::trace_event& it : actions) took[{it.kind, it.stage, it.micro_batch}] = ns_of(it);
+    return replayed([&](const gpipe::instruction& it) { return took[{it.kind, it.stage, it.micro_batch}]; });
+  }
+  /// By how much the layers took longer than they should, as a share.
+  double lateness(const std::vector<gpipe::trace_event>& actions) const {
+    double should = 0, did = 0;
+    for (const gpipe::trace_event& it : actions)
+      if (const double ns = nominal({it.kind, it.stage, it.micro_batch, -1}); ns > 0) should += ns, did += ns_of(it);
+    return did / should - 1;
   }
 
  private:
+  double nominal(const gpipe::instruction& it) const {
+    using enum gpipe::action_kind;
+    const gpipe::stage_times& of = times_[static_cast<std::size_t>(it.stage)];
+    const bool whole = it.kind == backward;
+    return static_cast<double>((it.kind == forward ? of.forward : 0) +
+                               (whole || it.kind == backward_input ? of.backward_input : 0) +
+                               (whole || it.kind == backward_parameters ? of.backward_parameters : 0));
+  }
+  template <class Time>
+  double replayed(const Time& ns_of_action) const {
+    using enum gpipe::action_kind;
+    std::vector<std::size_t> at(plan_.programs.size());
+    std::vector<double> now(at.size()), free(2 * plan_.links.size());
+    std::map<std::pair<std::size_t, int>, double> arrivals;  // [direction of a link][micro-batch]
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t w = 0; w < at.size(); ++w)
+        for (; at[w] < plan_.programs[w].size(); ++at[w], moved = true) {
+          const gpipe::instruction& it = plan_.programs[w][at[w]];
+          const bool receives = it.kind == receive_activation || it.kind == receive_gradient;
+          const bool back = it.kind == send_gradient || it.kind == receive_gradient;
+          const std::size_t link = static_cast<std::size_t>(it.link), direction = 2 * link + back;
+          if (receives) {
+            const auto found = arrivals.find({direction, it.micro_batch});
+            if (found == arrivals.end()) break;
+            now[w] = std::max(now[w], found->second);
+          } else if (it.kind == send_activation || it.kind == send_gradient) {
+            const gpipe::link_times& takes = transfers_[link];
+            free[direction] =
+                std::max(free[direction], now[w]) + static_cast<double>(back ? takes.back : takes.forward);
+            arrivals[{direction, it.micro_batch}] = free[direction];
+          }
+          if (!receives && it.micro_batch >= 0) now[w] += ns_of_action(it);
+        }
+    }
+    return 1e-6 * *std::max_element(now.begin(), now.end());
+  }
+
   gpipe::step_plan plan_;
   std::vector<gpipe::link_times> transfers_;
+  std::vector<gpipe::stage_times> times_;
 };
 
 /// Each schedule on two hosts, or the given one: measured over predicted, `hosts.predicted.SCHEDULE.LINK`. A sample of
@@ -232,12 +286,9 @@ inline void measure_predicted(const std::string& link, int kib, int steps, const
     const prediction predicted(gpipe::network_of<two_devices>, of, cut);
     std::vector<double> ms, late, with_late, ratio;
     for (const measured_step& it : steps_taken) {
-      double busy = 0;
-      for (const gpipe::stage_times& s : it.stages)
-        busy += static_cast<double>(s.forward + s.backward_input + s.backward_parameters);
       ms.push_back(it.ms);
-      late.push_back(1e-6 * busy / (12 * layer_ms) - 1);
-      with_late.push_back(predicted.ms(it.stages));
+      late.push_back(predicted.lateness(it.actions));
+      with_late.push_back(predicted.ms(it.actions));
       ratio.push_back(it.ms / with_late.back());
     }
     std::printf("%-14s  %12.1f  %7.1f  %5.3f  %10.1f %%  %19.1f  %5.3f\n", gpipe::name_of(kind), predicted.ms(),
