@@ -22,6 +22,7 @@
 #include <gpipe/job.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
+#include "support/among_hosts.hpp"
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -36,18 +37,7 @@ using namespace std::chrono_literals;
 namespace {
 
 using net = tied_net<float>;
-constexpr int skipped = 77;
 
-/// In a process of a job: what it does; else empty.
-std::string task() {
-  const char* const given = std::getenv("GPIPE_TEST_TASK");
-  return given == nullptr ? "" : given;
-}
-std::string host_name() {
-  char name[64] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 bool is(const char* what) { return task().find(what) != std::string::npos; }
 
 const samples<float> data(20, 12, 1);
@@ -89,31 +79,6 @@ bool runs(const std::string& word) {
 }
 
 /// Runs a line of bash among hosts; returns what it prints. `code`: of the line.
-std::string among_hosts(int count, const std::string& line, int& code) {
-  const std::string command = "timeout -k 1 60 " GPIPE_TESTS_FOLDER "/support/hosts/hosts " + std::to_string(count) +
-                              " bash -c '" + line + "' 2>&1";
-  FILE* const out = popen(command.c_str(), "r");
-  REQUIRE(out != nullptr);
-  std::string text;
-  for (int c = 0; (c = std::fgetc(out)) != EOF;) text += static_cast<char>(c);
-  const int status = pclose(out);
-  code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return text;
-}
-/// A line that starts a process on each of these hosts.
-std::string start(const std::string& hosts, const std::string& what, const std::string& folder) {
-  return "mpirun --host " + hosts + " -np " + std::to_string((hosts.size() + 1) / 2) + " -x GPIPE_TEST_TASK=\"" + what +
-         "\" -x GPIPE_TEST_FOLDER=" + folder + ' ' + std::string(std::filesystem::canonical("/proc/self/exe")) +
-         " \"--test-case=a process of a job\" -m";
-}
-/// Whether hosts can be made; says so if not.
-bool has_hosts() {
-  int code = 0;
-  const std::string why = among_hosts(1, "true", code);
-  if (code == skipped) MESSAGE(why);
-  else REQUIRE_MESSAGE(code == 0, why);
-  return code == 0;
-}
 
 }  // namespace
 

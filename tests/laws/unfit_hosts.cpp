@@ -19,6 +19,7 @@
 #include <gpipe/mpi.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
+#include "support/among_hosts.hpp"
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -33,19 +34,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto deadline = 3s;
-constexpr int skipped = 77;
 
-/// In a process of a job: what it does; else empty.
-std::string task() {
-  const char* const given = std::getenv("GPIPE_TEST_TASK");
-  return given == nullptr ? "" : given;
-}
 /// Whether this is the host b, and this its task.
-bool here(const char* what) {
-  char name[64] = "";
-  gethostname(name, sizeof name - 1);
-  return name == std::string("b") && task() == what;
-}
+bool here(const char* what) { return host_name() == "b" && task() == what; }
 
 void limit(decltype(RLIMIT_AS) what, rlim_t to) {
   const rlimit small{to, to};
@@ -80,30 +71,6 @@ void train(gpipe::mpi::job& job, const std::string& folder) {
   if (task() == "error") std::this_thread::sleep_for(20s);  // as in a long kernel
   if (here("files")) limit(RLIMIT_NOFILE, 8);
   training.save(folder);
-}
-
-std::string among_hosts(const std::string& line, int& code) {
-  const std::string command =
-      "timeout -k 1 60 " GPIPE_TESTS_FOLDER "/support/hosts/hosts 2 bash -c '" + line + "' 2>&1";
-  FILE* const out = popen(command.c_str(), "r");
-  REQUIRE(out != nullptr);
-  std::string text;
-  for (int c = 0; (c = std::fgetc(out)) != EOF;) text += static_cast<char>(c);
-  const int status = pclose(out);
-  code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return text;
-}
-/// A line that starts a process on each host.
-std::string start(const std::string& hosts, const std::string& what, const std::string& folder) {
-  return "mpirun --host " + hosts + " -np 2 -x GPIPE_TEST_TASK=\"" + what + "\" -x GPIPE_TEST_FOLDER=" + folder + ' ' +
-         std::string(std::filesystem::canonical("/proc/self/exe")) + " \"--test-case=a process of a job\" -m";
-}
-bool has_hosts() {
-  int code = 0;
-  const std::string why = among_hosts("true", code);
-  if (code == skipped) MESSAGE(why);
-  else REQUIRE_MESSAGE(code == 0, why);
-  return code == 0;
 }
 int count(const std::string& text, const std::string& part) {
   int found = 0;
@@ -151,7 +118,7 @@ TEST_CASE(
     const temporary_folder folder;
     int code = 0;
     const auto begin = std::chrono::steady_clock::now();
-    const std::string text = among_hosts(start("a,b", expected.what, folder.path()), code);
+    const std::string text = among_hosts(2, start("a,b", expected.what, folder.path()), code);
     CAPTURE(text);
     CHECK(code != 0);
     CHECK(count(text, expected.error) == 1);
@@ -171,7 +138,8 @@ TEST_CASE("a host that cannot be reached at the beginning ends mpirun and relaun
       int code = 0;
       const auto begin = std::chrono::steady_clock::now();
       const std::string text =
-          among_hosts(cut + (relaunches ? "bash " GPIPE_TESTS_FOLDER "/../examples/relaunch --host a:1," + host +
+          among_hosts(2,
+                      cut + (relaunches ? "bash " GPIPE_TESTS_FOLDER "/../examples/relaunch --host a:1," + host +
                                               ":1 " + folder.path() + " true"
                                         : start("a," + host, "begin", folder.path())),
                       code);
@@ -200,6 +168,7 @@ TEST_CASE("a host whose address changes is lost, and one that gets it back soon 
     const temporary_folder folder;
     int code = 0;
     const std::string text = among_hosts(
+        2,
         start("a,b", "goes on", folder.path()) + " & until [[ -e " + folder.path() +
             ".begun ]]; do sleep 0.05; done; " + own + other + (comes_back ? "sleep 1; " + back : "") +
             "begin=$(date +%s%N); for ((i = 0; i < 70; ++i)); do hosts on a pgrep -f \"test-case=a process\" "

@@ -96,6 +96,7 @@ class progress_engine {
 
   /// Whether a process has reported that it prints the loss.
   GPIPE_COLD bool loss_is_printed() noexcept {
+    const auto turn = this->turn();
     try {
       if (other_hosts_ != nullptr) poll_hosts();
     } catch (...) {  // MPI's messages are behind, and this one's may be, too
@@ -104,6 +105,7 @@ class progress_engine {
     return printed_;
   }
   GPIPE_COLD void print_loss() noexcept {
+    const auto turn = this->turn();
     status_.mine().prints_loss = true;
     cause printed;
     printed.printed = true;
