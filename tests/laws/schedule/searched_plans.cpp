@@ -26,6 +26,7 @@
 
 #include <gpipe/checkpoint.hpp>
 
+#include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace gpipe;
@@ -82,7 +83,8 @@ struct trained {
 
 }  // namespace
 
-TEST_CASE("a searched plan is as quick as the best of the library's with the same stages a worker") {
+TEST_CASE("a searched plan is as quick as the best of the library's with the same stages a worker" *
+          doctest::skip(laws::thread_sanitized)) {  // it starts no thread
   int searched = 0;
   for (const int chunks : {1, 2})
     for (const int stages : {2, 4, 6})
@@ -103,7 +105,8 @@ TEST_CASE("a searched plan is as quick as the best of the library's with the sam
   CHECK(searched >= 12);  // stages that differ leave room
 }
 
-TEST_CASE("a searched plan obeys the memory limit of stages, and that of devices") {
+TEST_CASE("a searched plan obeys the memory limit of stages, and that of devices" *
+          doctest::skip(laws::thread_sanitized)) {  // it starts no thread
   for (const int chunks : {1, 2}) {
     plan_options o = options(4, 8, chunks);
     o.recompute = recompute_mode::never;
@@ -158,7 +161,8 @@ TEST_CASE("a searched plan trains with the bits of one stage, on as many workers
   CHECK(tables >= 4);
 }
 
-TEST_CASE("the same options make the same plan, and a plan's own options search again") {
+TEST_CASE("the same options make the same plan, and a plan's own options search again" *
+          doctest::skip(laws::thread_sanitized)) {  // it starts no thread
   const step_plan first = make_plan(network_of<net>, options(4, 6, 2)),
                   again = make_plan(network_of<net>, options(4, 6, 2)), own = make_plan(network_of<net>, first.options);
   REQUIRE(first.table != nullptr);

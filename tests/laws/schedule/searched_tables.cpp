@@ -1,3 +1,4 @@
+// sanitizers: address
 // optimize: yes
 
 // A searched table obeys the laws of schedules and its limits, and none of the library's that fits is shorter.
