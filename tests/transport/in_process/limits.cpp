@@ -16,7 +16,7 @@ namespace {
 /// The error in a process of its own, whose limit of `what` is `limit`; empty: none.
 std::string refused_with(int what, rlim_t limit) {
   int ends[2];
-  REQUIRE(pipe(ends) == 0);
+  REQUIRE(::pipe(ends) == 0);
   const pid_t child = fork();
   if (child == 0) {
     const rlimit small{limit, limit};
@@ -27,11 +27,11 @@ std::string refused_with(int what, rlim_t limit) {
     } catch (const gpipe::error& failure) {
       found = failure.what();
     }
-    _exit(write(ends[1], found.data(), found.size()) == static_cast<ssize_t>(found.size()) ? 0 : 1);
+    _exit(::write(ends[1], found.data(), found.size()) == static_cast<ssize_t>(found.size()) ? 0 : 1);
   }
   close(ends[1]);
   std::string text;
-  for (char c = 0; read(ends[0], &c, 1) == 1;) text += c;
+  for (char c = 0; ::read(ends[0], &c, 1) == 1;) text += c;
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
