@@ -24,6 +24,7 @@ std::size_t largest = 0;  // of the allocations since it was set to 0
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
 
 TEST_CASE("100,000 mutated headers and indexes: a named refusal, or what was read is sound") {
   const fuzz::tally found = fuzz::run(100'000, 1);
