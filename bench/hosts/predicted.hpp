@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../device_work.hpp"
+#include "../schedule_key.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -15,7 +16,6 @@
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -146,13 +146,6 @@ std::vector<measured_step> measured_steps(gpipe::process_group& job, const gpipe
     if (i >= 0) all.push_back(std::move(one));
   }
   return all;
-}
-
-/// As in results: fill_drain, 1f1b, zb_h1.
-inline std::string key_of(gpipe::schedule_kind kind) {
-  std::string key = gpipe::name_of(kind);
-  for (char& c : key) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return key;
 }
 
 /// The options of two hosts, whose plan knows the times of all layers and of the link.

@@ -1,6 +1,7 @@
 // Eight emulated devices, every schedule: how close is a step to the simulator's makespan?
 
 #include "../device_work.hpp"
+#include "../schedule_key.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -12,7 +13,6 @@
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -37,13 +37,6 @@ struct figure {
   double predicted_ms, step_ms;
   double predicted_idle, idle;  // shares of a device's step; the measured one by the times that its layers took
 };
-
-/// As in results: fill_drain, 1f1b, zb_h1.
-std::string key_of(gpipe::schedule_kind kind) {
-  std::string key = gpipe::name_of(kind);
-  for (char& c : key) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return key;
-}
 
 figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
   const int chunks = gpipe::stages_per_worker(kind), stages = chunks * devices, layers = 2 / chunks;
@@ -180,7 +173,7 @@ int main() {
   for (const gpipe::schedule_kind kind : gpipe::schedule_kinds) {
     if (kind == gpipe::schedule_kind::forward_only) continue;
     for (const int micro_batches : {8, 16, 32}) {
-      const figure f = found[{key_of(kind), micro_batches}] = measure(kind, micro_batches, 9);
+      const figure f = found[{bench::key_of(kind), micro_batches}] = measure(kind, micro_batches, 9);
       std::printf("%-14s  %2d  %12.1f  %7.1f  %5.3f  %14.3f  %5.3f\n", gpipe::name_of(kind), micro_batches,
                   f.predicted_ms, f.step_ms, f.step_ms / f.predicted_ms, f.predicted_idle, f.idle);
     }

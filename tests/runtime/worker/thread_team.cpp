@@ -81,6 +81,27 @@ TEST_CASE("run throws the first exception and ends the waits of the others, and 
   }
 }
 
+TEST_CASE("a task that only interruptions end is no success, and the next task runs") {
+  team t;
+  for (int first = 0; first < workers; ++first) {  // as if another process has failed
+    std::atomic<int> woken{0};
+    const auto task = [&](int w) {
+      if (w == first) throw detail::interrupted{};
+      try {
+        t.wake_signals.wait(
+            w, {}, [] { return false; }, [] { return std::string("nothing"); });
+      } catch (const detail::interrupted&) {
+        ++woken;
+        throw;
+      }
+    };
+    CHECK_THROWS_AS(t.threads.run(task), detail::interrupted);
+    CHECK(woken == workers - 1);
+    CHECK(!t.wake_signals.interrupted());
+    CHECK_NOTHROW(t.threads.run([](int) {}));
+  }
+}
+
 TEST_CASE("a team can be destroyed without a task, after a task, and after a failure") {
   for (int round = 0; round < 15; ++round) {
     team idle, worked, failed;

@@ -17,8 +17,8 @@
 
 namespace gpipe {
 
-/// One line, if a process has more workers than cores that it is bound to, or a host more processes than cores that
-/// they are bound to; else empty.
+/// One line, if a process has more workers than cores that it is bound to, or the processes of a host have more than
+/// cores that they are bound to together; else empty.
 GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   for (const stage_report& s : stages)
     if (s.bound_to > 0 && s.process_workers > s.bound_to)
@@ -26,9 +26,11 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
                              ", to which their process is bound; let mpirun give it more: --bind-to none, or ",
                              "--map-by slot:PE=", s.process_workers, "\n"});
   for (const stage_report& s : stages)
-    if (s.host_bound_to > 0 && s.host_processes > s.host_bound_to)
+    if (const int workers = s.host_processes * s.process_workers; s.host_bound_to > 0 && workers > s.host_bound_to)
       return detail::concat(
-          {"note: ", s.host_processes, " processes of a host share ", detail::several(s.host_bound_to, "core"),
+          {"note: ", s.host_processes, " processes of a host",
+           s.process_workers > 1 ? detail::concat({", with ", workers, " workers,"}) : std::string(), " share ",
+           detail::several(s.host_bound_to, "core"),
            ", to which they are bound; let mpirun give them more: --bind-to none, or --map-by core\n"});
   return {};
 }

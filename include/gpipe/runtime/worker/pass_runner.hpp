@@ -66,7 +66,7 @@ class pass_runner {
     first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
     first.make_workers(here_, recorder_of);
     // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
-    // thread that calls, cannot.
+    // thread that calls, cannot. In a job any ends the process, and the others name it.
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <vector>
 
@@ -35,18 +35,6 @@ GPIPE_COLD inline std::int64_t files_left(std::int64_t enough) {
   return left;
 }
 
-/// How many more bytes the process may map; `enough` if that is unknown or unlimited.
-GPIPE_COLD inline std::int64_t addresses_left(std::int64_t enough) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return enough;
-  std::FILE* const of = std::fopen("/proc/self/statm", "r");
-  if (of == nullptr) return enough;
-  long pages = 0;
-  const bool known = std::fscanf(of, "%ld", &pages) == 1;
-  std::fclose(of);
-  return known ? static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE) : enough;
-}
-
 /// Starts this number of threads beside one another, ends them, and returns how many the system has started. Each has a
 /// small stack and allocates nothing, so that it leaves no addresses reserved.
 GPIPE_COLD inline int threads_started(int count) {
@@ -76,7 +64,7 @@ GPIPE_COLD inline void require_limits_of_mpi(int rank) {
   if (const std::int64_t left = files_left(files_of_mpi); left < files_of_mpi)
     throw_error({"the process may open ", left, " more files, and MPI needs ", files_of_mpi},
                 {"raise the limit of open files (ulimit -n) on this host"}, here);
-  if (const std::int64_t left = addresses_left(bytes_of_mpi); left < bytes_of_mpi)
+  if (const std::int64_t left = address_space_left(); left < bytes_of_mpi)
     throw_error({"the process may map ", left, " more bytes, and MPI needs ", bytes_of_mpi},
                 {"raise the limit of addresses (ulimit -v) on this host"}, here);
   if (const int started = threads_started(threads_of_mpi); started < threads_of_mpi)
