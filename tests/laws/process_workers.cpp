@@ -48,6 +48,25 @@ TEST_CASE("workers in several processes have the bits of threads, in every sched
   for (const schedule_kind kind : schedule_kinds)
     if (kind != schedule_kind::forward_only) same_as_in_threads<residual_net<float>>(plain, kind);
 }
+TEST_CASE("devices choose the process of each worker, and the bits are those of threads") {
+  const int ranks = the_job().ranks(), workers = 2 * ranks;
+  for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::zb_v}) {
+    plan_options o = plan_by(kind, workers);
+    if (o.stages > layers_of<residual_net<float>>) continue;
+    std::vector<device_spec> each(static_cast<std::size_t>(o.stages), this_cpu);
+    for (int s = 0; s < o.stages; ++s) {
+      // The first process has one worker, between two of the last, which has all that the others leave.
+      const int worker = o.chosen_schedule().worker_of(o.stages, s);
+      each[static_cast<std::size_t>(s)].process = worker == 1                    ? 0
+                                                  : worker > 1 && worker < ranks ? worker - 1
+                                                                                 : ranks - 1;
+    }
+    o.devices = each.data(), o.device_count = o.stages;
+    CAPTURE(std::string(name_of(kind)));
+    CHECK(numbers_of<residual_net<float>>(o, options_in(&the_job()), plain) ==
+          numbers_of<residual_net<float>>(o, options_in(nullptr), plain));
+  }
+}
 TEST_CASE("workers in several processes have the bits of threads: skips and tied layers") {
   same_as_in_threads<skip_net<float>>(channels, schedule_kind::one_f_one_b);
   same_as_in_threads<tied_net<float>>(plain, schedule_kind::zb_h1);

@@ -118,6 +118,21 @@ TEST_CASE("limits of devices bind a plan of the compiler as one that is made at 
   CHECK_FALSE(recomputed::is_constant);
 }
 
+namespace {
+
+inline constexpr device_spec left = this_cpu.in_process(0), right = this_cpu.in_process(1);
+
+}  // namespace
+
+TEST_CASE("a plan of the compiler has the processes that its devices name") {
+  using placed = planned<one_f_one_b, on_devices<left, right, right, right>>;
+  static_assert(placed::is_constant);
+  for_optimizers<placed>();
+  CHECK(placed::made_for(network_of<net>, placed::options).processes_of_workers == std::vector{0, 1, 1, 1});
+  CHECK(make_plan(network_of<net>, placed::options).processes_of_workers == std::vector{0, 1, 1, 1});
+  CHECK(make_plan(network_of<net>, planned<one_f_one_b>::options).processes_of_workers.empty());
+}
+
 TEST_CASE("what depends on the training's optimizer is no constant") {
   CHECK_FALSE(planned<one_f_one_b, recompute<recompute_mode::as_needed>, memory_limit<1_MiB>>::is_constant);
   CHECK_FALSE(planned<fill_drain, recompute<recompute_mode::never>, memory_limit<1_MiB>>::is_constant);

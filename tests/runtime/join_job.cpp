@@ -36,6 +36,13 @@ TEST_CASE("an error names the numbers of processes that fit the plan") {
   CHECK_THROWS_WITH_AS(detail::throw_rank_count(planned(2, 2), 3),
                        "the job has 3 processes, and the plan 4 workers in 2 replicas; start 2 or 4 processes", error);
   CHECK_THROWS_WITH_AS(detail::throw_rank_count(planned(3, 1), 5), doctest::Contains("start 3 processes"), error);
+  static constexpr device_spec each[] = {l4.in_process(0), l4.in_process(1), l4.in_process(1)};
+  step_plan placed = planned(3, 2);
+  placed.options.devices = each, placed.options.device_count = 3;
+  CHECK_THROWS_WITH_AS(detail::throw_rank_count(placed, 3),
+                       "the job has 3 processes, and the plan's devices are in 2 of each of 2 replicas; start 4 "
+                       "processes, or name no process of a device",
+                       error);
 }
 
 TEST_CASE("a process has several workers if the job takes their threads") {

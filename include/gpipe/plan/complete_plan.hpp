@@ -38,6 +38,14 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
 }
 
+/// The processes of workers, if the devices of stages name them.
+GPIPE_COLD inline void place_workers(step_plan& p) {
+  if (p.options.named_processes() == 0) return;
+  p.processes_of_workers.resize(static_cast<std::size_t>(p.workers()));
+  for (int s = 0; s < p.stages(); ++s)
+    p.processes_of_workers[static_cast<std::size_t>(p.worker_of(s))] = p.options.devices[s].process;
+}
+
 /// The option with the limit of a stage's device.
 GPIPE_COLD inline std::string device_limit_name(const plan_options& o, int stage) {
   return o.device_count > 0 ? concat({"devices[", stage, "].memory_limit"}) : "device.memory_limit";

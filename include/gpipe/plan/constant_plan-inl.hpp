@@ -59,6 +59,7 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& of, const netw
   }
   p.programs = programs_from(of.programs, of.workers);
   p.forward_programs = programs_from(of.forward_programs, of.workers);
+  place_workers(p);
   p.stage_plans.assign(of.stages, of.stages + S);
   for (stage_plan& stage : p.stage_plans) {
     memory_requirements& needs = stage.requirements;

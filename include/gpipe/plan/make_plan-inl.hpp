@@ -240,6 +240,7 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   lay_out_arenas(net, p);
   assign_slots(p, chosen, choice);
   lower_programs(p, chosen, choice);
+  place_workers(p);
   require_programs(p, chosen, choice);
   set_shares(p, chosen);
 }
@@ -351,7 +352,8 @@ GPIPE_COLD inline plan_options options_of_job(plan_options options, int ranks) {
   if (ranks > 0) {
     options.separate_memory = true;
     const int each = ranks / (options.replicas > 1 ? options.replicas : 1);  // of each replica
-    if (options.workers == 0 && each < options.max_workers()) options.workers = each;
+    const bool named = options.named_processes() > 0;  // the devices place every worker
+    if (options.workers == 0 && !named && each < options.max_workers()) options.workers = each;
   }
   return options;
 }

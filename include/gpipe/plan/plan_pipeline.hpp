@@ -42,8 +42,7 @@ class plan_pipeline {
     bool limited = false;
     for (int s = 0; s < plan.stages(); ++s) limited = add_stage(stage_view(net, plan.cut(), s), plan) || limited;
     for (int s = 0; s + 1 < plan.stages(); ++s) {
-      const pass_cost time = detail::link_cost_of(
-          detail::traffic_of(net, plan.cut(), {s, s + 1}, plan.options.micro_batch_size), plan.options.device);
+      const pass_cost time = detail::transfer_cost_of(net, plan.options, plan.cut(), {s, s + 1});
       transfers_.push_back({time.forward, time.backward});
     }
     pipeline_.stages = stages_.data();

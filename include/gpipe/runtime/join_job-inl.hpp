@@ -21,6 +21,10 @@ namespace gpipe::detail {
 
 GPIPE_COLD GPIPE_INLINE void throw_rank_count(const step_plan& plan, int ranks) {
   const int R = plan.replicas(), each = ranks / R, max_workers = plan.options.max_workers();
+  if (const int named = plan.options.named_processes(); named > 0)
+    throw_error({"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan's devices are in ",
+                 named, R > 1 ? concat({" of each of ", R, " replicas"}) : std::string()},
+                {"start ", R * named, " processes, or name no process of a device"});
   const int fewer = R * (std::min)(each, max_workers), more = R * (each + 1);
   const bool divides = ranks % R == 0 && each <= max_workers;  // the options have another number of workers
   const std::string right = divides               ? std::to_string(R * plan.workers())

@@ -56,6 +56,24 @@ static_assert(step(fill_drain{}, recompute_mode::as_needed, 4) < 40 &&
               step(fill_drain{}, recompute_mode::as_needed, 4) > 33);
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 8) == 33);
 
+// Devices of one process pass values in its memory: only the link between the processes takes time.
+constexpr std::int64_t step_placed(bool placed) {
+  constexpr device_spec slow{.name = "slow",
+                             .float32 = 1,
+                             .memory_bytes_per_second = 1,
+                             .link_bytes_per_second = 1'000'000'000'000,
+                             .link_latency_ns = 1};
+  const device_spec a = placed ? slow.in_process(0) : slow, b = placed ? slow.in_process(1) : slow,
+                    each[] = {a, a, a, b};
+  plan_options o{.stages = 4, .micro_batches = 1, .micro_batch_size = 1, .recompute = recompute_mode::never};
+  o.device = slow, o.devices = each, o.device_count = 4, o.cost_transfers = true;
+  const layer_cost all[] = {alike[0], alike[0], alike[0], alike[0], alike[0], alike[0], alike[0], alike[0],
+                            alike[0], alike[0], alike[0], alike[0], alike[0], alike[0], alike[0], alike[0]};
+  return makespan_of(network_of<net>, o, fill_drain{}, {all, 4, true}, {first, 4}, chain, 3, [](int) { return 1; });
+}
+static_assert(step_placed(false) == 4 * 3 + 3 * 2 * 1016);  // 16 bytes and 1 ns, there and back
+static_assert(step_placed(true) == 4 * 3 + 2 * 1016);
+
 // Split where the schedule splits it: ZB-H1 fills the bubble with parameter parts.
 static_assert(step(zb_h1{}, recompute_mode::never) == 8 * 3 + 3);
 

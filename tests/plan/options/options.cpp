@@ -112,3 +112,26 @@ TEST_CASE("a limit of any device is a limit of the plan") {
   CHECK_FALSE(plan_options{.stages = 2, .device = narrow, .devices = free, .device_count = 2}.limits_memory());
   CHECK(refusal({.device = l4.with_limit(0)}) == "stage 0: the memory_limit of device 'L4' is 0; choose at least 1");
 }
+
+TEST_CASE("devices name processes all or not at all, without a gap, and one for each worker") {
+  static constexpr device_spec some[] = {l4, l4.in_process(0), l4}, gap[] = {l4.in_process(2), l4, l4},
+                               halves[] = {l4.in_process(0), l4.in_process(1), l4.in_process(1)};
+  const auto on = [](const device_spec* each) { return plan_options{.stages = 3, .devices = each, .device_count = 3}; };
+  CHECK(on(halves).named_processes() == 2);
+  CHECK(plan_options{.device = l4}.named_processes() == 0);
+  CHECK(refusal(on(halves)) == "");
+  CHECK(refusal(on(some)) ==
+        "stage 0: devices[0] names no process, and others do; name the process of each: .devices[0] = "
+        "device.in_process(0)");
+  static constexpr device_spec skips[] = {l4.in_process(2), l4.in_process(0), l4.in_process(2)};
+  CHECK(refusal(on(skips)) ==
+        "no device is in process 1, and one is in process 2; number the processes of a replica from 0 without a gap");
+  CHECK(refusal(on(gap)).starts_with("stage 1: devices[1] names no process"));
+  plan_options folded = on(halves);
+  folded.workers = 2;  // stages 0 and 1 are the first one's
+  CHECK(refusal(folded) ==
+        "stage 1: stages 0 and 1 are worker 0's, and their devices are in processes 0 and 1; name one process for all "
+        "stages of a worker");
+  CHECK(refusal({.device = l4.in_process(1)}) ==
+        "device names process 1, and every stage has this device; name the device of each stage in devices");
+}

@@ -89,3 +89,32 @@ TEST_CASE("replicas need as many processes each, and every process a worker") {
   CHECK(!fits(5));
   CHECK(!fits(6));
 }
+
+TEST_CASE("devices name the processes of their workers, neighbours or not, in every replica") {
+  static constexpr device_spec each[] = {l4.in_process(1), l4.in_process(0), l4.in_process(1), l4.in_process(1)};
+  const step_plan placed = make_plan(
+      network_of<net>,
+      {.stages = 4, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2, .devices = each, .device_count = 4});
+  CHECK(placed.processes_of_workers == std::vector{1, 0, 1, 1});
+  threaded::job job(4);
+  std::atomic<int> right{0};
+  job.run([&](process_group& its) {
+    const rank_layout here(placed, &its);
+    const int rank = its.rank(), r = rank / 2;
+    const bool second = rank % 2 == 1;
+    bool holds = here.fits() && here.replica() == r && here.count() == (second ? 3 : 1) &&
+                 here.first(r) == (second ? 0 : 1) && here.number_here(1 - r, 0) == -1;
+    const int numbers[] = {0, -1, 1, 2};
+    for (int w = 0; w < 4; ++w)
+      holds = holds && here.rank_of(r, w) == 2 * r + each[w].process &&
+              here.number_here(r, w) == (second   ? numbers[w]
+                                         : w == 1 ? 0
+                                                  : -1);
+    right += holds;
+  });
+  CHECK(right == 4);
+  threaded::job other(2);
+  other.run([&](process_group& its) { right += rank_layout(placed, &its).fits(); });
+  CHECK(right == 4);
+  CHECK(rank_layout(placed, nullptr).count() == 8);
+}

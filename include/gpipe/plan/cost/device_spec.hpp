@@ -33,6 +33,8 @@ struct device_spec {
   std::int64_t convolution = 0, other = 0, parameter_bytes_per_second = 0;
   /// Bytes of the memory that a plan may use; by default there is no limit. See `plan_options::limit_of`.
   std::int64_t memory_limit = (std::numeric_limits<std::int64_t>::max)();
+  /// The process of a replica that has the device, from 0 on, in a job. Negative: each process gets as many workers.
+  int process = -1;
 
   constexpr counted_shares shares(dtype type) const {
     return type == dtype::bf16 ? half_shares : type == dtype::float32 ? float32_shares : counted_shares{};
@@ -44,6 +46,12 @@ struct device_spec {
   constexpr device_spec with_limit(std::int64_t bytes) const {
     device_spec d = *this;
     d.memory_limit = bytes;
+    return d;
+  }
+  /// The same device in a process of its replica: `h100.in_process(1)`.
+  constexpr device_spec in_process(int number) const {
+    device_spec d = *this;
+    d.process = number;
     return d;
   }
   /// The same device when float32 layers compute in 16 bits.

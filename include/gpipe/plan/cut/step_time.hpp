@@ -62,6 +62,14 @@ constexpr void require_in_reach(int stages, int micro_batches, std::int64_t max)
     too_large_for_a_constant_so_call_it_at_run_time(stages, micro_batches);
 }
 
+/// The times of a link's transfers for one micro-batch. Between stages of one process memory carries them, at once.
+constexpr pass_cost transfer_cost_of(const network& net, const plan_options& o, const cut& cut,
+                                     const stage_link& over) {
+  const bool one_process = o.device_count > 0 && o.devices[over.from].process >= 0 &&
+                           o.devices[over.from].process == o.devices[over.to].process;
+  return one_process ? pass_cost{} : link_cost_of(traffic_of(net, cut, over, o.micro_batch_size), o.device);
+}
+
 /// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` is the number of working sets of a
 /// stage, for recompute as needed.
 template <scheduler Schedule, class Kept>
@@ -79,7 +87,7 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
     if (o.recompute_whole() == recompute_mode::as_needed) working_sets[s] = kept(s);
   }
   for (int i = 0; o.cost_transfers && i < link_count; ++i) {
-    const pass_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.device);
+    const pass_cost time = transfer_cost_of(net, o, cut, links[i]);
     transfers[i] = {time.forward, time.backward};
   }
   return simulate(schedule, {o.stages,

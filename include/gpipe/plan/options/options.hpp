@@ -159,6 +159,38 @@ using with_kept_packed_weights = detail::option<&plan_options::keep_packed_weigh
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 using with_parameter_costs = detail::option<&plan_options::cost_parameters, true>;
 
+namespace detail {
+
+/// Throws unless all devices or none name a process, without a gap in the numbers, and a worker's stages the same one.
+GPIPE_COLD constexpr void require_processes(const plan_options& o) {
+  const int processes = o.named_processes();
+  if (processes == 0 && o.device_count == 0 && o.device.process >= 0)
+    throw_error({"device names process ", o.device.process, ", and every stage has this device"},
+                {"name the device of each stage in devices"});
+  if (processes == 0) return;
+  for (int s = 0; s < o.device_count; ++s)
+    if (o.devices[s].process < 0)
+      throw_error({"devices[", s, "] names no process, and others do"},
+                  {"name the process of each: .devices[", s, "] = device.in_process(0)"}, location{.stage = s});
+  for (int p = 0; p < processes; ++p) {
+    int stages = 0;
+    for (int s = 0; s < o.device_count; ++s) stages += o.devices[s].process == p;
+    if (stages == 0)
+      throw_error({"no device is in process ", p, ", and one is in process ", processes - 1},
+                  {"number the processes of a replica from 0 without a gap"});
+  }
+  const schedule_choice chosen = o.chosen_schedule();
+  for (int s = 0; o.max_workers() > 0 && s < o.stages; ++s)
+    for (int before = 0; before < s; ++before)
+      if (const int worker = chosen.worker_of(o.stages, s);
+          worker == chosen.worker_of(o.stages, before) && o.devices[s].process != o.devices[before].process)
+        throw_error({"stages ", before, " and ", s, " are worker ", worker, "'s, and their devices are in processes ",
+                     o.devices[before].process, " and ", o.devices[s].process},
+                    {"name one process for all stages of a worker"}, location{.stage = s});
+}
+
+}  // namespace detail
+
 /// Throws if no plan of a network of `layers` layers can have these options.
 GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   using detail::throw_error;
@@ -202,6 +234,7 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
     throw_error({"workers is ", o.workers, ", and ", o.chosen_schedule().name(), " of ",
                  detail::several(o.stages, "stage"), " has work for ", max},
                 {"choose 1 to ", max, ", or 0 for all"});
+  detail::require_processes(o);
 }
 
 }  // namespace gpipe

@@ -102,6 +102,13 @@ struct plan_options {
   /// The stages of the stage's worker.
   constexpr int stages_beside(int stage) const;
   constexpr const device_spec& device_of(int stage) const { return device_count > 0 ? devices[stage] : device; }
+  /// The processes of a replica that the devices of stages name; 0: they name none.
+  constexpr int named_processes() const {
+    int count = 0;
+    for (int s = 0; s < device_count; ++s)
+      if (devices[s].process >= count) count = devices[s].process + 1;
+    return count;
+  }
   /// Whether any stage has a limit.
   constexpr bool limits_memory() const {
     bool limits = memory_limit != no_memory_limit || (device_count == 0 && device.memory_limit != no_memory_limit);

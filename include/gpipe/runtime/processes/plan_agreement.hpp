@@ -17,7 +17,7 @@ namespace gpipe::detail {
 
 /// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
-  agreed_hash build, model, cut, schedule, memory;
+  agreed_hash build, model, cut, schedule, places, memory;
   build(std::string_view(build_text()));
   model(net.layer_count, net.value_count, net.field_count);
   for (int l = 0; l < net.layer_count; ++l) {
@@ -32,6 +32,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   cut(plan.first);
   cut(plan.recomputed_before);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
+  places(plan.processes_of_workers);
   for (const std::vector<instruction>& program : plan.programs)
     for (const instruction& it : program) schedule(it.kind, it.stage, it.micro_batch);
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
@@ -43,6 +44,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   all.insert(all.end(), {{"the model", model.value()},
                          {"the cut", cut.value()},
                          {"the order of the schedule", schedule.value()},
+                         {"the processes of devices", places.value()},
                          {"the memory plan", memory.value()}});
   return all;
 }

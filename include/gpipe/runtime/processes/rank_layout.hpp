@@ -11,7 +11,8 @@
 namespace gpipe::detail {
 
 /// Which of a plan's workers, R replicas of K workers each, are in which process: all in one, or in a job each process
-/// has some of one replica, one after the other. Counts in a replica differ by at most one.
+/// has some of one replica: those whose devices name it, or, if devices name none, as many as each other one, and
+/// neighbours. Then counts in a replica differ by at most one.
 ///
 ///     R = 2, K = 3, 4 ranks     replica 0    rank 0: workers 0, 1    rank 1: worker 2
 ///                               replica 1    rank 2: workers 0, 1    rank 3: worker 2
@@ -22,14 +23,19 @@ class rank_layout {
       : plan_(plan),
         rank_(job == nullptr ? -1 : job->rank()),
         ranks_(job == nullptr ? 1 : job->ranks()),
-        each_((std::max)(1, ranks_ / plan.replicas())) {}
+        each_(plan.processes_of_workers.empty()
+                  ? (std::max)(1, ranks_ / plan.replicas())
+                  : 1 + *std::max_element(plan.processes_of_workers.begin(), plan.processes_of_workers.end())) {}
 
-  /// Whether every replica has the same number of processes, and every process has a worker.
-  bool fits() const { return rank_ < 0 || (ranks_ % plan_.replicas() == 0 && each_ <= plan_.workers()); }
+  /// Whether every replica has the same number of processes, that of its devices, and every process has a worker.
+  bool fits() const { return rank_ < 0 || (ranks_ == plan_.replicas() * each_ && each_ <= plan_.workers()); }
 
   /// The rank of the process that has a replica's worker, or a stage.
   int rank_of(int replica, int worker) const {
-    return rank_ < 0 ? 0 : replica * each_ + static_cast<int>(std::int64_t{worker} * each_ / plan_.workers());
+    if (rank_ < 0) return 0;
+    const std::vector<int>& named = plan_.processes_of_workers;
+    return replica * each_ + (named.empty() ? static_cast<int>(std::int64_t{worker} * each_ / plan_.workers())
+                                            : named[static_cast<std::size_t>(worker)]);
   }
   int rank_of_stage(int replica, int stage) const { return rank_of(replica, plan_.worker_of(stage)); }
 
@@ -59,7 +65,9 @@ class rank_layout {
   /// The number of a worker among those of this process; -1: it is in another.
   int number_here(int replica, int worker) const {
     if (!has_worker(replica, worker)) return -1;
-    return rank_ < 0 ? replica * plan_.workers() + worker : worker - first(replica);
+    int number = rank_ < 0 ? replica * plan_.workers() : 0;
+    for (int w = 0; w < worker; ++w) number += has_worker(replica, w);
+    return number;
   }
   /// Whether a layer runs here, in any replica: [layer].
   GPIPE_COLD std::vector<bool> layers_here(int layers) const {
