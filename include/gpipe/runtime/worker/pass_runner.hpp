@@ -78,6 +78,10 @@ class pass_runner {
             return now;
           },
           [this](int w) {
+            if (options_.job != nullptr && here_.count() > 1)
+              options_.job->runs_long(w < 0 ? detail::location{} : now().workers[detail::index(w)].position());
+          },
+          [this](int w) {
             std::fprintf(stderr, "gpipe: %s\n", stuck_error(w).what());
             std::abort();
           });

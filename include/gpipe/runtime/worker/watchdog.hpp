@@ -33,12 +33,14 @@ struct activity {
 /// thread runs the pass: nothing can throw there while the kernel runs.
 class watchdog {
  public:
-  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass.
+  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass. From an eighth of
+  /// it on calls `runs_long(worker)`, again and again, and then once `runs_long(-1)`.
   GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::function<activity(int)> activity_of,
-                      std::function<void(int)> found)
+                      std::function<void(int)> runs_long, std::function<void(int)> found)
       : limit_(limit),
         part_((std::min)(limit / 16, std::chrono::nanoseconds(std::chrono::seconds(1)))),
         activity_of_(std::move(activity_of)),
+        runs_long_(std::move(runs_long)),
         found_(std::move(found)),
         seen_(index(workers)),
         thread_(start_thread("the watchdog of kernels", [this] { watch(); })) {}
@@ -68,21 +70,27 @@ class watchdog {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!ends_.wait_for(lock, part_, [this] { return ending_; })) {
       const std::uint64_t pass = pass_.load(std::memory_order_relaxed);
+      const bool before = std::exchange(any_runs_long_, false);
       for (std::size_t w = 0; w < seen_.size(); ++w) {
         sighting& last = seen_[w];
         const activity now = activity_of_(static_cast<int>(w));
         if (now.instruction != nullptr && !now.waits && now == last.what && pass == last.pass) last.unchanged += part_;
         else last = {now, pass};
         if (last.unchanged >= limit_) return found_(static_cast<int>(w));  // and the thread ends
+        if (last.unchanged < limit_ / 8) continue;
+        any_runs_long_ = true;
+        runs_long_(static_cast<int>(w));
       }
+      if (before && !any_runs_long_) runs_long_(-1);
     }
   }
 
   std::chrono::nanoseconds limit_, part_;
   std::function<activity(int)> activity_of_;
-  std::function<void(int)> found_;
+  std::function<void(int)> runs_long_, found_;
   std::vector<sighting> seen_;  // [worker]
   std::atomic<std::uint64_t> pass_{0};
+  bool any_runs_long_ = false;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool ending_ = false;

@@ -68,6 +68,9 @@ class process_group {
   virtual void begin(wait_context what) = 0;
   /// Reports that this process is alive, without progress, and checks for failures elsewhere.
   virtual void poll() = 0;
+  /// Reports where a kernel runs for long, again and again, and then once a location without a stage. The errors of
+  /// other processes name it: one of several workers here may have made a call after the kernel's.
+  virtual void runs_long(const detail::location& /* kernel */) noexcept {}
   /// The host waits until a queue has done all its work; null: there is nothing to wait for.
   virtual void wait(const void* /* queue */, wait_context /* what */) {}
   /// Sends bytes of rank `root` to all; `which` identifies them and is the same everywhere.

@@ -142,9 +142,11 @@ class job final : public process_group {
     mine.stage.store(what.stage, std::memory_order_relaxed);
     mine.micro_batch.store(what.micro_batch, std::memory_order_relaxed);
     mine.action.set(what.action);
+    mine.runs_long.store(false, std::memory_order_relaxed);
     mine.tick();
     progress_->check_failures();
   }
+  void runs_long(const detail::location& kernel) noexcept override { progress_->runs_long(kernel); }
 
   void poll() override { progress_->poll(); }
 

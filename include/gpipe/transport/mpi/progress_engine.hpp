@@ -146,6 +146,18 @@ class progress_engine {
     check_failures();
     find_ended_process_since(clock::now());
   }
+  /// A kernel of this process runs for long; without a stage: none does. Does nothing while a thread is in MPI: the
+  /// next call is soon.
+  void runs_long(const detail::location& kernel) noexcept {
+    const std::unique_lock turn(turn_, std::try_to_lock);
+    if (!turn) return;
+    process_status& mine = status_.mine();
+    mine.runs_long = kernel.stage >= 0;
+    if (kernel.stage < 0) return;
+    mine.stage = kernel.stage, mine.micro_batch = kernel.micro_batch;
+    mine.action.set(kernel.action);
+    mine.layer.set(kernel.layer);
+  }
   /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because
   /// it ends by itself, and can still print the cause.
   void report(const error& failure, bool lost, bool reports_itself = false) noexcept {
@@ -242,7 +254,8 @@ class progress_engine {
 
   GPIPE_COLD detail::location where(int i) {
     const process_status& its = status_.of(i);
-    return {.rank = ranks_[index(i)],
+    return {.layer = its.runs_long ? its.layer.get() : std::string(),
+            .rank = ranks_[index(i)],
             .stage = its.stage.load(),
             .micro_batch = its.micro_batch.load(),
             .action = its.action.get()};
@@ -303,9 +316,17 @@ class progress_engine {
       if (still && (silent < 0 || ranks_[index(i)] == peer)) silent = i;
     }
     const std::string limit = gpipe::detail::duration_text(deadline_);
+    int kernel = -1;  // of a process with several workers, some of which may wait
+    for (int i = 0; i < status_.count(); ++i)
+      if (status_.of(i).runs_long && (kernel < 0 || ranks_[index(i)] == peer)) kernel = i;
     const int elsewhere =
         silent >= 0 || other_hosts_ == nullptr ? -1 : other_hosts_->silent_since(clock::now() - deadline_ / 2, peer);
-    if (silent >= 0)
+    if (kernel >= 0)
+      report(error(gpipe::detail::concat({"a kernel of the process ", status_.of(kernel).process.load(),
+                                          " has not returned, and no process made progress for ", limit}),
+                   "mend the kernel, or raise the deadline if it takes that long", where(kernel)),
+             true);
+    else if (silent >= 0)
       report(error(gpipe::detail::concat({"the process ", status_.of(silent).process.load(),
                                           " shows no sign of life, and no other made progress for ", limit}),
                    "see what it does, or raise the deadline", where(silent)),

@@ -35,9 +35,11 @@ struct alignas(2 * detail::alignment) process_status {
   std::atomic<std::uint64_t> round{0};  ///< collective rounds that it has completed
   std::atomic<int> process{0};
   std::atomic<int> stage{-1}, micro_batch{-1};
-  std::atomic<bool> left{false};  ///< it leaves the job
+  std::atomic<bool> left{false};       ///< it leaves the job
+  std::atomic<bool> runs_long{false};  ///< the present action is a kernel that has run for long
   std::atomic<bool> knows_loss{false}, prints_loss{false};
   fixed_text<32> action;  ///< read when the process makes no progress
+  fixed_text<64> layer;   ///< likewise, of a kernel that has run for long
 
   void tick() noexcept { ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void beat() noexcept { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
