@@ -126,6 +126,8 @@ TEST_CASE("devices name processes all or not at all, without a gap, and one for 
   static constexpr device_spec skips[] = {l4.in_process(2), l4.in_process(0), l4.in_process(2)};
   CHECK(refusal(on(skips)) ==
         "no device is in process 1, and one is in process 2; number the processes of a replica from 0 without a gap");
+  static constexpr device_spec far[] = {l4.in_process(0), l4.in_process(2147483647), l4.in_process(1)};
+  CHECK(refusal(on(far)) == "stage 1: devices[1] is in process 2147483647; choose 0 to 2: each process has a stage");
   CHECK(refusal(on(gap)).starts_with("stage 1: devices[1] names no process"));
   plan_options folded = on(halves);
   folded.workers = 2;  // stages 0 and 1 are the first one's

@@ -163,6 +163,10 @@ namespace detail {
 
 /// Throws unless all devices or none name a process, without a gap in the numbers, and a worker's stages the same one.
 GPIPE_COLD constexpr void require_processes(const plan_options& o) {
+  for (int s = 0; s < o.device_count; ++s)
+    if (o.devices[s].process >= o.stages)
+      throw_error({"devices[", s, "] is in process ", o.devices[s].process},
+                  {"choose 0 to ", o.stages - 1, ": each process has a stage"}, location{.stage = s});
   const int processes = o.named_processes();
   if (processes == 0 && o.device_count == 0 && o.device.process >= 0)
     throw_error({"device names process ", o.device.process, ", and every stage has this device"},
