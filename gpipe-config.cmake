@@ -5,6 +5,7 @@
 #     cuda      gpipe::cuda, for GPUs
 #     nccl      gpipe::nccl, for GPUs of several processes
 #     mpi       gpipe::mpi, for several processes
+#     hwloc     gpipe::hwloc, to bind workers to cores
 #     png       gpipe::png, to read PNG files
 #     jpeg      gpipe::jpeg, to read JPEG files
 #     sentencepiece  gpipe::sentencepiece, to train vocabularies of pieces and to cut texts into them
@@ -14,14 +15,15 @@
 set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
 set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
+set(GPIPE_HWLOC AUTO CACHE STRING "Workers on cores of their own by hwloc: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_PNG AUTO CACHE STRING "PNG files by libpng: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_JPEG AUTO CACHE STRING "JPEG files by libjpeg: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_SENTENCEPIECE AUTO CACHE STRING "Pieces of texts by SentencePiece: AUTO takes it where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_PNG GPIPE_JPEG GPIPE_SENTENCEPIECE
+set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI GPIPE_HWLOC GPIPE_PNG GPIPE_JPEG GPIPE_SENTENCEPIECE
              PROPERTY STRINGS AUTO ON OFF)
 
 set(gpipe_missing "")
-foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI PNG JPEG SENTENCEPIECE)
+foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI HWLOC PNG JPEG SENTENCEPIECE)
   if(NOT GPIPE_${gpipe_option} MATCHES "^(AUTO|ON|OFF)$")
     string(APPEND gpipe_missing "\n  a value of GPIPE_${gpipe_option}, which is AUTO, ON or OFF and not "
            "'${GPIPE_${gpipe_option}}'")
@@ -32,11 +34,13 @@ endforeach()
 set(gpipe_cuda ${GPIPE_CUDA})
 set(gpipe_nccl ${GPIPE_CUDA})
 set(gpipe_mpi ${GPIPE_MPI})
+set(gpipe_hwloc ${GPIPE_HWLOC})
 set(gpipe_png ${GPIPE_PNG})
 set(gpipe_jpeg ${GPIPE_JPEG})
 set(gpipe_sentencepiece ${GPIPE_SENTENCEPIECE})
 set(gpipe_cuda_by "GPIPE_CUDA=ON insists on")
 set(gpipe_mpi_by "GPIPE_MPI=ON insists on")
+set(gpipe_hwloc_by "GPIPE_HWLOC=ON insists on")
 set(gpipe_png_by "GPIPE_PNG=ON insists on")
 set(gpipe_jpeg_by "GPIPE_JPEG=ON insists on")
 set(gpipe_sentencepiece_by "GPIPE_SENTENCEPIECE=ON insists on")
@@ -44,20 +48,20 @@ if(gpipe_nccl STREQUAL "ON")
   set(gpipe_nccl AUTO)  # a toolkit serves without it
 endif()
 if(gpipe_FIND_COMPONENTS)
-  set(gpipe_unnamed cuda nccl mpi png jpeg sentencepiece)
+  set(gpipe_unnamed cuda nccl mpi hwloc png jpeg sentencepiece)
   list(REMOVE_ITEM gpipe_unnamed ${gpipe_FIND_COMPONENTS})
   foreach(gpipe_part IN LISTS gpipe_unnamed)
     set(gpipe_${gpipe_part} OFF)
   endforeach()
   foreach(gpipe_part IN LISTS gpipe_FIND_COMPONENTS)
     set(gpipe_option CUDA)
-    if(gpipe_part MATCHES "^(mpi|png|jpeg|sentencepiece)$")
+    if(gpipe_part MATCHES "^(mpi|hwloc|png|jpeg|sentencepiece)$")
       string(TOUPPER ${gpipe_part} gpipe_option)
     endif()
-    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|png|jpeg|sentencepiece)$")
+    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi|hwloc|png|jpeg|sentencepiece)$")
       if(gpipe_FIND_REQUIRED_${gpipe_part})
-        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi, png, jpeg "
-               "and sentencepiece")
+        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl, mpi, hwloc, png, "
+               "jpeg and sentencepiece")
       endif()
     elseif(gpipe_part STREQUAL "compiled")
       if(gpipe_FIND_REQUIRED_compiled AND NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/gpipe-compiled-targets.cmake")
@@ -205,6 +209,23 @@ if(NOT gpipe_mpi STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
   endif()
 endif()
 
+# For who binds workers to cores: links gpipe::hwloc too, and includes gpipe/hwloc.hpp.
+if(NOT gpipe_hwloc STREQUAL "OFF" AND NOT TARGET gpipe::hwloc)
+  find_path(GPIPE_HWLOC_INCLUDE_DIR hwloc.h)
+  find_library(GPIPE_HWLOC_LIBRARY hwloc)
+  mark_as_advanced(GPIPE_HWLOC_INCLUDE_DIR GPIPE_HWLOC_LIBRARY)
+  if(GPIPE_HWLOC_INCLUDE_DIR AND GPIPE_HWLOC_LIBRARY)
+    add_library(gpipe::hwloc INTERFACE IMPORTED)
+    set_target_properties(gpipe::hwloc PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_HWLOC_INCLUDE_DIR}"
+      INTERFACE_LINK_LIBRARIES "${GPIPE_HWLOC_LIBRARY}"
+      INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_HWLOC=1)
+  elseif(gpipe_hwloc STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  hwloc, which ${gpipe_hwloc_by}: install libhwloc-dev (Debian, Ubuntu), or set "
+           "CMAKE_PREFIX_PATH")
+  endif()
+endif()
+
 # For who reads PNG or JPEG files: links gpipe::png, gpipe::jpeg, too, and includes gpipe/png.hpp, gpipe/jpeg.hpp.
 foreach(gpipe_part IN ITEMS png jpeg)
   string(TOUPPER ${gpipe_part} gpipe_option)
@@ -241,7 +262,7 @@ if(NOT gpipe_sentencepiece STREQUAL "OFF" AND NOT TARGET gpipe::sentencepiece)
 endif()
 
 set(gpipe_host_FOUND TRUE)
-foreach(gpipe_part IN ITEMS cuda nccl mpi png jpeg sentencepiece)
+foreach(gpipe_part IN ITEMS cuda nccl mpi hwloc png jpeg sentencepiece)
   set(gpipe_${gpipe_part}_FOUND FALSE)
   if(TARGET gpipe::${gpipe_part})
     set(gpipe_${gpipe_part}_FOUND TRUE)
@@ -258,8 +279,8 @@ elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes th
     set(gpipe_compiled_FOUND TRUE)
   endif()
 endif()
-foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi png jpeg sentencepiece cuda_by nccl_by
-                            mpi_by png_by jpeg_by sentencepiece_by)
+foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi hwloc png jpeg sentencepiece cuda_by
+                            nccl_by mpi_by hwloc_by png_by jpeg_by sentencepiece_by)
   unset(gpipe_${gpipe_local})
 endforeach()
 unset(gpipe_local)

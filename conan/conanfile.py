@@ -18,12 +18,13 @@ class Gpipe(ConanFile):
     license = "BSL-1.0"
     topics = ("neural-networks", "pipeline-parallelism", "header-only")
     settings = "os", "arch", "compiler", "build_type"
-    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI, libpng, libjpeg and
-    # SentencePiece are the system's: the config finds them.
+    # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm. These, MPI, hwloc, libpng,
+    # libjpeg and SentencePiece are the system's: the config finds them.
     options = {
         "libxsmm": ["AUTO", "ON", "OFF"],
         "cuda": ["AUTO", "ON", "OFF"],
         "mpi": ["AUTO", "ON", "OFF"],
+        "hwloc": ["AUTO", "ON", "OFF"],
         "png": ["AUTO", "ON", "OFF"],
         "jpeg": ["AUTO", "ON", "OFF"],
         "sentencepiece": ["AUTO", "ON", "OFF"],
@@ -33,6 +34,7 @@ class Gpipe(ConanFile):
         "libxsmm": "AUTO",
         "cuda": "OFF",
         "mpi": "OFF",
+        "hwloc": "OFF",
         "png": "OFF",
         "jpeg": "OFF",
         "sentencepiece": "OFF",
@@ -77,7 +79,7 @@ class Gpipe(ConanFile):
         CMakeToolchain(self).generate()
 
     def build(self):
-        parts = ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "PNG", "JPEG", "SENTENCEPIECE")
+        parts = ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI", "HWLOC", "PNG", "JPEG", "SENTENCEPIECE")
         variables = {"GPIPE_" + what: "OFF" for what in parts}
         if self.options.compiled:
             variables.update({"GPIPE_COMPILED": "ON", "GPIPE_LIBXSMM": str(self.options.libxsmm)})

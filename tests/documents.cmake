@@ -329,11 +329,13 @@ function(append_blocks document text)
     if(before MATCHES "\n<!-- file: [^\n]* -->\n```cpp\n$")
       set(block "")  # a program of its own
     endif()
-    # Headers are included first, outside of all namespaces; headers of MPI and SentencePiece only if these are found.
+    # Headers are included first, outside of all namespaces; headers of MPI, hwloc and SentencePiece only if these are found.
     string(REGEX MATCHALL "#include <[^>\n]*>" headers "${block}")
     foreach(header IN LISTS headers)
       if(header MATCHES "sentencepiece")
         string(APPEND includes "#if __has_include(<sentencepiece_trainer.h>)\n${header}\n#endif\n")
+      elseif(header MATCHES "hwloc")
+        string(APPEND includes "#if __has_include(<hwloc.h>)\n${header}\n#endif\n")
       elseif(MPI OR NOT header MATCHES "mpi")
         string(APPEND includes "${header}\n")
       endif()

@@ -98,6 +98,9 @@ const std::set<std::string> lacks_library {
 #if !__has_include(<mpi.h>)
   "mpi",
 #endif
+#if !__has_include(<hwloc.h>)
+      "hwloc",
+#endif
 #if !__has_include(<png.h>)
       "png",
 #endif

@@ -31,7 +31,7 @@ foreach(header IN LISTS headers)
   list(APPEND outside ${lines})
 endforeach()
 list(REMOVE_DUPLICATES outside)
-list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|png|jpeglib|sentencepiece[a-z_]*|libxsmm|cuda[a-z_]*)\\.h>")  # other systems, optional parts
+list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|hwloc|png|jpeglib|sentencepiece[a-z_]*|libxsmm|cuda[a-z_]*)\\.h>")  # other systems, optional parts
 list(JOIN outside "\n" outside)
 file(WRITE ${work}/units/outside.hpp "${outside}\n")
 

@@ -11,9 +11,9 @@ set(ENV{CPLUS_INCLUDE_PATH} "${path}")
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wold-style-cast -Wsign-conversion
              -Wdouble-promotion -Werror)
 
-# The headers that need CUDA, NCCL, MPI, libpng, libjpeg, SentencePiece or libxsmm are read where these are.
+# The headers that need CUDA, NCCL, MPI, hwloc, libpng, libjpeg, SentencePiece or libxsmm are read where these are.
 file(GLOB_RECURSE headers RELATIVE ${COPY}/include ${COPY}/include/*.hpp)
-list(FILTER headers EXCLUDE REGEX "cuda|nccl|libxsmm|png|jpeg|sentencepiece")
+list(FILTER headers EXCLUDE REGEX "cuda|nccl|libxsmm|hwloc|png|jpeg|sentencepiece")
 set(mpi "")
 if(MPICXX)
   execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE mpi COMMAND_ERROR_IS_FATAL ANY)

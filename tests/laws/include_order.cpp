@@ -64,6 +64,7 @@ constexpr std::array folders{"core",
                              "device/cuda",
                              "transport/contract",
                              "transport/in_process",
+                             "transport/hwloc",
                              "transport/mpi",
                              "transport/nccl",
                              "record/file",
@@ -227,6 +228,7 @@ TEST_CASE("dependencies enter through their allowed") {
   for (const char* library : {"cuda", "cublas"})
     CHECK(joined(outside_of(headers(), library, {"gpipe/device/cuda/"})) == "");
   CHECK(joined(outside_of(headers(), "nccl", {"gpipe/transport/nccl"})) == "");
+  CHECK(joined(outside_of(headers(), "hwloc", {"gpipe/transport/hwloc/"})) == "");
   CHECK(joined(outside_of(headers(), "sentencepiece", {"gpipe/train/data/text/"})) == "");
   CHECK(joined(outside_of(headers(), "doctest", {})) == "");
 }

@@ -35,6 +35,24 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   return {};
 }
 
+/// One line, if workers are bound to cores of their own, with how many each has; else empty.
+GPIPE_COLD inline std::string own_cores_note(std::span<const stage_report> stages) {
+  int least = 0, most = 0, far = 0;
+  for (const stage_report& s : stages) {
+    if (s.own_cores == 0) continue;
+    least = least == 0 ? s.own_cores : (std::min)(least, s.own_cores);
+    most = (std::max)(most, s.own_cores);
+    far += s.far_memory ? 1 : 0;
+  }
+  if (most == 0) return {};
+  return detail::concat({"workers are bound to ", least < most ? std::to_string(least) + " to " : std::string(),
+                         detail::several(most, "core"), " each",
+                         far > 0 ? detail::concat({"; the system refused to move the memory of ",
+                                                   detail::several(far, "stage"), " near them"})
+                                 : std::string(),
+                         "\n"});
+}
+
 /// One line per stage, replica after replica: the plan's prediction against the measurement. Shares are of the time of
 /// all stages (the measured ones include the update, which no cut considers); idle is the stage's own. Then the mean
 /// step time beside the predicted one, and its breakdown. `cores` and `predicted_ps` (picoseconds, as returned by
@@ -92,6 +110,7 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
       out << ", predicted " << detail::significant(1e-9 * static_cast<double>(predicted_ps), 4) << " ms";
     out << ";\n" << describe(parts) << " of its workers' time\n";
   }
+  out << own_cores_note(stages);
   if (const std::string note = bound_note(stages); !note.empty()) {
     out << note;
   } else if (const auto workers = static_cast<unsigned>(parts.workers); cores > 0 && workers > cores) {

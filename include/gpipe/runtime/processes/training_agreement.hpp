@@ -65,6 +65,7 @@ inline constexpr training_option training_option_list[] = {
     describe_option<&training_options::layer_times, agreed::yes>("layer_times"),
     describe_option<&training_options::graph, agreed::no>("graph"),  // of one process
     describe_option<&training_options::job, agreed::no>("job"),
+    describe_option<&training_options::cores, agreed::no>("cores"),
     describe_option<&training_options::before, agreed::no>("before"),
 };
 

@@ -14,6 +14,7 @@
 #include <gpipe/runtime/step/job_choice.hpp>
 #include <gpipe/runtime/step/link_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe {
 
@@ -50,6 +51,10 @@ struct training_options {
   /// that have graphs, in one process and one replica. The bits are the same.
   bool graph = false;
   job_choice job{};  ///< each process of the job is one of the plan's workers; null: one process
+  /// Each worker has cores of its own and its stages' memory near them: a `core_binding` of <gpipe/hwloc.hpp>, which
+  /// outlives the training. The first worker, the thread that calls, is bound during calls. Null: none is bound, and
+  /// one that shares its core moves. The bits are the same.
+  const core_placement* cores = nullptr;
   /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If
   /// it throws, the step fails.
   std::function<void(const instruction&)> before{};

@@ -11,12 +11,14 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
@@ -28,6 +30,7 @@
 #include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
 #include <gpipe/runtime/worker/worker_programs.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe::detail {
 
@@ -49,10 +52,11 @@ class pass_runner {
       : options_(options),
         here_(here),
         calls_(options.job),
+        cores_(options.cores, here.count(), options.job == nullptr ? host_cores{} : options.job->on_this_host()),
         signals_(here.count(), local_limits(limits)),
         barrier_(signals_, here.count()),
         step_(step),
-        threads_(signals_, here.count()) {
+        threads_(signals_, here.count(), &cores_) {
     add_run(net, plan, update, decision, reports);
     now_.store(&runs_.front(), std::memory_order_relaxed);
   }
@@ -65,6 +69,7 @@ class pass_runner {
     connect_processes(first);
     first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
     first.make_workers(here_, recorder_of);
+    if (cores_) place(first);
     // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
     // thread that calls, cannot. In a job any ends the process, and the others name it.
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
@@ -231,7 +236,21 @@ class pass_runner {
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
   wait_limits local_limits(wait_limits limits) const {
     if (options_.job != nullptr && here_.count() > 1) limits.deadline = limits.deadline.max();
+    if (cores_) limits.bound = true, limits.yields = here_.count() > cores_.count();  // of several processes' cores
     return limits;
+  }
+  // Moves the memory of each stage, which is the host's, to its worker.
+  GPIPE_COLD void place(const plan_run& it) const {
+    for (stage_report& r : it.shared.reports) {
+      const int w = it.plan.worker_of(r.stage);
+      if (!here_.has_worker(r.replica, w)) continue;
+      const int here = here_.number_here(r.replica, w);
+      r.own_cores = cores_.count(here);
+      if constexpr (std::is_same_v<typename Device::marker, unmarked>) {
+        const auto& memory = it.replicas.at(r.replica).stage(r.stage).arena();
+        r.far_memory = !cores_.move_near(memory.data(), memory.size(), here);
+      }
+    }
   }
   // In a handler: drops the work of the failed pass. Throws the first cause among all processes, if there are several.
   GPIPE_COLD void drop() {
@@ -257,6 +276,7 @@ class pass_runner {
   const training_options& options_;
   const rank_layout& here_;
   detail::collective_calls calls_;
+  worker_cores cores_;  // in front of what asks for them, or has threads that are bound to them
   std::deque<plan_run> runs_;
   std::atomic<plan_run*> now_{nullptr};  // the watchdog reads it, too
   other_processes others_;

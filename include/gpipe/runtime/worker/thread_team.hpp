@@ -14,6 +14,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 #include <gpipe/transport/in_process/thread.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
@@ -33,9 +34,11 @@ struct worker_is_stuck {
 /// keeps it, and what its tasks use, until the process ends.
 class thread_team {
  public:
-  GPIPE_COLD thread_team(worker_signals& wake_signals, int workers)
+  /// `cores` null: no worker is bound. Else each is to its own, worker 0 while it runs a task.
+  GPIPE_COLD thread_team(worker_signals& wake_signals, int workers, const worker_cores* cores = nullptr)
       : signals_(wake_signals),
         workers_(workers),
+        cores_(cores),
         busy_(std::make_unique<std::atomic<bool>[]>(detail::index(workers))) {
     require_stack(workers > 1);
     threads_.reserve(detail::index(workers - 1));
@@ -70,6 +73,7 @@ class thread_team {
     running_.store(workers_, std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);
     for (int w = 1; w < workers_; ++w) signals_.wake(w);
+    const bound_for_now bound(cores_, 0);
     signals_.spread(0);
     attempt(0);
     const auto all_done = [this] { return running_.load(std::memory_order_acquire) == 0; };
@@ -86,6 +90,7 @@ class thread_team {
 
  private:
   void live(int worker) {
+    if (cores_ != nullptr) cores_->bind(worker);
     for (std::uint64_t done = 0;; ++done) {
       signals_.wait_idle(worker, [this, done] { return call_.load(std::memory_order_acquire) != done; });
       if (ending_.load(std::memory_order_acquire)) return;
@@ -125,6 +130,7 @@ class thread_team {
 
   worker_signals& signals_;
   int workers_;
+  const worker_cores* cores_;
   std::function<void(int)> task_;
   std::unique_ptr<std::atomic<bool>[]> busy_;  // [worker]
   std::mutex mutex_;

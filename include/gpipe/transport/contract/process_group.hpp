@@ -28,6 +28,8 @@ class all_gather {
 /// The processes of a host, and how many cores they may run on together; 0: unknown.
 struct host_cores {
   int processes = 1, cores = 0;
+  int alike = 1;   ///< those that may run on the same cores as this one, with it
+  int number = 0;  ///< this one's among these
 };
 
 /// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the

@@ -14,6 +14,7 @@ struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
   bool yields = false;                                           ///< while it spins, so that another thread can run
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
+  bool bound = false;                                            ///< each worker has its cores, and moves to no others
 
   /// Workers yield if they outnumber the cores, for a spinning worker keeps another from running. A sleeper wakes some
   /// 50 us late. Zero cores means unknown, as with `std::thread::hardware_concurrency`.

@@ -36,6 +36,16 @@ class cores {
     }
     return found;
   }
+  /// The calling thread may run on these cores alone. False: the system refuses.
+  static bool bind(const bits& to) noexcept {
+    cpu_set_t wanted;
+    std::memcpy(&wanted, to.data(), sizeof wanted);
+    return sched_setaffinity(0, sizeof wanted, &wanted) == 0;
+  }
+  /// The calling thread may run on the cores again that it could at the construction.
+  void restore() const noexcept {
+    if (known_) sched_setaffinity(0, sizeof all_, &all_);
+  }
 
   /// The core that the thread runs on now; -1: unknown.
   static int here() noexcept { return sched_getcpu(); }
@@ -46,7 +56,7 @@ class cores {
   /// Moves the thread to a core that is not excluded, if there is one. Then the thread may run on all cores again.
   void move() const noexcept {
     if (!known_ || CPU_COUNT(&left_) == 0 || sched_setaffinity(0, sizeof left_, &left_) != 0) return;
-    sched_setaffinity(0, sizeof all_, &all_);
+    restore();
   }
 
  private:
@@ -57,6 +67,8 @@ class cores {
   static unsigned allowed() noexcept { return of_machine(); }
   using bits = std::array<std::uint64_t, 16>;
   static bits allowed_bits() noexcept { return {}; }
+  static bool bind(const bits&) noexcept { return false; }
+  void restore() const noexcept {}
   static int here() noexcept { return -1; }
   void exclude(int) noexcept {}
   void move() const noexcept {}

@@ -89,9 +89,9 @@ class basic_worker_signals {
 
   /// Call it when a worker begins or wakes: if another worker runs on its core, the worker moves to a core without one.
   /// A system may place a woken thread on the core of the thread that woke it, and leave both there for many steps
-  /// while another core is idle. No thread is pinned.
+  /// while another core is idle. No thread is pinned. Workers that are bound to cores stay there.
   void spread(int worker) noexcept {
-    if (limits_.yields) return;
+    if (limits_.yields || limits_.bound) return;
     const int here = detail::cores::here();
     at(worker).core.store(here, std::memory_order_relaxed);
     bool shared = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/transport/in_process/core_placement.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
 #include <gpipe/transport/in_process/limits.hpp>
 #include <gpipe/transport/mpi/all_gather.hpp>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -233,13 +233,13 @@ class job final : public process_group {
     limit.begin("MPI_Allgather");
     std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
     check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
-    limit.begin("MPI_Allreduce");
-    auto allowed = gpipe::detail::cores::allowed_bits();
-    check(MPI_Allreduce(MPI_IN_PLACE, allowed.data(), static_cast<int>(allowed.size()), MPI_UINT64_T, MPI_BOR,
-                        status_->host()),
-          "MPI_Allreduce");
-    on_this_host_.processes = status_->count();
-    for (const std::uint64_t some : allowed) on_this_host_.cores += std::popcount(some);
+    const core_set mine = gpipe::detail::cores::allowed_bits();
+    std::vector<core_set> allowed(on_host.size());
+    const int words = static_cast<int>(mine.size());
+    check(MPI_Allgather(mine.data(), words, MPI_UINT64_T, allowed.data(), words, MPI_UINT64_T, status_->host()),
+          "MPI_Allgather");
+    on_this_host_ = gpipe::detail::host_cores_of(
+        allowed, static_cast<int>(std::find(on_host.begin(), on_host.end(), rank_) - on_host.begin()));
     limit.begin(nullptr);
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)

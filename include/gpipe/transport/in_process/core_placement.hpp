@@ -1,0 +1,123 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/in_process/cores.hpp>
+
+namespace gpipe {
+
+/// Cores by their numbers in the system: core c is bit c % 64 of word c / 64. A core with two hardware threads has two
+/// numbers.
+using core_set = detail::cores::bits;
+
+/// Divides cores among the workers of a process. `core_binding` of <gpipe/hwloc.hpp> does so by the machine's topology.
+class core_placement {
+ public:
+  virtual ~core_placement() = default;
+  /// The cores of each worker of this process; each has one at least. `host` says which processes divide the cores.
+  virtual std::vector<core_set> divide(int workers, const host_cores& host) const = 0;
+  /// Moves the whole pages of this memory to the memory of these cores' node. False: the system refuses.
+  virtual bool move_near(void* memory, std::size_t bytes, const core_set& near) const noexcept = 0;
+};
+
+namespace detail {
+
+inline int count_of(const core_set& set) noexcept {
+  int count = 0;
+  for (const std::uint64_t some : set) count += std::popcount(some);
+  return count;
+}
+
+inline core_set united(const core_set& a, const core_set& b) noexcept {
+  core_set found{};
+  for (std::size_t i = 0; i < found.size(); ++i) found[i] = a[i] | b[i];
+  return found;
+}
+
+/// What process `mine` of a host's knows, if these are the cores that each may run on.
+GPIPE_COLD inline host_cores host_cores_of(const std::vector<core_set>& allowed, int mine) {
+  host_cores found{.processes = static_cast<int>(allowed.size()), .alike = 0};
+  core_set all{};
+  for (std::size_t p = 0; p < allowed.size(); ++p) {
+    all = united(all, allowed[p]);
+    if (allowed[p] != allowed[index(mine)]) continue;
+    if (p < index(mine)) ++found.number;
+    ++found.alike;
+  }
+  found.cores = count_of(all);
+  return found;
+}
+
+/// The cores of the workers of an executor that are here, or nothing: no worker is bound.
+class worker_cores {
+ public:
+  /// `by` null: nothing. Throws if the system binds no thread to these cores.
+  GPIPE_COLD worker_cores(const core_placement* by, int workers, const host_cores& host) : by_(by) {
+    if (by_ == nullptr) return;
+    sets_ = by_->divide(workers, host);
+    if (static_cast<int>(sets_.size()) != workers)
+      throw_error({"cores: ", workers, " workers got ", sets_.size(), " sets of cores"},
+                  {"return a set for each worker"});
+    const cores before;
+    for (int w = 0; w < workers; ++w) {
+      const bool bound = cores::bind(sets_[index(w)]);
+      before.restore();
+      if (!bound)
+        throw_error({"cores: the system binds no thread to the ", count_of(sets_[index(w)]), " cores of worker ", w},
+                    {"make the core_binding under the limits that the training has (taskset, cpusets), or choose "
+                     ".cores = nullptr"});
+    }
+  }
+
+  explicit operator bool() const noexcept { return by_ != nullptr; }
+  /// Those of a worker, and of all workers together.
+  int count(int worker) const noexcept { return count_of(sets_[index(worker)]); }
+  int count() const noexcept {
+    core_set all{};
+    for (const core_set& set : sets_) all = united(all, set);
+    return count_of(all);
+  }
+
+  /// Binds the calling thread, a worker's. A system that did so at the construction and refuses now changes speed
+  /// alone.
+  void bind(int worker) const noexcept {
+    if (by_ != nullptr) cores::bind(sets_[index(worker)]);
+  }
+  bool move_near(void* memory, std::size_t bytes, int worker) const noexcept {
+    return by_ == nullptr || by_->move_near(memory, bytes, sets_[index(worker)]);
+  }
+
+ private:
+  const core_placement* by_;
+  std::vector<core_set> sets_;  // [worker]
+};
+
+/// The calling thread is bound as a worker, and as before at the end.
+class bound_for_now {
+ public:
+  bound_for_now(const worker_cores* to, int worker) noexcept {
+    if (to == nullptr || !*to) return;
+    before_.emplace();
+    to->bind(worker);
+  }
+  ~bound_for_now() {
+    if (before_) before_->restore();
+  }
+  bound_for_now(const bound_for_now&) = delete;
+  bound_for_now& operator=(const bound_for_now&) = delete;
+
+ private:
+  std::optional<cores> before_;
+};
+
+}  // namespace detail
+
+}  // namespace gpipe
