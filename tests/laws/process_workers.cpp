@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -11,6 +13,10 @@
 #include <gpipe/job.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
+#if GPIPE_WITH_HWLOC
+#include <gpipe/hwloc.hpp>
+#include <gpipe/mpi.hpp>
+#endif
 
 #include "support/allocations.hpp"
 #include "support/job_trainings.hpp"
@@ -154,3 +160,42 @@ TEST_CASE("the report has the workers of each process") {
   REQUIRE(training.trace().size() == static_cast<std::size_t>(workers));
   for (const recorder& worker : training.trace()) CHECK(worker.events().size() > 8);
 }
+
+#if GPIPE_WITH_HWLOC && defined(__linux__)
+TEST_CASE("processes that may run on the same cores bind their workers to different ones, with the bits of threads") {
+  const core_set before = gpipe::detail::cores::allowed_bits();
+  core_set every{};
+  for (auto& some : every) some = ~std::uint64_t{0};
+  the_job();
+  REQUIRE(gpipe::detail::cores::bind(every));  // mpirun binds each of two processes to one core
+  {
+    mpi::job whole(MPI_COMM_WORLD);
+    const host_cores host = whole.on_this_host();
+    CHECK(host.alike == host.processes);
+    const core_binding binding;
+    const int workers = 2 * whole.ranks(), here = 2;
+    plan_options o = plan_with(schedule_kind::one_f_one_b, workers);
+    training_options how = options_in(&whole);
+    how.cores = &binding;
+    std::vector<core_set> seen(gpipe::detail::index(here));
+    how.before = [&](const instruction& it) {
+      seen[gpipe::detail::index(it.stage % here)] = gpipe::detail::cores::allowed_bits();
+    };
+    trainer<residual_net<float>, adam> training(o, {.learning_rate = 0.02}, how),
+        alone(o, {.learning_rate = 0.02}, options_in(nullptr));
+    CHECK(training.step(plain.take(0, 13)).loss == alone.step(plain.take(0, 13)).loss);
+    CHECK(training.parameter_hash() == alone.parameter_hash());
+    CHECK(seen == binding.divide(here, host));
+    for (const stage_report& s : training.report()) CHECK(s.own_cores > 0);
+    const core_set mine = gpipe::detail::united(seen[0], seen[1]);
+    std::vector<core_set> of_ranks(gpipe::detail::index(whole.ranks()));
+    const int words = static_cast<int>(mine.size());
+    MPI_Allgather(mine.data(), words, MPI_UINT64_T, of_ranks.data(), words, MPI_UINT64_T, MPI_COMM_WORLD);
+    const bool one_host = host.processes == whole.ranks(), suffice = host.cores >= whole.ranks();
+    for (int r = 0; r < whole.ranks() && one_host && suffice; ++r)
+      for (std::size_t i = 0; i < mine.size() && r != whole.rank(); ++i)
+        CHECK((mine[i] & of_ranks[gpipe::detail::index(r)][i]) == 0);
+  }
+  REQUIRE(gpipe::detail::cores::bind(before));
+}
+#endif

@@ -118,3 +118,18 @@ TEST_CASE("workers that are bound to fewer cores are one line, with the options 
   stages[1].host_bound_to = 5;
   CHECK(gpipe::bound_note(stages).starts_with("note: 3 processes of a host, with 6 workers, share 5 cores, to which "));
 }
+
+TEST_CASE("the report says how many cores bound workers have, and which memory stayed far away") {
+  auto stages = two();
+  CHECK(report_of(stages).find("bound") == std::string::npos);
+  const auto ends_with = [&](const std::string& line) {
+    CHECK(gpipe::own_cores_note(stages) == line);
+    CHECK(report_of(stages).ends_with(line));
+  };
+  stages[0].own_cores = stages[1].own_cores = 1;
+  ends_with("workers are bound to 1 core each\n");
+  stages[0].own_cores = 3;
+  ends_with("workers are bound to 1 to 3 cores each\n");
+  stages[1].far_memory = true;
+  ends_with("workers are bound to 1 to 3 cores each; the system refused to move the memory of 1 stage near them\n");
+}

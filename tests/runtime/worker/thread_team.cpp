@@ -4,8 +4,11 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <sys/resource.h>
 
@@ -137,5 +140,37 @@ TEST_CASE("too few addresses for the threads: the error says what was wanted, an
         std::string::npos);
   team after;  // works again
   after.threads.run([](int) {});
+}
+#endif
+
+#if defined(__linux__)
+TEST_CASE("each worker is bound to its cores: the others always, the caller while a task runs, also if it throws") {
+  struct by_worker : core_placement {
+    std::vector<core_set> divide(int count, const host_cores&) const override {
+      const core_set all = cores::allowed_bits();
+      std::vector<core_set> found;
+      for (std::size_t c = 0; static_cast<int>(found.size()) < count; c = (c + 1) % 1024)
+        if ((all[c / 64] >> c % 64 & 1) != 0) found.emplace_back()[c / 64] = std::uint64_t{1} << c % 64;
+      return found;
+    }
+    bool move_near(void*, std::size_t, const core_set&) const noexcept override { return true; }
+  };
+  const by_worker placement;
+  const std::vector<core_set> expected = placement.divide(workers, {});
+  const core_set before = cores::allowed_bits();
+  const worker_cores own(&placement, workers, {});
+  worker_signals wake_signals(workers, {.bound = true});
+  thread_team threads(wake_signals, workers, &own);
+  std::vector<core_set> seen(workers);
+  for (int round = 0; round < 3; ++round) {
+    threads.run([&](int w) { seen[static_cast<std::size_t>(w)] = cores::allowed_bits(); });
+    CHECK(seen == expected);
+    CHECK(cores::allowed_bits() == before);
+    CHECK_THROWS_AS(threads.run([&](int w) {
+      if (w == round) throw std::runtime_error("broken");
+    }),
+                    std::runtime_error);
+    CHECK(cores::allowed_bits() == before);
+  }
 }
 #endif

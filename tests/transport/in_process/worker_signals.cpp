@@ -203,8 +203,8 @@ TEST_CASE("a worker that begins on the core of another moves to a free core, and
   CPU_SET(core, &one);
   sched_setaffinity(0, sizeof one, &one);
 
-  gpipe::detail::worker_signals wake_signals(2, sleeping), crowded(2, {.yields = true});
-  for (auto* of : {&wake_signals, &crowded}) of->spread(0);
+  gpipe::detail::worker_signals wake_signals(2, sleeping), crowded(2, {.yields = true}), bound(2, {.bound = true});
+  for (auto* of : {&wake_signals, &crowded, &bound}) of->spread(0);
   std::thread other([&] {  // begins on the same core
     const auto here = [] { return gpipe::detail::cores::here(); };
     wake_signals.spread(1);
@@ -212,6 +212,8 @@ TEST_CASE("a worker that begins on the core of another moves to a free core, and
     sched_setaffinity(0, sizeof all, &all);
     crowded.spread(1);
     CHECK(here() == core);  // more workers than cores: there is nowhere to go
+    bound.spread(1);
+    CHECK(here() == core);  // its cores are its own
     wake_signals.spread(1);
     CHECK(here() != core);
     cpu_set_t after;

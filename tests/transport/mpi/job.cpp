@@ -285,6 +285,9 @@ TEST_CASE("a job knows to how many cores the processes of its host are bound tog
     CHECK(bound.on_this_host().cores == 1);
     CHECK(bound.on_this_host().processes >= 1);
     CHECK(bound.on_this_host().processes <= bound.ranks());
+    CHECK(bound.on_this_host().alike == bound.on_this_host().processes);
+    CHECK(bound.on_this_host().number < bound.on_this_host().alike);
+    if (bound.on_this_host().alike == bound.ranks()) CHECK(bound.on_this_host().number == bound.rank());
   }
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
   wait_for_all();
