@@ -61,7 +61,7 @@ struct settings {
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
-  bool layers = false, summary = false, graph = false;
+  bool layers = false, summary = false, graph = false, bind = false;
   example::processor device = example::processor::host;
   example::transport transport = example::transport::threads;
   example::save_settings save;
@@ -119,6 +119,7 @@ struct settings {
                      "--transport mpi with this many processes, each with some of the\n"
                      "                            --workers; 0: as many as workers. Behind bash examples/run,\n"
                      "                            --relaunch N starts again without one that is lost")
+             .flag("--bind", bind, "each worker has cores of its own, and its memory beside them")
              .flag("--graph", graph, "launch each step from CUDA graphs: with --device cuda, in threads")
              .number("--deadline", deadline, 1, 86400,
                      "seconds without progress after which the program ends, and says\n"
@@ -189,6 +190,7 @@ int train(settings chosen, process_group* job) {
   fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples())) *
                      static_cast<std::uint64_t>(chosen.epochs);
+  const auto cores = example::cores_of_workers(chosen.bind);
   trainer<both_precisions<net>, adamw, Device> training{
       chosen.plan,
       adamw{.learning_rate = 3e-3},
@@ -201,7 +203,8 @@ int train(settings chosen, process_group* job) {
        .link_bytes_per_second = chosen.link_bytes_per_s,
        .layer_times = chosen.layers || !chosen.profile.empty(),
        .graph = chosen.graph,
-       .job = job}};
+       .job = job,
+       .cores = cores.get()}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;

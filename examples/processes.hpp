@@ -1,6 +1,7 @@
 #pragma once
 
-// Runs an example as several processes. The program calls mpirun itself unless mpirun started it.
+// Runs an example as several processes, and binds workers to cores. The program calls mpirun itself unless mpirun
+// started it.
 
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +15,10 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
+#if GPIPE_WITH_HWLOC
+#include <gpipe/hwloc.hpp>
+#endif
 #if GPIPE_WITH_MPI
 #include <gpipe/mpi.hpp>
 #endif
@@ -53,6 +58,17 @@ inline void use_processes(int processes, gpipe::plan_options& plan, transport& b
                        "give each replica as many processes as the others");
   by = transport::mpi;
   if (plan.workers == 0) plan.workers = processes / plan.replicas;
+}
+
+/// `--bind`: cores of its own for each worker; null without.
+inline std::unique_ptr<gpipe::core_placement> cores_of_workers(bool bind) {
+  if (!bind) return nullptr;
+#if GPIPE_WITH_HWLOC
+  return std::make_unique<gpipe::core_binding>();
+#else
+  throw gpipe::error("option --bind: the program was built without hwloc",
+                     "install libhwloc-dev, and configure again with GPIPE_HWLOC=ON");
+#endif
 }
 
 /// Replaces this process by mpirun, which starts the program `processes` times.
