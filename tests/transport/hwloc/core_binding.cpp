@@ -56,7 +56,7 @@ struct machine {
   int of_node() const { return cores * threads; }
 };
 
-/// What holds for every division of the machine's `allowed` threads.
+/// Checks a division of the `allowed` threads of the machine.
 void check_division(const machine& of, const core_set& allowed, int workers) {
   CAPTURE(std::string(of.text));
   CAPTURE(workers);

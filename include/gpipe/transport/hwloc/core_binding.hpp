@@ -174,7 +174,7 @@ class core_binding final : public core_placement {
     }
     return found;
   }
-  /// What process k of p that may run on the same cores takes of them.
+  /// The part of process k of p that may run on the same cores.
   GPIPE_COLD core_set part(int k, int p) const {
     const core_set mine = sum(threads_, 0, static_cast<int>(threads_.size()));
     const std::vector<unit> all = units(mine, p);

@@ -42,7 +42,7 @@ inline core_set united(const core_set& a, const core_set& b) noexcept {
   return found;
 }
 
-/// What process `mine` of a host's knows, if these are the cores that each may run on.
+/// The processes of a host as number `mine` sees them; `allowed` has the cores of each.
 GPIPE_COLD inline host_cores host_cores_of(const std::vector<core_set>& allowed, int mine) {
   host_cores found{.processes = static_cast<int>(allowed.size()), .alike = 0};
   core_set all{};
