@@ -26,8 +26,7 @@ struct given_sets : gpipe::core_placement {
 TEST_CASE("the processes of a host that may run on the same cores are counted, and numbered") {
   const core_set a{3}, b{0, 1}, c{6};
   const auto of = [&](int mine) { return gpipe::detail::host_cores_of({a, b, a, c, a}, mine); };
-  for (const auto& [mine, alike, number] : {std::array{0, 3, 0}, {1, 1, 0}, {2, 3, 1}, {3, 1, 0}, {4, 3, 2}}) {
-    CAPTURE(mine);
+  for (const auto [mine, alike, number] : {std::array{0, 3, 0}, {1, 1, 0}, {2, 3, 1}, {3, 1, 0}, {4, 3, 2}}) {
     CHECK(of(mine).processes == 5);
     CHECK(of(mine).cores == 4);
     CHECK(of(mine).alike == alike);
@@ -41,6 +40,8 @@ TEST_CASE("no placement binds nothing") {
   const core_set before = cores::allowed_bits();
   none.bind(1);
   CHECK(none.move_near(nullptr, 0, 1));
+  CHECK(!none.limits_of({}).bound);
+  CHECK(none.limits_of({.yields = true}).yields);
   const gpipe::detail::bound_for_now bound(&none, 0), without(nullptr, 0);
   CHECK(cores::allowed_bits() == before);
 }
@@ -58,6 +59,11 @@ TEST_CASE("a thread is bound for a while, and as before at the end") {
   CHECK(three.count(1) == 1);
   CHECK(three.count() == gpipe::detail::count_of(before));
   CHECK(!three.move_near(nullptr, 0, 1));
+  CHECK(three.limits_of({}).bound);
+  CHECK(three.limits_of({}).yields == (three.count() < 3));
+  const given_sets shared({one, one});
+  const gpipe::detail::worker_cores two(&shared, 2, {});
+  CHECK(two.limits_of({}).yields);  // on one core, whatever the process has
   {
     const gpipe::detail::bound_for_now bound(&three, 1);
     CHECK(cores::allowed_bits() == one);

@@ -236,8 +236,7 @@ class pass_runner {
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
   wait_limits local_limits(wait_limits limits) const {
     if (options_.job != nullptr && here_.count() > 1) limits.deadline = limits.deadline.max();
-    if (cores_) limits.bound = true, limits.yields = here_.count() > cores_.count();  // of several processes' cores
-    return limits;
+    return cores_.limits_of(limits);
   }
   // Moves the memory of each stage, which is the host's, to its worker.
   GPIPE_COLD void place(const plan_run& it) const {

@@ -10,6 +10,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
 
 namespace gpipe {
@@ -84,6 +85,12 @@ class worker_cores {
     core_set all{};
     for (const core_set& set : sets_) all = united(all, set);
     return count_of(all);
+  }
+
+  /// Bound workers do not move, and yield if they outnumber their own cores, which may be fewer than the process's.
+  GPIPE_COLD wait_limits limits_of(wait_limits any) const {
+    if (by_ != nullptr) any.bound = true, any.yields = static_cast<int>(sets_.size()) > count();
+    return any;
   }
 
   /// Binds the calling thread, a worker's. A system that did so at the construction and refuses now changes speed
