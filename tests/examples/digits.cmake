@@ -159,7 +159,7 @@ if(MPIEXEC)
   # Two workers on one core, to which mpirun has bound them.
   execute_process(COMMAND ${MPIEXEC} -np 1 --bind-to core ${PROGRAM} --epochs 1 --stages 2 OUTPUT_VARIABLE printed)
   cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
-  if(cores GREATER 1 AND NOT printed MATCHES "\nnote: 2 workers share 1 core, to which their process is bound; let mpirun give it more: --bind-to none")
+  if(cores GREATER 1 AND NOT printed MATCHES "\nnote: 2 workers share 1 core, to which their process is bound; let it have more: mpirun by --bind-to none")
     message(SEND_ERROR "digits does not say that its workers share a core, in\n${printed}")
   endif()
   execute_process(COMMAND ${MPIEXEC} -np 2 ${PROGRAM} --epochs 1 --transport mpi --stages 2 OUTPUT_VARIABLE printed)

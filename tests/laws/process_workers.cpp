@@ -170,8 +170,7 @@ TEST_CASE("processes that may run on the same cores bind their workers to differ
   REQUIRE(gpipe::detail::cores::bind(every));  // mpirun binds each of two processes to one core
   {
     mpi::job whole(MPI_COMM_WORLD);
-    const host_cores host = whole.on_this_host();
-    CHECK(host.alike == host.processes);
+    CHECK(whole.on_this_host().alike == whole.on_this_host().processes);
     const core_binding binding;
     const int workers = 2 * whole.ranks(), here = 2;
     plan_options o = plan_with(schedule_kind::one_f_one_b, workers);
@@ -185,6 +184,8 @@ TEST_CASE("processes that may run on the same cores bind their workers to differ
         alone(o, {.learning_rate = 0.02}, options_in(nullptr));
     CHECK(training.step(plain.take(0, 13)).loss == alone.step(plain.take(0, 13)).loss);
     CHECK(training.parameter_hash() == alone.parameter_hash());
+    const host_cores host = whole.on_this_host();
+    CHECK(host.alike == here * host.processes);
     CHECK(seen == binding.divide(here, host));
     for (const stage_report& s : training.report()) CHECK(s.own_cores > 0);
     const core_set mine = gpipe::detail::united(seen[0], seen[1]);

@@ -83,8 +83,9 @@ TEST_CASE("a report says to how many cores its process is bound") {
     CHECK(report.stages()[3].bound_to == 1);
     CHECK(report.stages()[3].process_workers == 2);
     CHECK(report.stages()[3].host_bound_to == 0);
-    report = run_report(network_of<net>, plan, 2, 0, {.processes = 3, .cores = 1});
+    report = run_report(network_of<net>, plan, 2, 0, {.processes = 3, .workers = 4, .cores = 1});
     CHECK(report.stages()[3].host_processes == 3);
+    CHECK(report.stages()[3].host_workers == 4);
     CHECK(report.stages()[3].host_bound_to == 1);
     report = run_report(network_of<net>, plan, 2, 0, {.processes = 3, .cores = static_cast<int>(cores::of_machine())});
     CHECK(report.stages()[3].host_bound_to == 0);

@@ -53,7 +53,7 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
     throw_error({"a process of the job has ", here.count(), " workers, but the job takes one thread of each"},
                 {"start ", plan.replicas() * plan.workers(),
                  " processes; an mpi::job takes more threads after MPI_Init_thread with MPI_THREAD_SERIALIZED"});
-  job.set_workers(here.count());
+  job.set_workers(here.counts());
   if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)

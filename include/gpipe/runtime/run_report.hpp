@@ -34,7 +34,7 @@ class run_report {
     for (stage_report& r : stages_) {  // those of other processes are theirs
       r.process_workers = workers;
       if (allowed < cores::of_machine()) r.bound_to = static_cast<int>(allowed);
-      r.host_processes = host.processes;
+      r.host_processes = host.processes, r.host_workers = host.workers;
       if (host.cores < static_cast<int>(cores::of_machine())) r.host_bound_to = host.cores;
     }
     for (int w = 0; w < R * K && events > 0; ++w)

@@ -99,21 +99,21 @@ TEST_CASE("workers that are bound to fewer cores are one line, with the options 
   CHECK(gpipe::bound_note(stages) == "");
   stages[1].bound_to = 1;
   const std::string note =
-      "note: 2 workers share 1 core, to which their process is bound; let mpirun give it more: --bind-to none, or "
-      "--map-by slot:PE=2\n";
+      "note: 2 workers share 1 core, to which their process is bound; let it have more: mpirun by --bind-to none or "
+      "--map-by slot:PE=2, without mpirun see taskset -p\n";
   CHECK(gpipe::bound_note(stages) == note);
   const std::string report = report_of(stages, 1);
   CHECK(report.substr(report.size() - note.size()) == note);
   CHECK(report.find("note: ") == report.size() - note.size());
   stages[0].bound_to = stages[1].bound_to = 0;
   CHECK(gpipe::bound_note(stages) == "");
-  stages[1].process_workers = 1, stages[1].host_processes = 3, stages[1].host_bound_to = 3;
+  stages[1].host_workers = stages[1].host_processes = 3, stages[1].host_bound_to = 3;
   CHECK(gpipe::bound_note(stages) == "");
   stages[1].host_bound_to = 2;
   CHECK(gpipe::bound_note(stages) ==
         "note: 3 processes of a host share 2 cores, to which they are bound; let mpirun give them more: --bind-to "
         "none, or --map-by core\n");
-  stages[1].process_workers = 2, stages[1].host_bound_to = 6;
+  stages[1].host_workers = 6, stages[1].host_bound_to = 6;
   CHECK(gpipe::bound_note(stages) == "");
   stages[1].host_bound_to = 5;
   CHECK(gpipe::bound_note(stages).starts_with("note: 3 processes of a host, with 6 workers, share 5 cores, to which "));

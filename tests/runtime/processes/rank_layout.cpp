@@ -110,6 +110,7 @@ TEST_CASE("devices name the processes of their workers, neighbours or not, in ev
               here.number_here(r, w) == (second   ? numbers[w]
                                          : w == 1 ? 0
                                                   : -1);
+    holds = holds && here.counts() == std::vector{1, 3, 1, 3};
     right += holds;
   });
   CHECK(right == 4);

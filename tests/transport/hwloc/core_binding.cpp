@@ -142,7 +142,7 @@ TEST_CASE("processes that may run on the same cores divide them") {
       core_set all{};
       int count = 0;
       for (int p = 0; p < processes; ++p)
-        for (const core_set& set : binding.divide(workers, {.processes = processes, .alike = processes, .number = p})) {
+        for (const core_set& set : binding.divide(workers, {.alike = processes * workers, .first = p * workers})) {
           if (workers <= of_a_part) CHECK(count_both(all, set) == 0);
           all = gpipe::detail::united(all, set);
           ++count;
@@ -150,9 +150,14 @@ TEST_CASE("processes that may run on the same cores divide them") {
       CHECK(count == processes * workers);
     }
   // More processes than hardware threads: some share one.
-  CHECK(binding.divide(1, {.processes = 32, .alike = 32, .number = 31})[0] == core_range(15, 16));
+  CHECK(binding.divide(1, {.alike = 32, .first = 31})[0] == core_range(15, 16));
   // mpirun has bound this one to cores of its own.
-  CHECK(binding.divide(1, {.processes = 4, .alike = 1, .number = 0})[0] == core_range(0, 8));
+  CHECK(binding.divide(1, {.processes = 4, .workers = 4, .alike = 1})[0] == core_range(0, 8));
+  // A process with one worker, and one with three.
+  const core_binding four(synthetic_topology("numa:1 core:4 pu:1"), every_core);
+  CHECK(four.divide(1, {.alike = 4}) == std::vector<core_set>{core_range(0, 1)});
+  CHECK(four.divide(3, {.alike = 4, .first = 1}) ==
+        std::vector<core_set>{core_range(1, 2), core_range(2, 3), core_range(3, 4)});
 }
 
 TEST_CASE("cores that the topology lacks, and another machine's topology, are errors that say what to do") {

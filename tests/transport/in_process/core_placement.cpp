@@ -23,14 +23,15 @@ struct given_sets : gpipe::core_placement {
 
 }  // namespace
 
-TEST_CASE("the processes of a host that may run on the same cores are counted, and numbered") {
+TEST_CASE("the workers of a host that may run on the same cores are counted, and numbered") {
   const core_set a{3}, b{0, 1}, c{6};
-  const auto of = [&](int mine) { return gpipe::detail::host_cores_of({a, b, a, c, a}, mine); };
-  for (const auto [mine, alike, number] : {std::array{0, 3, 0}, {1, 1, 0}, {2, 3, 1}, {3, 1, 0}, {4, 3, 2}}) {
+  const auto of = [&](int mine) { return gpipe::detail::host_cores_of({a, b, a, c, a}, {1, 2, 3, 1, 1}, mine); };
+  for (const auto [mine, alike, first] : {std::array{0, 5, 0}, {1, 2, 0}, {2, 5, 1}, {3, 1, 0}, {4, 5, 4}}) {
     CHECK(of(mine).processes == 5);
+    CHECK(of(mine).workers == 8);
     CHECK(of(mine).cores == 4);
     CHECK(of(mine).alike == alike);
-    CHECK(of(mine).number == number);
+    CHECK(of(mine).first == first);
   }
 }
 
@@ -58,6 +59,7 @@ TEST_CASE("a thread is bound for a while, and as before at the end") {
   CHECK(cores::allowed_bits() == before);  // the constructor has tried each
   CHECK(three.count(1) == 1);
   CHECK(three.count() == gpipe::detail::count_of(before));
+  CHECK(three.sharers(0) == 3);
   CHECK(!three.move_near(nullptr, 0, 1));
   CHECK(three.limits_of({}).bound);
   CHECK(three.limits_of({}).yields == (three.count() < 3));

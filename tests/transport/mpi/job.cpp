@@ -286,8 +286,15 @@ TEST_CASE("a job knows to how many cores the processes of its host are bound tog
     CHECK(bound.on_this_host().processes >= 1);
     CHECK(bound.on_this_host().processes <= bound.ranks());
     CHECK(bound.on_this_host().alike == bound.on_this_host().processes);
-    CHECK(bound.on_this_host().number < bound.on_this_host().alike);
-    if (bound.on_this_host().alike == bound.ranks()) CHECK(bound.on_this_host().number == bound.rank());
+    CHECK(bound.on_this_host().first < bound.on_this_host().alike);
+    if (bound.on_this_host().alike == bound.ranks()) CHECK(bound.on_this_host().first == bound.rank());
+    std::vector<int> counts;
+    for (int r = 0; r < bound.ranks(); ++r) counts.push_back(r + 1);
+    bound.set_workers(counts);
+    if (bound.on_this_host().processes == bound.ranks()) {
+      CHECK(bound.on_this_host().workers == bound.ranks() * (bound.ranks() + 1) / 2);
+      CHECK(bound.on_this_host().first == bound.rank() * (bound.rank() + 1) / 2);
+    }
   }
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
   wait_for_all();

@@ -23,13 +23,13 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   for (const stage_report& s : stages)
     if (s.bound_to > 0 && s.process_workers > s.bound_to)
       return detail::concat({"note: ", s.process_workers, " workers share ", detail::several(s.bound_to, "core"),
-                             ", to which their process is bound; let mpirun give it more: --bind-to none, or ",
-                             "--map-by slot:PE=", s.process_workers, "\n"});
+                             ", to which their process is bound; let it have more: mpirun by --bind-to none or ",
+                             "--map-by slot:PE=", s.process_workers, ", without mpirun see taskset -p\n"});
   for (const stage_report& s : stages)
-    if (const int workers = s.host_processes * s.process_workers; s.host_bound_to > 0 && workers > s.host_bound_to)
+    if (const int workers = s.host_workers; s.host_bound_to > 0 && workers > s.host_bound_to)
       return detail::concat(
           {"note: ", s.host_processes, " processes of a host",
-           s.process_workers > 1 ? detail::concat({", with ", workers, " workers,"}) : std::string(), " share ",
+           workers > s.host_processes ? detail::concat({", with ", workers, " workers,"}) : std::string(), " share ",
            detail::several(s.host_bound_to, "core"),
            ", to which they are bound; let mpirun give them more: --bind-to none, or --map-by core\n"});
   return {};
@@ -37,16 +37,18 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
 
 /// One line, if workers are bound to cores of their own, with how many each has; else empty.
 GPIPE_COLD inline std::string own_cores_note(std::span<const stage_report> stages) {
-  int least = 0, most = 0, far = 0;
+  int least = 0, most = 0, far = 0, sharers = 1;
   for (const stage_report& s : stages) {
     if (s.own_cores == 0) continue;
     least = least == 0 ? s.own_cores : (std::min)(least, s.own_cores);
     most = (std::max)(most, s.own_cores);
     far += s.far_memory ? 1 : 0;
+    sharers = (std::max)(sharers, s.core_sharers);
   }
   if (most == 0) return {};
   return detail::concat({"workers are bound to ", least < most ? std::to_string(least) + " to " : std::string(),
                          detail::several(most, "core"), " each",
+                         sharers > 1 ? detail::concat({", which up to ", sharers, " share"}) : std::string(),
                          far > 0 ? detail::concat({"; the system refused to move the memory of ",
                                                    detail::several(far, "stage"), " near them"})
                                  : std::string(),

@@ -23,8 +23,10 @@ struct stage_report {
   int process_workers = 1;                 ///< workers of the process that runs it
   int bound_to = 0;                        ///< cores that its process may run on; 0: all of the machine, or unknown
   int host_processes = 1;                  ///< of the job, on the host of its process
+  int host_workers = 1;                    ///< of these
   int host_bound_to = 0;                   ///< cores that these may run on together; 0: all of the machine, or unknown
   int own_cores = 0;                       ///< that its worker is bound to; 0: it is not bound
+  int core_sharers = 1;                    ///< workers of its process that share one of these cores
   bool far_memory = false;                 ///< the system refused to move its memory to these
   int steps = 0;                           ///< measured, the same for all stages
   std::int64_t step_ns = 0;                ///< all these steps from call to return, the same for all stages

@@ -45,6 +45,13 @@ class rank_layout {
     for (int r = 0; r < plan_.replicas(); ++r) workers += count(r);
     return workers;
   }
+  /// The numbers of workers in all processes of the job: [rank].
+  GPIPE_COLD std::vector<int> counts() const {
+    std::vector<int> all(static_cast<std::size_t>(ranks_));
+    for (int r = 0; r < plan_.replicas(); ++r)
+      for (int w = 0; w < plan_.workers(); ++w) ++all[static_cast<std::size_t>(rank_of(r, w))];
+    return all;
+  }
   /// Those of one replica, and the first of them.
   int count(int replica) const {
     int workers = 0;

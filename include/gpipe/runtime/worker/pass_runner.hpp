@@ -244,7 +244,7 @@ class pass_runner {
       const int w = it.plan.worker_of(r.stage);
       if (!here_.has_worker(r.replica, w)) continue;
       const int here = here_.number_here(r.replica, w);
-      r.own_cores = cores_.count(here);
+      r.own_cores = cores_.count(here), r.core_sharers = cores_.sharers(here);
       if constexpr (std::is_same_v<typename Device::marker, unmarked>) {
         const auto& memory = it.replicas.at(r.replica).stage(r.stage).arena();
         r.far_memory = !cores_.move_near(memory.data(), memory.size(), here);

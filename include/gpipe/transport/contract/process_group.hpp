@@ -25,11 +25,12 @@ class all_gather {
   virtual const std::byte* of(int rank) const = 0;
 };
 
-/// The processes of a host, and how many cores they may run on together; 0: unknown.
+/// The processes of a host, as one of them sees it. Those that may run on the same cores divide them, by workers.
 struct host_cores {
-  int processes = 1, cores = 0;
-  int alike = 1;   ///< those that may run on the same cores as this one, with it
-  int number = 0;  ///< this one's among these
+  int processes = 1, workers = 1;
+  int cores = 0;  ///< that they may run on together; 0: unknown
+  int alike = 1;  ///< workers of this process and of those that may run on the same cores
+  int first = 0;  ///< the first one of this process among these
 };
 
 /// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the
@@ -49,8 +50,8 @@ class process_group {
   virtual host_cores on_this_host() const noexcept { return {}; }
   /// Whether several threads of this process may use its channels at once, each its own, and call `begin` and `poll`.
   virtual bool takes_threads() const noexcept { return false; }
-  /// This process has that many workers from now on, each in a thread.
-  virtual void set_workers(int /* count */) {}
+  /// The processes have that many workers from now on, each in a thread: [rank].
+  virtual void set_workers(const std::vector<int>& /* counts */) {}
 
   /// Sets how long a wait may last without progress, from now on.
   virtual void expect(std::chrono::nanoseconds deadline) = 0;

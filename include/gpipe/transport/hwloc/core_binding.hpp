@@ -73,7 +73,7 @@ class core_binding final : public core_placement {
   }
 
   GPIPE_COLD std::vector<core_set> divide(int workers, const host_cores& host) const override {
-    const std::vector<unit> all = units(part(host.number, host.alike), workers);
+    const std::vector<unit> all = units(part(host.first, workers, host.alike), workers);
     const int n = static_cast<int>(all.size());
     std::vector<core_set> found;
     if (n < workers) {
@@ -174,12 +174,13 @@ class core_binding final : public core_placement {
     }
     return found;
   }
-  /// The part of process k of p that may run on the same cores.
-  GPIPE_COLD core_set part(int k, int p) const {
-    const core_set mine = sum(threads_, 0, static_cast<int>(threads_.size()));
-    const std::vector<unit> all = units(mine, p);
-    const int n = static_cast<int>(all.size()), first = share(k, p, n);
-    return sum(all, first, (std::max)(first + 1, share(k + 1, p, n)));
+  /// The part of `count` workers from the first on, of all that divide the cores.
+  GPIPE_COLD core_set part(int first, int count, int workers) const {
+    const core_set every = sum(threads_, 0, static_cast<int>(threads_.size()));
+    const int dividing = (std::max)(workers, first + count);
+    const std::vector<unit> all = units(every, dividing);
+    const int n = static_cast<int>(all.size()), begin = share(first, dividing, n);
+    return sum(all, begin, (std::max)(begin + 1, share(first + count, dividing, n)));
   }
 
   std::unique_ptr<hwloc_topology, destroy> topology_;

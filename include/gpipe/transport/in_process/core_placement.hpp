@@ -23,7 +23,7 @@ using core_set = detail::cores::bits;
 class core_placement {
  public:
   virtual ~core_placement() = default;
-  /// The cores of each worker of this process; each has one at least. `host` says which processes divide the cores.
+  /// The cores of each worker of this process; each has one at least. `host` says how many workers divide the cores.
   virtual std::vector<core_set> divide(int workers, const host_cores& host) const = 0;
   /// Moves the whole pages of this memory to the memory of these cores' node. False: the system refuses.
   virtual bool move_near(void* memory, std::size_t bytes, const core_set& near) const noexcept = 0;
@@ -44,14 +44,16 @@ inline core_set united(const core_set& a, const core_set& b) noexcept {
 }
 
 /// The processes of a host as number `mine` sees them; `allowed` has the cores of each.
-GPIPE_COLD inline host_cores host_cores_of(const std::vector<core_set>& allowed, int mine) {
-  host_cores found{.processes = static_cast<int>(allowed.size()), .alike = 0};
+GPIPE_COLD inline host_cores host_cores_of(const std::vector<core_set>& allowed, const std::vector<int>& workers,
+                                           int mine) {
+  host_cores found{.processes = static_cast<int>(allowed.size()), .workers = 0, .alike = 0};
   core_set all{};
   for (std::size_t p = 0; p < allowed.size(); ++p) {
     all = united(all, allowed[p]);
+    found.workers += workers[p];
     if (allowed[p] != allowed[index(mine)]) continue;
-    if (p < index(mine)) ++found.number;
-    ++found.alike;
+    if (p < index(mine)) found.first += workers[p];
+    found.alike += workers[p];
   }
   found.cores = count_of(all);
   return found;
@@ -81,6 +83,13 @@ class worker_cores {
   explicit operator bool() const noexcept { return by_ != nullptr; }
   /// Those of a worker, and of all workers together.
   int count(int worker) const noexcept { return count_of(sets_[index(worker)]); }
+  /// The workers here that have some core of a worker's, with it.
+  int sharers(int worker) const noexcept {
+    int found = 0;
+    for (const core_set& other : sets_)
+      found += count_of(united(other, sets_[index(worker)])) < count_of(other) + count_of(sets_[index(worker)]);
+    return found;
+  }
   int count() const noexcept {
     core_set all{};
     for (const core_set& set : sets_) all = united(all, set);

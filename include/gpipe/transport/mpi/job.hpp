@@ -116,7 +116,12 @@ class job final : public process_group {
     MPI_Query_thread(&level);
     return level >= MPI_THREAD_SERIALIZED;
   }
-  void set_workers(int count) override { progress_->set_workers(count); }
+  GPIPE_COLD void set_workers(const std::vector<int>& counts) override {
+    std::vector<int> on_host;
+    for (const int rank : ranks_here_) on_host.push_back(counts[static_cast<std::size_t>(rank)]);
+    on_this_host_ = gpipe::detail::host_cores_of(allowed_, on_host, status_->own());
+    progress_->set_workers(on_this_host_.workers);
+  }
   void expect(std::chrono::nanoseconds deadline) override { progress_->expect(deadline); }
 
   GPIPE_COLD void agree(collective_kind what, std::span<const agreed_value> values) override {
@@ -231,23 +236,22 @@ class job final : public process_group {
     limit.begin("MPI_Win_allocate_shared");
     status_ = std::make_unique<shared_status>(control_, shares_memory);
     limit.begin("MPI_Allgather");
-    std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
-    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
+    ranks_here_.resize(static_cast<std::size_t>(status_->count()));
+    check(MPI_Allgather(&rank_, 1, MPI_INT, ranks_here_.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
     const core_set mine = gpipe::detail::cores::allowed_bits();
-    std::vector<core_set> allowed(on_host.size());
+    allowed_.resize(ranks_here_.size());
     const int words = static_cast<int>(mine.size());
-    check(MPI_Allgather(mine.data(), words, MPI_UINT64_T, allowed.data(), words, MPI_UINT64_T, status_->host()),
+    check(MPI_Allgather(mine.data(), words, MPI_UINT64_T, allowed_.data(), words, MPI_UINT64_T, status_->host()),
           "MPI_Allgather");
-    on_this_host_ = gpipe::detail::host_cores_of(
-        allowed, static_cast<int>(std::find(on_host.begin(), on_host.end(), rank_) - on_host.begin()));
     limit.begin(nullptr);
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)
-      if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
+      if (std::find(ranks_here_.begin(), ranks_here_.end(), r) == ranks_here_.end()) elsewhere.push_back(r);
     if (!elsewhere.empty())
       other_hosts_ = std::make_unique<remote_hosts>(failures_, rank_, std::move(hosts), elsewhere);
-    progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
+    progress_ = std::make_unique<progress_engine>(*status_, ranks_here_, other_hosts_.get());
     progress_->expect(deadline);
+    set_workers(std::vector<int>(static_cast<std::size_t>(ranks_), 1));
     connection_.reset(new connection{*progress_, data, control_});
     call_check_ = std::make_unique<call_check>(
         *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
@@ -366,6 +370,8 @@ class job final : public process_group {
 
   bool owns_ = false;
   int rank_ = 0, ranks_ = 1;
+  std::vector<int> ranks_here_;    // of this host's processes
+  std::vector<core_set> allowed_;  // that each of these may run on
   host_cores on_this_host_;
   MPI_Comm control_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
   std::unique_ptr<shared_status> status_;

@@ -47,14 +47,14 @@ class progress_engine {
         ranks_(std::move(ranks)),
         beats_(ranks_.size()),
         visible_(ranks_.size()) {
-    set_workers(1);
+    set_workers(status.count());
     for (int i = 0; i < status.count(); ++i) visible_[index(i)] = !has_ended(i);  // false in another container
   }
 
   /// The thread that holds it may call MPI, and what is here.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> turn() { return std::unique_lock(turn_); }
-  /// As many workers wait in each process of the host.
-  void set_workers(int count) { oversubscribed_ = wait_limits::of(status_.count() * count).yields; }
+  /// As many workers wait in all processes of the host.
+  void set_workers(int count) { oversubscribed_ = wait_limits::of(count).yields; }
 
   void set_listener(poll_listener* to) noexcept { listener_ = to; }
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
