@@ -100,6 +100,17 @@ TEST_CASE("a plan holds all layers, and no stage is empty") {
   }
 }
 
+TEST_CASE("a plan keeps its devices when the caller's array has ended") {
+  std::vector<device_spec> each{this_cpu.in_process(0), this_cpu.in_process(1)};
+  const step_plan p = made({.stages = 2, .micro_batches = 4, .devices = each.data(), .device_count = 2});
+  CHECK(p.options.devices != each.data());
+  each.assign(2, {});
+  CHECK(p.options.named_processes() == 2);
+  CHECK(p.options.device_of(1).float32 == this_cpu.float32);
+  const step_plan copied = p;
+  CHECK(copied.options.devices == copied.devices->data());
+}
+
 TEST_CASE("a custom cut is used as it is, with its links at both ends") {
   const step_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
   CHECK(p.first == std::vector<int>{0, 3, 4, 7});

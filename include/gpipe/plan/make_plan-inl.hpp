@@ -215,6 +215,11 @@ GPIPE_COLD inline void set_shares(step_plan& p, const schedule_choice& chosen) {
 
 /// All that follows from the cut.
 GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
+  if (p.options.device_count > 0) {  // the caller's array may end before the plan
+    p.devices =
+        std::make_shared<const std::vector<device_spec>>(p.options.devices, p.options.devices + p.options.device_count);
+    p.options.devices = p.devices->data();
+  }
   const schedule_choice chosen = p.options.chosen_schedule();
   p.schedule = chosen.name();
   p.trains = chosen.trains;
@@ -352,7 +357,7 @@ GPIPE_COLD inline plan_options options_of_job(plan_options options, int ranks) {
   if (ranks > 0) {
     options.separate_memory = true;
     const int each = ranks / (options.replicas > 1 ? options.replicas : 1);  // of each replica
-    const bool named = options.named_processes() > 0;  // the devices place every worker
+    const bool named = options.named_processes() > 0;                        // the devices place every worker
     if (options.workers == 0 && !named && each < options.max_workers()) options.workers = each;
   }
   return options;

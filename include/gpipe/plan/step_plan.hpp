@@ -73,7 +73,7 @@ struct step_plan {
   /// than the best for them.
   std::shared_ptr<const table_schedule> table{};
   double table_gap = 0;
-  /// The devices to which the options point, if a search has ordered them by stage.
+  /// The devices to which the options point; null: there are none, or the compiler has made the plan.
   std::shared_ptr<const std::vector<device_spec>> devices{};
 
   stage_costs costs() const { return {costs_of_layers.data(), first.back(), options.device_count > 0}; }

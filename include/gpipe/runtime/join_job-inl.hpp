@@ -51,7 +51,8 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
   if (!here.fits()) throw_rank_count(plan, job.ranks());
   if (here.count() > 1 && !job.takes_threads())
     throw_error({"a process of the job has ", here.count(), " workers, but the job takes one thread of each"},
-                {"start ", plan.replicas() * plan.workers(),
+                {plan.processes_of_workers.empty() ? "" : "name a process of its own for each worker's devices, and ",
+                 "start ", plan.replicas() * plan.workers(),
                  " processes; an mpi::job takes more threads after MPI_Init_thread with MPI_THREAD_SERIALIZED"});
   job.set_workers(here.counts());
   if (options.link_bytes_per_second)

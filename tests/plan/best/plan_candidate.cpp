@@ -102,4 +102,8 @@ TEST_CASE("a space is checked: what it fixes must have a plan") {
   CHECK_THROWS_WITH(require_space({.devices = 3}, {.devices = each, .device_count = 2}, 4),
                     "device_count is 2, and the space has 3 devices; describe each of them");
   CHECK_NOTHROW(require_space({.devices = 2}, {.devices = each, .device_count = 2}, 4));
+  const device_spec placed[] = {h100.in_process(1), l4.in_process(0)};
+  CHECK_THROWS_WITH(require_space({.devices = 2}, {.devices = placed, .device_count = 2}, 4),
+                    "the devices name 2 processes, and the search may leave devices out; name none, and name the "
+                    "processes of the plan's devices when it is found");
 }

@@ -263,3 +263,32 @@ TEST_CASE("except-last on unequal devices: the sum has no second forward") {
   CHECK(make_plan(it, o).first[1] == 1);
   CHECK(step_time(it, make_plan(it, o)) == 14'497'324);
 }
+
+TEST_CASE("between devices of one process the cut may cross any edge: no cut without transfers has a shorter step") {
+  std::mt19937 random(11);
+  int shorter = 0;
+  for (int i = 0; i < 20; ++i) {
+    instance it(random, schedule_kind::one_f_one_b, 31);
+    std::vector<device_spec> each;
+    for (int s = 0; s < 12; ++s) each.push_back(this_cpu.in_process(s / 6));
+    it.o.stages = 12;
+    it.o.micro_batches = 16;
+    it.o.recompute = recompute_mode::never;
+    it.o.memory_limit = no_memory_limit;
+    it.o.devices = each.data(), it.o.device_count = 12;
+    it.o.cost_transfers = true;
+    std::vector<layer_cost> all;
+    for (int s = 0; s < 12; ++s) all.insert(all.end(), it.all.begin(), it.all.begin() + 31);
+    it.costs = {all.data(), 31, true};
+    plan_options free = it.o;
+    free.cost_transfers = false;
+    std::vector<int> charged(13), other(13);
+    search_cut(it.drawn.net, free, free.chosen_schedule(), it.costs, other.data());
+    search_cut(it.drawn.net, it.o, it.o.chosen_schedule(), it.costs, charged.data());
+    const std::int64_t before = nets::step_of(it.drawn.net, it.o, it.costs, other);
+    shorter += before < nets::step_of(it.drawn.net, it.o, it.costs, charged);
+    shorten_step(it.drawn.net, it.o, it.costs, true, charged.data());
+    REQUIRE(nets::step_of(it.drawn.net, it.o, it.costs, charged) <= before);
+  }
+  CHECK(shorter > 0);
+}

@@ -82,6 +82,16 @@ TEST_CASE("cores to which the system binds no thread, and a placement with too f
     CHECK_THROWS_WITH_AS(gpipe::detail::worker_cores(it, 2, {}),
                          doctest::Contains("cores of worker 1; make the core_binding under the limits"), gpipe::error);
   CHECK(cores::allowed_bits() == before);
+  core_set one{};  // the thread is bound to fewer cores than when the placement was made
+  for (std::size_t c = 1024; c-- > 0;)
+    if ((before[c / 64] >> c % 64 & 1) != 0) one = {}, one[c / 64] = std::uint64_t{1} << c % 64;
+  const given_sets all({one, before});
+  const gpipe::detail::worker_cores held(&all, 2, {});
+  REQUIRE(cores::bind(one));
+  if (one != before)
+    CHECK_THROWS_WITH_AS(gpipe::detail::worker_cores(&all, 2, {}),
+                         doctest::Contains("cores of worker 1; make the core_binding under the limits"), gpipe::error);
+  REQUIRE(cores::bind(before));
   CHECK_THROWS_WITH_AS(gpipe::detail::worker_cores(&few, 2, {}), doctest::Contains("2 workers got 1 sets of cores"),
                        gpipe::error);
 }

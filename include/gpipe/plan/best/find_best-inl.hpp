@@ -534,9 +534,7 @@ GPIPE_COLD GPIPE_INLINE best_plan find_best(const network& net, const plan_space
 GPIPE_COLD GPIPE_INLINE step_plan make_best_plan(const network& net, const plan_space& space, const plan_options& rest,
                                                  double effort) {
   const best_plan best = find_best(net, space, rest, effort);
-  step_plan made = make_plan(net, best.options, best.cut);
-  made.devices = best.devices;
-  return made;
+  return make_plan(net, best.options, best.cut);
 }
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const best_plan& found) {

@@ -55,6 +55,9 @@ GPIPE_COLD inline void require_space(const plan_space& of, const plan_options& r
   if (rest.device_count > 0 && rest.device_count != of.devices)
     throw_error({"device_count is ", rest.device_count, ", and the space has ", several(of.devices, "device")},
                 {"describe each of them"});
+  if (rest.named_processes() > 0)
+    throw_error({"the devices name ", rest.named_processes(), " processes, and the search may leave devices out"},
+                {"name none, and name the processes of the plan's devices when it is found"});
   if (rest.device_count > 0 && of.replicas > 1)
     throw_error({"replicas is ", of.replicas, ", and devices differ"}, {"choose 1: replicas have equal devices"});
   if (rest.profile.count > 0 && of.micro_batch_size != rest.profile.micro_batch_size)

@@ -28,7 +28,18 @@ GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options
                                           bool searched_whole, int* first) {
   if (o.stages == 1 || (searched_whole && detail::objective_is_step(net, o))) return;
   const detail::cut_simulator simulator(net, o, costs);
-  const std::int64_t step = simulator.step_of(first), bound = detail::min_step(net, o, costs);
+  std::int64_t step = simulator.step_of(first);
+  if (o.cost_transfers && o.named_processes() > 0) {  // the search has charged links within a process, too
+    plan_options free = o;
+    free.cost_transfers = false;
+    const zeroed_array<int> other(o.stages);
+    if (search_cut(net, free, o.chosen_schedule(), costs, other.data()).fits)
+      if (const std::int64_t shorter = simulator.step_of(other.data()); shorter < step) {
+        step = shorter;
+        for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
+      }
+  }
+  const std::int64_t bound = detail::min_step(net, o, costs);
   if (step <= bound || step == detail::unlimited) return;  // the plan's own checks say why
   if (simulator.affordable_cuts() > 0) simulator.shortest_of_all(step, first);
   else simulator.move_boundaries(step, bound, first);

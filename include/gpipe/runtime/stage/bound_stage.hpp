@@ -125,7 +125,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       hooks_.before_backward(*b, step, m);
       run_both_parts(*b, step, m);
       hooks_.after_both_parts(*b, step, m);
-      if (listener != nullptr) listener->complete(b->layer_index);
+      if (listener != nullptr) report_complete(*listener, *b, m);
     }
     hooks_.after_backward(binding_.layers, m);
   }
@@ -157,7 +157,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       }
       if (b->waits) run_parameter_part(*b, step, next, m, alive);
       hooks_.after_parameter_part(*b, step, m);
-      if (listener != nullptr) listener->complete(b->layer_index);
+      if (listener != nullptr) report_complete(*listener, *b, m);
     }
   }
 
@@ -309,6 +309,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   }
 
   /// The operations that follow are those of this layer on this micro-batch.
+  // It may wait for other replicas, and no kernel runs meanwhile.
+  void report_complete(gradient_listener& to, const bound& b, int m) {
+    current_.store(nullptr, std::memory_order_release);
+    to.complete(b.layer_index);
+    enter(b, m);
+  }
   void enter(const bound& b, int m) {
     current_.store(&b, std::memory_order_release);
     current_micro_batch_.store(m, std::memory_order_relaxed);

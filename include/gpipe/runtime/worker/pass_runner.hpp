@@ -76,7 +76,7 @@ class pass_runner {
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
           options_.on_deadline == deadline_action::abort || options_.job != nullptr ? here_.count() : 1,
-          options_.deadline + more,
+          options_.deadline + more, options_.deadline / 4,
           [this](int w) {
             detail::activity now = this->now().workers[detail::index(w)].activity();
             if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process

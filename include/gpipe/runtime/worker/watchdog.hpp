@@ -33,12 +33,14 @@ struct activity {
 /// thread runs the pass: nothing can throw there while the kernel runs.
 class watchdog {
  public:
-  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass. From an eighth of
-  /// it on calls `runs_long(worker)`, again and again, and then once `runs_long(-1)`.
-  GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::function<activity(int)> activity_of,
-                      std::function<void(int)> runs_long, std::function<void(int)> found)
+  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass. After `quiet`
+  /// calls `runs_long(worker)`, again and again, and then once `runs_long(-1)`.
+  GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::chrono::nanoseconds quiet,
+                      std::function<activity(int)> activity_of, std::function<void(int)> runs_long,
+                      std::function<void(int)> found)
       : limit_(limit),
-        part_((std::min)(limit / 16, std::chrono::nanoseconds(std::chrono::seconds(1)))),
+        quiet_(quiet),
+        part_((std::min)(quiet / 4, std::chrono::nanoseconds(std::chrono::seconds(1)))),
         activity_of_(std::move(activity_of)),
         runs_long_(std::move(runs_long)),
         found_(std::move(found)),
@@ -77,7 +79,7 @@ class watchdog {
         if (now.instruction != nullptr && !now.waits && now == last.what && pass == last.pass) last.unchanged += part_;
         else last = {now, pass};
         if (last.unchanged >= limit_) return found_(static_cast<int>(w));  // and the thread ends
-        if (last.unchanged < limit_ / 8) continue;
+        if (last.unchanged < quiet_) continue;
         any_runs_long_ = true;
         runs_long_(static_cast<int>(w));
       }
@@ -85,7 +87,7 @@ class watchdog {
     }
   }
 
-  std::chrono::nanoseconds limit_, part_;
+  std::chrono::nanoseconds limit_, quiet_, part_;
   std::function<activity(int)> activity_of_;
   std::function<void(int)> runs_long_, found_;
   std::vector<sighting> seen_;  // [worker]

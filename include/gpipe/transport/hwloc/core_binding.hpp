@@ -52,15 +52,11 @@ GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std
 ///     workers  0       0       1       1                  2       2       2                   3 workers: 2 or 3 each
 ///
 /// Numbers differ by one at most, so a core may have no worker. Processes of a job that may run on the same cores
-/// divide them first, each an equal part; a process that mpirun has bound to cores of its own keeps these.
+/// divide them first, by their workers; a process that mpirun has bound to cores of its own keeps these.
 class core_binding final : public core_placement {
  public:
   /// The machine's cores, of which the calling thread may run on some. Throws `error` if hwloc cannot read them.
-  GPIPE_COLD core_binding() : core_binding(loaded(), detail::cores::allowed_bits()) {
-    if (hwloc_topology_is_thissystem(topology_.get()) == 0)
-      detail::throw_error({"hwloc has another machine's topology"},
-                          {"unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, or set HWLOC_THISSYSTEM=1"});
-  }
+  GPIPE_COLD core_binding() : core_binding(loaded(), detail::cores::allowed_bits()) {}
   /// A loaded topology, which this object destroys, and the cores of it to divide.
   GPIPE_COLD core_binding(hwloc_topology_t topology, const core_set& allowed) : topology_(topology) {
     threads_ = units_of(HWLOC_OBJ_PU, allowed);
@@ -127,6 +123,11 @@ class core_binding final : public core_placement {
       hwloc_topology_destroy(made);
       detail::throw_error({"hwloc cannot read the machine's topology"},
                           {"see what lstopo prints, mount /sys and /proc, or train without .cores"});
+    }
+    if (hwloc_topology_is_thissystem(made) == 0) {
+      hwloc_topology_destroy(made);
+      detail::throw_error({"hwloc has another machine's topology"},
+                          {"unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, or set HWLOC_THISSYSTEM=1"});
     }
     return made;
   }

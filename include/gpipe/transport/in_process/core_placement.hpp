@@ -70,8 +70,9 @@ class worker_cores {
       throw_error({"cores: ", workers, " workers got ", sets_.size(), " sets of cores"},
                   {"return a set for each worker"});
     const cores before;
+    const core_set allowed = cores::allowed_bits();
     for (int w = 0; w < workers; ++w) {
-      const bool bound = cores::bind(sets_[index(w)]);
+      const bool bound = united(allowed, sets_[index(w)]) == allowed && cores::bind(sets_[index(w)]);
       before.restore();
       if (!bound)
         throw_error({"cores: the system binds no thread to the ", count_of(sets_[index(w)]), " cores of worker ", w},

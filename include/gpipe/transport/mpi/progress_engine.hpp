@@ -149,14 +149,14 @@ class progress_engine {
   /// A kernel of this process runs for long; without a stage: none does. Does nothing while a thread is in MPI: the
   /// next call is soon.
   void runs_long(const detail::location& kernel) noexcept {
+    process_status& mine = status_.mine();
+    if (kernel.stage < 0) return mine.runs_long.store(false);
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return;
-    process_status& mine = status_.mine();
-    mine.runs_long = kernel.stage >= 0;
-    if (kernel.stage < 0) return;
     mine.stage = kernel.stage, mine.micro_batch = kernel.micro_batch;
     mine.action.set(kernel.action);
     mine.layer.set(kernel.layer);
+    mine.runs_long.store(true);
   }
   /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because
   /// it ends by itself, and can still print the cause.

@@ -75,6 +75,9 @@ class job final : public process_group {
   }
   void begin(wait_context what) override { job_.begin(what); }
   void poll() override { job_.poll(); }
+  void runs_long(const detail::location& kernel) noexcept override { job_.runs_long(kernel); }
+  host_cores on_this_host() const noexcept override { return job_.on_this_host(); }
+  void set_workers(const std::vector<int>& counts) override { job_.set_workers(counts); }
   void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
     job_.broadcast(bytes, size, root, which);
   }
