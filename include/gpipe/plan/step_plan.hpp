@@ -52,9 +52,9 @@ struct step_plan {
   bool trains = true;         ///< else it runs forward only
   std::vector<int> workers_of_stages;
   std::vector<int> processes_of_workers;  ///< of each replica, if devices name processes; else empty
-  int group_gradients = 1;             ///< micro-batches whose parameter gradients are computed together
-  std::vector<int> first;              ///< the first layer of each stage, then the number of layers
-  std::vector<int> recomputed_before;  ///< of each layer, see `cut`; empty: no stage recomputes layers
+  int group_gradients = 1;                ///< micro-batches whose parameter gradients are computed together
+  std::vector<int> first;                 ///< the first layer of each stage, then the number of layers
+  std::vector<int> recomputed_before;     ///< of each layer, see `cut`; empty: no stage recomputes layers
   std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
   std::vector<detail::link_slots> slots_of_links;
