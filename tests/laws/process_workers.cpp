@@ -157,6 +157,8 @@ TEST_CASE("the report has the workers of each process") {
   int in_all = 0;
   for (const stage_report& r : report) in_all += r.process_workers;
   CHECK(in_all == 2 * 2 + ranks - 1);  // the first process has two workers, each of which counts both
+  for (const stage_report& r : report)
+    if (r.host_processes == ranks) CHECK(r.host_workers == workers);
   REQUIRE(training.trace().size() == static_cast<std::size_t>(workers));
   for (const recorder& worker : training.trace()) CHECK(worker.events().size() > 8);
 }

@@ -54,8 +54,8 @@ class executor {
         groups_(net_, options_.groups),
         here_(plan_, options_.job),
         all_(plan_, options_.job),
-        report_(net_, admitted(), here_.count(), options_.trace_events,
-                options_.job == nullptr ? host_cores{} : options_.job->on_this_host()),
+        report_{net_, admitted(), here_.count(), options_.trace_events,  // in this order: a job admits, then counts
+                options_.job == nullptr ? host_cores{} : options_.job->on_this_host()},
         watched_(net_, plan_, options_.digest_calls),
         input_(net_, plan_, step_, {here_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
         passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),

@@ -40,7 +40,7 @@ class watchdog {
                       std::function<void(int)> found)
       : limit_(limit),
         quiet_(quiet),
-        part_((std::min)(quiet / 4, std::chrono::nanoseconds(std::chrono::seconds(1)))),
+        part_(std::clamp<std::chrono::nanoseconds>(quiet / 4, std::chrono::milliseconds(5), std::chrono::seconds(1))),
         activity_of_(std::move(activity_of)),
         runs_long_(std::move(runs_long)),
         found_(std::move(found)),
