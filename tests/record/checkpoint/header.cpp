@@ -61,8 +61,21 @@ TEST_CASE("files of other kinds are named") {
   const std::string rest(200, 'x');
   CHECK(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a" + rest).find("a pointer of git-lfs") !=
         std::string::npos);
-  for (const char* begin : {"PK\3\4", "\x80\2\x8a\n"})
+  for (const char* begin : {"PK\3\4", "\x80\2\x8a\n", "\x80\4\x95"})
     CHECK(refusal(begin + rest).find("one of PyTorch's torch.save") != std::string::npos);
+}
+
+TEST_CASE("a mark decides only where the file cannot be a safetensors file") {
+  // "PK\3\4\0\0\0\0" is the length 67,324,752, and "\x80\2\0\0\0\0\0\0" is 640.
+  for (const std::size_t length : {std::size_t{640}, std::size_t{67'324'752}}) {
+    CAPTURE(length);
+    std::string header = "{}";
+    header.resize(length, ' ');
+    CHECK(refusal(file_of(header)) == "");
+    header.insert(0, "x");
+    header.pop_back();
+    check_refused(file_of(header), length == 640 ? "the header" : "one of PyTorch's torch.save");
+  }
 }
 
 TEST_CASE("what the format's reference accepts is accepted") {

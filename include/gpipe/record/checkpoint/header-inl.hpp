@@ -97,8 +97,33 @@ GPIPE_COLD GPIPE_INLINE void read_entry(json_reader& json, safetensors_entry& en
   if (!has_type || !has_shape || !has_offsets) json.fail("a tensor needs dtype, shape and data_offsets");
 }
 
+/// The first 8 bytes of a file whose header has `length` bytes: the number, in little endian.
+GPIPE_COLD inline std::string length_bytes(std::uint64_t length) {
+  std::string bytes(8, '\0');
+  for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> 8 * i & 0xff);
+  return bytes;
+}
+
+/// Throws if the first 8 bytes of a file are the mark of another format. A mark is also the length of a header:
+/// "PK\3\4" is 67,324,752, and "\x80\2" ends each length of 640 + 65,536 k. So call this only for a file that cannot be
+/// a safetensors file: its header does not fit into it, or is no JSON object.
+GPIPE_COLD inline void refuse_other_format(std::string_view begin, const std::string& file) {
+  if (begin == "version ")
+    throw_error({"the file is a pointer of git-lfs, and not the file itself"}, {"fetch it: git lfs pull"},
+                {.file = file});
+  // A pickle: its protocol, and then an operation, all of which are letters, brackets or above 0x7f.
+  const bool pickle =
+      begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5 && static_cast<unsigned char>(begin[2]) >= '(';
+  if (pickle || begin.starts_with("PK\3\4"))
+    throw_error({"the file is one of PyTorch's torch.save, whose pickles can run programs"},
+                {"write a .safetensors file: safetensors.torch.save_file(torch.load(path), \"model.safetensors\")"},
+                {.file = file});
+}
+
 GPIPE_COLD GPIPE_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t data_bytes,
                                                         const std::string& file) {
+  if (const std::size_t first = text.find_first_not_of(" \t\r\n"); first == text.npos || text[first] != '{')
+    refuse_other_format(length_bytes(text.size()), file);
   safetensors_header header;
   json_reader json(text, "the header", file);
   bool has_metadata = false;
@@ -146,20 +171,12 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t header_length(std::span<const std::byte> b
   if (file_size < 8 || begin.size() < 8)
     throw_error({"the file has ", file_size, " bytes, which is no safetensors file"}, {"give a whole file"},
                 {.file = file});
-  const std::string_view text(reinterpret_cast<const char*>(begin.data()), 8);
-  if (text == "version ")
-    throw_error({"the file is a pointer of git-lfs, and not the file itself"}, {"fetch it: git lfs pull"},
-                {.file = file});
-  if (text.starts_with("PK\3\4") || text.starts_with("\x80\2"))
-    throw_error({"the file is one of PyTorch's torch.save, whose pickles can run programs"},
-                {"write a .safetensors file: safetensors.torch.save_file(torch.load(path), \"model.safetensors\")"},
-                {.file = file});
   std::uint64_t length = 0;
   for (unsigned i = 0; i < 8; ++i) length |= std::to_integer<std::uint64_t>(begin[i]) << 8 * i;
-  if (length > max_header || length > file_size - 8)
-    throw_error({"the file has ", file_size, " bytes, but begins with the length ", length, " of a header"},
-                {"give a whole safetensors file"}, {.file = file});
-  return length;
+  if (length <= max_header && length <= file_size - 8) return length;
+  refuse_other_format({reinterpret_cast<const char*>(begin.data()), 8}, file);
+  throw_error({"the file has ", file_size, " bytes, but begins with the length ", length, " of a header"},
+              {"give a whole safetensors file"}, {.file = file});
 }
 
 GPIPE_COLD GPIPE_INLINE safetensors_header parse_file(std::span<const std::byte> begin, std::uint64_t file_size,
@@ -226,7 +243,7 @@ GPIPE_COLD GPIPE_INLINE std::string header_bytes(const safetensors_header& heade
     throw_error({"the header of ", header.entries.size(), " tensors has ", length, " bytes, but the format allows ",
                  max_header},
                 {"write several files"}, {.file = file});
-  for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> 8 * i & 0xff);
+  bytes.replace(0, 8, length_bytes(length));
   return bytes;
 }
 
