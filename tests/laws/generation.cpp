@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -77,7 +78,54 @@ std::vector<std::int64_t> translations_of(const generator<translating>& from) {
   return found;
 }
 
+/// The processes of a replica's stages, such as 1 0 0. Empty: the devices name none.
+struct job_stages {
+  int stages, replicas = 1;
+  std::vector<int> processes{};
+};
+
+/// Plans in which a worker's number is not its rank: stages in processes 1 0 0, 0 1 1 and 1 0 1 0, or 2 1 0 0 and so on
+/// in larger jobs; processes with several workers; two replicas of these.
+std::vector<job_stages> job_stage_lists(int ranks) {
+  std::vector<job_stages> lists;
+  const auto add = [&](int processes, int replicas) {
+    std::vector<int> ascending(static_cast<std::size_t>(processes));
+    for (int p = 0; p < processes; ++p) ascending[static_cast<std::size_t>(p)] = p;
+    std::vector<int> descending(ascending.rbegin(), ascending.rend()), twice = descending;
+    twice.insert(twice.end(), descending.begin(), descending.end());
+    descending.push_back(0), ascending.push_back(processes - 1);
+    for (const auto& named : {descending, ascending, twice})
+      lists.push_back({static_cast<int>(named.size()), replicas, named});
+    for (const int stages : {processes + 1, 2 * processes}) lists.push_back({stages, replicas});
+  };
+  add(ranks, 1);
+  if (ranks % 2 == 0) add(ranks / 2, 2);
+  return lists;
+}
+
 }  // namespace
+
+TEST_CASE("a job writes the same texts as one process, wherever its stages are") {
+  trainer<writing, adam> twin(plan_options{.micro_batch_size = 1}, adam{}, options(nullptr));
+  const std::vector<std::int32_t> prompt{3, 4, 8};
+  const auto texts = [&](const auto& writer) { return writer.generate(prompt, {.tokens = 13, .temperature = 2}); };
+  const auto wanted = texts(generator<writing>(twin));
+  trainer<translating, adam> translating_twin(plan_options{.micro_batch_size = 1}, adam{}, options(nullptr));
+  const auto translated = translations_of(generator<translating>(translating_twin));
+  for (const job_stages& layout : job_stage_lists(the_job().ranks())) {
+    CAPTURE(layout.stages);
+    CAPTURE(layout.replicas);
+    CAPTURE(layout.processes.size());
+    plan_options o{.stages = layout.stages, .micro_batches = 1, .micro_batch_size = 1, .replicas = layout.replicas};
+    std::vector<device_spec> devices;
+    for (const int process : layout.processes) devices.push_back(this_cpu.in_process(process));
+    if (!devices.empty()) o.devices = devices.data(), o.device_count = static_cast<int>(devices.size());
+    trainer<writing, adam> training(o, adam{}, options(&the_job()));
+    CHECK(texts(generator<writing>(training)) == wanted);
+    trainer<translating, adam> translator(o, adam{}, options(&the_job()));
+    CHECK(translations_of(generator<translating>(translator)) == translated);
+  }
+}
 
 TEST_CASE("processes that share an encoder and a decoder write the same texts as one") {
   const int ranks = the_job().ranks();

@@ -20,6 +20,7 @@
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/train/generation/generator.hpp>
 #include <gpipe/train/generation/layer_share.hpp>
 #include <gpipe/transport/contract/call_fingerprint.hpp>
@@ -69,8 +70,9 @@ GPIPE_COLD GPIPE_INLINE void token_generator::take(const network& trained, const
         [&](const array_location& from, void* into, bool) { read(from, into, true); });
     return;
   }
+  const rank_layout layout(plan, job);
   std::vector<int> ranks;  // of the first replica
-  for (int l = 0; l < of_.sequence.layer_count; ++l) ranks.push_back(plan.worker_of(plan.cut().stage_of(l)));
+  for (int l = 0; l < of_.sequence.layer_count; ++l) ranks.push_back(layout.rank_of_stage(0, plan.cut().stage_of(l)));
   const layer_share shared(*job, std::move(ranks));
   auto made = std::make_shared<const decoded_parameters>(of_.sequence, of_.decode, shared, read);
   job->agree(collective_kind::refresh, keeps);  // all have packed their weights
