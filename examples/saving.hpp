@@ -91,12 +91,12 @@ struct save_settings {
   }
 };
 
-/// Loads the newest checkpoint, if one is asked for. The data go on where they were, in the same order.
+/// Loads the newest checkpoint of a folder, or the one that is named, if any is asked for. The data go on where they
+/// were, in the same order.
 template <class Trainer>
 void resume(Trainer& training, const save_settings& how, gpipe::fit_options& data, std::ostream& out) {
   if (how.resumed.empty()) return;
   const gpipe::load_result found = training.load(how.resumed);
-  for (const std::string& broken : found.skipped) out << "skipped " << broken << '\n';
   out << "goes on after step " << found.steps << " of " << found.path << '\n';
   data.first = found.position;
   data.seed = found.seed;  // the examples have one seed for the training and for the order of its data

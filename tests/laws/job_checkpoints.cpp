@@ -240,6 +240,7 @@ TEST_CASE("a load that cannot read on one process, or differs, fails on all, and
         }) == two + "the texts");
   CHECK(refusal([&] { training.load(folder.path(), differs ? load_mode::partial : load_mode::exact); }) ==
         two + "the mode: 0 and 1");
+  CHECK(refusal([&] { training.load(folder.path(), {.allow_older = differs}); }) == two + "allow_older: 0 and 1");
   rlimit files{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
   rlimit none = files;

@@ -226,10 +226,11 @@ class basic_trainer {
   void wait_for_save() {
     checkpoints<On>([&]<class Calls>(Calls) { Calls::wait(*this); });
   }
-  /// Loads the newest whole checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file
-  /// or an index of such files. After a checkpoint the training goes on with the same bits as the one that was saved,
-  /// for every number of stages, schedule and transport: it sets the seed, too, and what `freeze` keeps. Values are
-  /// converted to the model's type.
+  /// Loads the newest checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file or an
+  /// index of such files. After a checkpoint the training goes on with the same bits as the one that was saved, for
+  /// every number of stages, schedule and transport: it sets the seed, too, and what `freeze` keeps. Values are
+  /// converted to the model's type. A folder whose newest checkpoint cannot be read is an error, unless
+  /// `load_options::allow_older` is set.
   ///
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to
   /// its end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it

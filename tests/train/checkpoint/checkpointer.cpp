@@ -122,16 +122,45 @@ TEST_CASE_FIXTURE(fixture, "loading drops what was accumulated") {
   CHECK(state_of(training) == expected);
 }
 
-TEST_CASE_FIXTURE(fixture, "the newest checkpoint that is whole is loaded, and the others are named") {
+TEST_CASE_FIXTURE(fixture,
+                  "a folder whose newest checkpoint cannot be read is refused, unless an older one is allowed") {
   for (int i = 0; i < 3; ++i, step(1)) training.save(folder.path(), {.keep = 2});
-  CHECK(!fs::exists(folder.path() + "/step-00000003"));
-  fs::resize_file(folder.path() + "/step-00000005/optimizer.safetensors", 2000);
-  const load_result found = training.load(folder.path());
+  const std::string run = folder.path(), newest = run + "/step-00000005", older = run + "/step-00000004";
+  CHECK(!fs::exists(run + "/step-00000003"));
+  fs::resize_file(newest + "/optimizer.safetensors", 2000);
+  const std::string cause = "the newest checkpoint, step-00000005, cannot be read: " + newest +
+                            "/optimizer.safetensors: the file has ",
+                    end = "; the newest one that can is " + older + "; repair or delete what cannot be read, load \"" +
+                          older + "\", or set allow_older";
+  refuses(run, cause.c_str());
+  refuses(run, end.c_str());
+  refuses(run, cause.c_str(), load_mode::partial);
+  const load_result found = training.load(run, {.allow_older = true});
   CHECK(found.steps == 4);
+  CHECK(found.path == older);
   REQUIRE(found.skipped.size() == 1);
   CHECK(found.skipped[0].find("step-00000005") == 0);
-  CHECK(training.load(folder.path() + "/step-00000004").steps == 4);
-  refuses(folder.path() + "/step-00000005", "optimizer.safetensors");
+  CHECK(training.load(older).steps == 4);
+  refuses(newest, "optimizer.safetensors");
+
+  fs::copy(older, run + "/step-00000003", fs::copy_options::recursive);
+  fs::remove(older + "/model.safetensors");
+  refuses(run, "; 1 more cannot be read; the newest one that can is ");
+  CHECK(training.load(run, {.allow_older = true}).skipped.size() == 2);
+  fs::remove_all(run + "/step-00000003");
+  CHECK_THROWS_WITH_AS(training.load(run, {.allow_older = true}), doctest::Contains("has no whole checkpoint"), error);
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "neither an older checkpoint nor what a crash leaves keeps the newest one from being loaded") {
+  for (int i = 0; i < 2; ++i, step(1)) training.save(folder.path());
+  const std::string run = folder.path();
+  fs::resize_file(run + "/step-00000003/model.safetensors", 100);
+  fs::copy(run + "/step-00000003", run + "/step-00000006.part", fs::copy_options::recursive);  // a save was interrupted
+  fs::copy(run + "/step-00000003", run + "/step-00000004.old", fs::copy_options::recursive);   // another, in its end
+  const load_result found = training.load(run);
+  CHECK(found.steps == 4);
+  CHECK(found.skipped.empty());
 }
 
 TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing changes") {

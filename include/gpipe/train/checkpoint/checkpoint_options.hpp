@@ -41,12 +41,15 @@ struct load_options {
   load_mode mode = load_mode::exact;
   name_map names{};                             ///< of a model that another program has written
   file_layout layout = file_layout::automatic;  ///< of a file that does not say it
+  /// In a folder whose newest checkpoint cannot be read: take the newest one that can. `load_result::skipped` names the
+  /// others. If false, such a folder is an error.
+  bool allow_older = false;
 };
 
 /// The result of `basic_trainer::load`.
 struct load_result : load_report {
   std::string path{};                          ///< the checkpoint's folder, or the file
-  std::vector<std::string> skipped{};          ///< newer checkpoints that are not whole, each with the reason
+  std::vector<std::string> skipped{};          ///< newer checkpoints that cannot be read, each with the reason
   std::uint64_t steps = 0;                     ///< the trainer's steps now
   std::uint64_t seed = 0;                      ///< the trainer's seed now; the seed of `fit` is another one
   data_position position{};                    ///< as it was saved

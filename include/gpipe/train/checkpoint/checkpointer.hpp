@@ -176,7 +176,8 @@ class checkpointer {
                                {"the names in the file", hash_of(how.names)},
                                {"the texts", of_texts.value()},
                                agreed_value::number("the mode", static_cast<int>(how.mode)),
-                               agreed_value::number("the layout", static_cast<int>(how.layout))});
+                               agreed_value::number("the layout", static_cast<int>(how.layout)),
+                               agreed_value::number("allow_older", how.allow_older)});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
@@ -302,6 +303,7 @@ class checkpointer {
           throw error(result.skipped.empty() ? "the folder has no checkpoint"
                                              : concat({"the folder has no whole checkpoint: ", result.skipped.front()}),
                       "give a folder that save has written", {.file = path});
+        if (!result.skipped.empty() && !how.allow_older) throw_newer(newest.path, result.skipped, path);
         result.path = newest.path;
       }
       from.sets.push_back(open_set(result.path, "model", files_));
@@ -332,6 +334,18 @@ class checkpointer {
     if (from.facts.frozen) result.frozen = frozen_paths(run_.net(), *from.facts.frozen, from.sets[1].path());
     take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
     return from;
+  }
+  /// To go on from an older checkpoint in silence would lose the steps since. A crash never leads here: a checkpoint
+  /// gets its name when it is whole.
+  [[noreturn]] GPIPE_COLD static void throw_newer(const std::string& older, const std::vector<std::string>& skipped,
+                                                  const std::string& folder) {
+    const std::string_view newest = skipped.front();
+    const std::size_t colon = newest.find(':');
+    throw_error({"the newest checkpoint, ", newest.substr(0, colon), ", cannot be read", newest.substr(colon),
+                 skipped.size() > 1 ? concat({"; ", skipped.size() - 1, " more cannot be read"}) : "",
+                 "; the newest one that can is ", older},
+                {"repair or delete what cannot be read, load ", detail::quoted(older), ", or set allow_older"},
+                {.file = folder});
   }
   /// Averaged weights can neither be made up nor be dropped in silence.
   GPIPE_COLD void require_averages(const safetensors_set& optimizer) const {
