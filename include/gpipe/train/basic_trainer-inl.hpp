@@ -10,6 +10,7 @@
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -211,7 +212,8 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, 
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int) {
     step_result found = evaluate(part);
     // The mean of the main loss; the others are summed apart.
-    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    all.loss = detail::multiply_add(found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss,
+                                    found.weight, all.loss);
     for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;

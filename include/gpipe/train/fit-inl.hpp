@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/train/fit.hpp>
 
@@ -102,7 +103,7 @@ struct epoch_sums {
     return found;
   }
   void add(const step_result& found, fit_progress& now) {
-    loss += found.loss * found.weight;
+    loss = detail::multiply_add(found.loss, found.weight, loss);
     weight += found.weight;
     samples += found.samples;
     const double elapsed = static_cast<double>((std::max)(now_ns() - begin, std::int64_t{1}));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/descriptions/tensor_rule.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe::detail::adafactor_kernels {
 
@@ -21,11 +22,11 @@ struct tensor {
   GPIPE_HOST_DEVICE double* of_rows() const { return of.sums + 3 + columns; }
   GPIPE_HOST_DEVICE double square(std::ptrdiff_t i) const {
     const double g = static_cast<double>(of.gradient[i]) * scale;
-    return g * g + epsilon;
+    return multiply_add(g, g, epsilon);
   }
   GPIPE_HOST_DEVICE void average(T& old, double now) const {
     const double before = static_cast<double>(old);
-    old = static_cast<T>(before + (now - before) * share);
+    old = static_cast<T>(multiply_add(now - before, share, before));
   }
   // u = g factor, and p moves along u.
   GPIPE_HOST_DEVICE void move(std::ptrdiff_t i, T factor) const {
@@ -34,7 +35,7 @@ struct tensor {
       along = moment_shares.average(of.moment[0][i], along);
       of.moment[0][i] = along;
     }
-    of.parameter[i] = of.parameter[i] * shrink - along;
+    of.parameter[i] = multiply_add(of.parameter[i], shrink, -along);
   }
 };
 

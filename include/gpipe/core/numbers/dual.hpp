@@ -37,11 +37,11 @@ struct dual {
     return {a.value - b.value, a.derivative - b.derivative};
   }
   GPIPE_HOST_DEVICE friend constexpr dual operator*(dual a, dual b) {
-    return {a.value * b.value, a.derivative * b.value + a.value * b.derivative};
+    return {a.value * b.value, detail::multiply_add(a.derivative, b.value, a.value * b.derivative)};
   }
   GPIPE_HOST_DEVICE friend constexpr dual operator/(dual a, dual b) {
     const T ratio = a.value / b.value;
-    return {ratio, (a.derivative - ratio * b.derivative) / b.value};
+    return {ratio, detail::multiply_add(-ratio, b.derivative, a.derivative) / b.value};
   }
   GPIPE_HOST_DEVICE constexpr dual& operator+=(dual b) { return *this = *this + b; }
   GPIPE_HOST_DEVICE constexpr dual& operator-=(dual b) { return *this = *this - b; }
@@ -71,7 +71,7 @@ GPIPE_HOST_DEVICE dual<T> log(dual<T> x) {
 template <class T>
 GPIPE_HOST_DEVICE dual<T> tanh(dual<T> x) {
   const T y = tanh(x.value);
-  return {y, (T(1) - y * y) * x.derivative};
+  return {y, detail::multiply_add(-y, y, T(1)) * x.derivative};
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> erf(dual<T> x) {
@@ -129,7 +129,8 @@ GPIPE_HOST_DEVICE D pow(A x, B y) {
   const auto power = std::pow(a.value, b.value);
   const D constant = 0;
   auto slope = b.value == 0 ? constant.value : b.value * std::pow(a.value, b.value - 1) * a.derivative;
-  if (b.derivative != 0) slope += power * std::log(a.value) * b.derivative;  // a constant power may have a base below 0
+  if (b.derivative != 0)  // a constant power may have a base below 0
+    slope = detail::multiply_add(power * std::log(a.value), b.derivative, slope);
   return {power, slope};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
@@ -27,6 +28,22 @@ GPIPE_HOST_DEVICE constexpr T multiply_add(T a, T b, std::type_identity_t<T> c) 
   else return __builtin_fma(a, b, c);
 #else
   return a * b + c;
+#endif
+}
+
+/// sum + a * b, where the product is rounded in T first if that is narrower than the sum.
+template <class T>
+GPIPE_HOST_DEVICE constexpr double add_product(double sum, T a, T b) {
+  if constexpr (std::is_same_v<T, double>) return multiply_add(a, b, sum);
+  else return sum + static_cast<double>(a * b);
+}
+
+/// Keeps the values as they are rounded now: no product among them is fused with a later addition. No instruction but
+/// the store of what a register holds.
+template <class T, std::size_t N>
+GPIPE_HOST_DEVICE inline void keep_rounded([[maybe_unused]] T (&values)[N]) {
+#ifndef __CUDA_ARCH__
+  asm("" : "+m"(values));
 #endif
 }
 

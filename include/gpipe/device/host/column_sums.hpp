@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe::host::detail {
 
@@ -13,6 +14,9 @@ namespace gpipe::host::detail {
 ///
 ///     rows      0 ... 63 | 64 ... 127 | 128 ... 150          T          double      T
 ///     of column     s0   |     s1     |      s2              s0 s1 s2   total       into += total
+///
+/// A functor whose value is a product has a second form, f(row, column, sum), which adds it by `multiply_add`; else the
+/// compiler may fuse the product with the sum, or not.
 ///
 /// The operations of a column do not depend on the other columns, which are computed side by side: 64, 32, or the rest.
 template <class F, class T>
@@ -62,7 +66,10 @@ struct column_sums {
   GPIPE_INLINED void add_rows(std::ptrdiff_t begin, std::ptrdiff_t end, std::ptrdiff_t first, std::ptrdiff_t count,
                               T* part) const {
     for (std::ptrdiff_t row = begin; row < end; ++row)
-      for (std::ptrdiff_t j = 0; j < (Width > 0 ? Width : count); ++j) part[j] += f(row, first + j);
+      for (std::ptrdiff_t j = 0; j < (Width > 0 ? Width : count); ++j) {
+        if constexpr (requires { f(row, j, part[j]); }) part[j] = f(row, first + j, part[j]);
+        else part[j] += f(row, first + j);
+      }
   }
 
   // Out of line, so that the sums stay an array in vectors.

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/tensors/lanes.hpp>
 
@@ -73,6 +74,7 @@ struct team {
       for (std::ptrdiff_t i = 0; i < count; ++i) value[i] = g(first + i);
       const std::ptrdiff_t whole = (count + lanes - 1) / lanes * lanes;
       for (std::ptrdiff_t i = count; i < whole; ++i) value[i] = identity;
+      gpipe::detail::keep_rounded(value);
       for (std::ptrdiff_t i = 0; i < whole; i += lanes)
         for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);
     }
@@ -102,7 +104,9 @@ struct add_scaled {
   const T* from;
   compute_type<T> scale;
   compute_type<T>* into;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] += compute_type<T>(from[i]) * scale; }
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    into[i] = gpipe::detail::multiply_add(compute_type<T>(from[i]), scale, into[i]);
+  }
 };
 
 }  // namespace detail

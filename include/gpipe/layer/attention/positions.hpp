@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -144,8 +145,8 @@ struct sinusoidal_positions {
             number* row = table + t * Width + 2 * i;
             row[0] = static_cast<number>(sine);
             if (2 * i + 1 < Width) row[1] = static_cast<number>(cosine);
-            const double next = sine * cosine_of_w + cosine * sine_of_w;
-            cosine = cosine * cosine_of_w - sine * sine_of_w;
+            const double next = detail::multiply_add(sine, cosine_of_w, cosine * sine_of_w);
+            cosine = detail::multiply_add(cosine, cosine_of_w, -(sine * sine_of_w));
             sine = next;
           }
         }

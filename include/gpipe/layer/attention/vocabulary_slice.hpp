@@ -131,7 +131,7 @@ struct slice_kernels {
         const number* was = before + row * carried::count;
         const number larger = was[carried::log_sum] > max ? was[carried::log_sum] : max;
         now[carried::log_sum] =
-            larger + std::log(math::exp(was[carried::log_sum] - larger) + math::exp(max - larger) * total);
+            larger + std::log(multiply_add(math::exp(max - larger), total, math::exp(was[carried::log_sum] - larger)));
         if (!mine) now[carried::of_label] = was[carried::of_label];
         now[carried::sum] += was[carried::sum];
         if (!(most > was[carried::top])) now[carried::top] = was[carried::top], now[carried::hit] = was[carried::hit];
@@ -168,7 +168,8 @@ struct slice_kernels {
         const number logit = z[j];
         if constexpr (settings::clips || settings::smooths) {
           const bool passes = logit >= -bound && logit <= bound;
-          return passes ? by_sum * math::exp(settings::clamped(logit, bound) - log_of_all) + by_each : number(0);
+          return passes ? multiply_add(by_sum, math::exp(settings::clamped(logit, bound) - log_of_all), by_each)
+                        : number(0);
         } else {
           return by_sum * math::exp(logit - log_of_all);
         }

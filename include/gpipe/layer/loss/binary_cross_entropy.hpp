@@ -16,7 +16,7 @@ struct logistic_error {
   template <class T>
   GPIPE_HOST_DEVICE static T value(T x, T t) {
     const T size = x < T(0) ? -x : x;
-    return (x > T(0) ? x : T(0)) - x * t + std::log1p(math::exp(-size));
+    return multiply_add(-x, t, x > T(0) ? x : T(0)) + std::log1p(math::exp(-size));
   }
   template <class T>
   GPIPE_HOST_DEVICE static T slope(T x, T t) {

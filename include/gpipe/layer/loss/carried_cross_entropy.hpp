@@ -43,9 +43,9 @@ struct carried_cross_entropy_kernels {
     double* const partial = a.partials();
     if (partial == nullptr) return;
     const std::ptrdiff_t count = std::ptrdiff_t{a.samples()} * a.sizes().rows;
-    c.sum(count, loss_of{a.in(), weights(a), settings::elsewhere(a.sizes().classes)}, partial);
-    c.sum(count, weights(a), partial + 1);
-    c.sum(count, hit_of{a.in(), weights(a)}, partial + 2);
+    c.sum_rows(count, loss_of{a.in(), weights(a), settings::elsewhere(a.sizes().classes)}, partial);
+    c.sum_rows(count, weights(a), partial + 1);
+    c.sum_rows(count, hit_of{a.in(), weights(a)}, partial + 2);
   }
 
   template <class C, class A>

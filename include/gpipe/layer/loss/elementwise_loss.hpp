@@ -62,9 +62,9 @@ struct elementwise_loss {
       if (sums == nullptr) return;  // backward reads no result of forward
       c.rows(a.samples(), summarize{a.in(), a.template field<0, number>(), out});
       const weight_of weights{a.template field<1, number>()};
-      c.sum(a.samples(), weighted<&summary::loss>{out, weights}, sums);
-      c.sum(a.samples(), weights, sums + 1);
-      if constexpr (has_hits) c.sum(a.samples(), weighted<&summary::hits>{out, weights}, sums + 2);
+      c.sum_rows(a.samples(), weighted<&summary::loss>{out, weights}, sums);
+      c.sum_rows(a.samples(), weights, sums + 1);
+      if constexpr (has_hits) c.sum_rows(a.samples(), weighted<&summary::hits>{out, weights}, sums + 2);
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {

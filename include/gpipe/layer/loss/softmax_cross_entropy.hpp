@@ -61,9 +61,9 @@ struct cross_entropy_kernels {
     auto* out = a.template extra<0, summary>();
     c.rows(count, summarize{a.in(), labels, out, limit_in(a.training()), of.width});
     if (double* partial = a.partials()) {
-      c.sum(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
-      c.sum(count, weight_of{weights, labels}, partial + 1);
-      c.sum(count, weighted<&summary::correct>{out, {weights, labels}}, partial + 2);
+      c.sum_rows(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
+      c.sum_rows(count, weight_of{weights, labels}, partial + 1);
+      c.sum_rows(count, weighted<&summary::correct>{out, {weights, labels}}, partial + 2);
     }
   }
 
@@ -115,9 +115,10 @@ struct cross_entropy_kernels {
           return math::exp(clamped(number(x[j]), bound) - max);
         };
         const number total = team.sum(count, array_function{power, from});
-        number loss = std::log(total) + on_label * (max - clamped(number(from[label]), bound));
+        number loss = multiply_add(on_label, max - clamped(number(from[label]), bound), number(std::log(total)));
         const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
-        if constexpr (smooths) loss += elsewhere(classes) * team.sum(count, array_function{below, from});
+        if constexpr (smooths)
+          loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, from}), loss);
         out[row] = {max, number(1) / total, loss, hit};
       } else {
         const auto power = [top](std::ptrdiff_t j, auto x) { return math::exp(x[j] - top); };
@@ -168,14 +169,14 @@ struct cross_entropy_kernels {
         const number bound = limit, others = elsewhere(classes);
         // The slope of one class, without what it has more as the label.
         const auto slope = [=](std::ptrdiff_t j, auto x) {
-          return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - others);
+          return weight * multiply_add(math::exp(clamped(number(x[j]), bound) - top), inverse, -others);
         };
         const auto passes = [bound](std::ptrdiff_t j, auto x) {
           return number(x[j]) >= -bound && number(x[j]) <= bound;
         };
         number* const of_label = keep_here(row);
         team.each(1, [=](std::ptrdiff_t) {
-          *of_label = passes(label, from) ? slope(label, from) - weight * on_label : number(0);
+          *of_label = passes(label, from) ? multiply_add(-weight, on_label, slope(label, from)) : number(0);
         });
         const auto write = [=](std::ptrdiff_t j, auto dx, auto x) { dx[j] = passes(j, x) ? slope(j, x) : number(0); };
         team.each(count, array_function{write, into, from});
@@ -190,7 +191,9 @@ struct cross_entropy_kernels {
         } else {
           // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
           number* const of_label = keep_here(row);
-          team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(from[label] - top) * inverse) - weight; });
+          team.each(1, [=](std::ptrdiff_t) {
+            *of_label = multiply_add(weight, math::exp(from[label] - top) * inverse, -weight);
+          });
           team.each(count, array_function{write, into, from});
           team.each(1, [=](std::ptrdiff_t) { into[label] = *of_label; });
         }

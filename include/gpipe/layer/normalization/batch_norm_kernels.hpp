@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/double_bits.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
@@ -126,10 +127,10 @@ struct batch_norm_kernels {
                        [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
                          const double off = static_cast<double>(x[i]) - static_cast<double>(start[lane]);
                          sum += off;
-                         square += off * off;
+                         square = multiply_add(off, off, square);
                        });
         channels::each_lane(team, lanes, [&, start](std::ptrdiff_t lane) {
-          const double middle = mean[lane] / count, found = squares[lane] - middle * mean[lane];
+          const double middle = mean[lane] / count, found = multiply_add(-middle, mean[lane], squares[lane]);
           mean[lane] = static_cast<double>(start[lane]) + middle;
           squares[lane] = found < 0 ? 0 : found;
         });
@@ -163,7 +164,7 @@ struct batch_norm_kernels {
       T* y = out;
       const strip_statistics by(team, first, lanes, of);
       of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
-        y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
+        y[i] = multiply_add(by.normal(x[i], lane), w[first + lane], b[first + lane]);
       });
     }
   };
@@ -200,8 +201,8 @@ struct batch_norm_kernels {
       of.along.each(team, of.samples, first, lanes,
                     [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
                       dx[i] = w[first + lane] * by.inverse[lane] *
-                              (dy[i] - static_cast<number>(along_one[lane]) -
-                               by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
+                              multiply_add(-by.normal(x[i], lane), static_cast<number>(along_h[lane]),
+                                           dy[i] - static_cast<number>(along_one[lane]));
                     });
     }
   };
@@ -249,7 +250,7 @@ struct batch_norm_kernels {
       of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
         const number d = dy[i];
         along_one[lane] += static_cast<double>(d);
-        along_h[lane] += static_cast<double>(d * by.normal(x[i], lane));
+        along_h[lane] = add_product(along_h[lane], d, by.normal(x[i], lane));
       });
     } else {
       of.along.sum(team, of.samples, first, lanes, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
@@ -269,8 +270,8 @@ struct batch_norm_kernels {
       GPIPE_NOT_UNROLLED
       for (int m = 0; m < partials.micro_batches; ++m) {
         const double more = partials[m][2 * channels], off = partials[m][channel] - middle, all = count + more;
-        squares += partials[m][channels + channel] + off * off * (count * more / all);
-        middle += off * (more / all);
+        squares = multiply_add(off * off, count * more / all, squares + partials[m][channels + channel]);
+        middle = multiply_add(off, more / all, middle);
         count = all;
       }
       move(mean[channel], middle);
@@ -279,7 +280,7 @@ struct batch_norm_kernels {
     }
     GPIPE_HOST_DEVICE void move(number& average, double found) const {
       const auto old = static_cast<double>(average);
-      average = static_cast<number>(old + settings.momentum * (found - old));
+      average = static_cast<number>(multiply_add(double{settings.momentum}, found - old, old));
     }
   };
 };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
@@ -125,7 +126,7 @@ struct group_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=, &mean, &squares](std::ptrdiff_t k) {
           const double off = static_cast<double>(x[pixel * C + k]) - mean[k];
-          squares[k] += off * off;
+          squares[k] = multiply_add(off, off, squares[k]);
         });
       team.each(width, [=, &mean, &squares](std::ptrdiff_t k) {
         mean_of[k] = static_cast<number>(mean[k]), squares_of[k] = static_cast<number>(squares[k]);
@@ -147,7 +148,7 @@ struct group_norm_kernels {
                               static_cast<double>(width);
         const double all = team.sum(width, [=](std::ptrdiff_t k) {
           const double off = static_cast<double>(mean[k]) - middle;
-          return static_cast<double>(squares[k]) + pixels * (off * off);
+          return multiply_add(pixels, off * off, static_cast<double>(squares[k]));
         });
         const double variance = all / (pixels * static_cast<double>(width));
         const auto r = static_cast<number>(1 / std::sqrt(variance + of.epsilon));
@@ -174,8 +175,9 @@ struct group_norm_kernels {
       const number *w = weight + at.first, *b = bias + at.first;
       T* y = out + at.at;
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(width,
-                  [=](std::ptrdiff_t k) { y[pixel * C + k] = (x[pixel * C + k] - mean[k]) * r[k] * w[k] + b[k]; });
+        team.each(width, [=](std::ptrdiff_t k) {
+          y[pixel * C + k] = multiply_add((x[pixel * C + k] - mean[k]) * r[k], w[k], b[k]);
+        });
     }
   };
 
@@ -198,7 +200,7 @@ struct group_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=, &along_h, &along_one](std::ptrdiff_t k) {
           const number d = dy[pixel * C + k];
-          along_h[k] += static_cast<double>(d * ((x[pixel * C + k] - mean[k]) * r[k]));
+          along_h[k] = add_product(along_h[k], d, (x[pixel * C + k] - mean[k]) * r[k]);
           along_one[k] += static_cast<double>(d);
         });
       team.each(width, [=, &along_h, &along_one](std::ptrdiff_t k) {
@@ -248,7 +250,7 @@ struct group_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=](std::ptrdiff_t k) {
           const std::ptrdiff_t i = pixel * C + k;
-          dx[i] = r[k] * (dy[i] * w[k] - of_one[k] - (x[i] - mean[k]) * r[k] * of_h[k]);
+          dx[i] = r[k] * multiply_add((mean[k] - x[i]) * r[k], of_h[k], multiply_add<number>(dy[i], w[k], -of_one[k]));
         });
     }
   };

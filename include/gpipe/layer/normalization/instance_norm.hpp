@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
@@ -65,7 +66,7 @@ struct instance_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=, &mean, &squares](std::ptrdiff_t k) {
           const double off = static_cast<double>(x[pixel * C + k]) - mean[k];
-          squares[k] += off * off;
+          squares[k] = multiply_add(off, off, squares[k]);
         });
       const double eps = epsilon;
       team.each(width, [=, &squares](std::ptrdiff_t k) {
@@ -100,7 +101,7 @@ struct instance_norm_kernels {
         team.each(width, [=, &along_one, &along_y](std::ptrdiff_t k) {
           const auto d = static_cast<double>(dy[pixel * C + k]);
           along_one[k] += d;
-          along_y[k] += d * static_cast<double>(y[pixel * C + k]);
+          along_y[k] = multiply_add(d, static_cast<double>(y[pixel * C + k]), along_y[k]);
         });
       team.each(width, [&](std::ptrdiff_t k) {
         along_one[k] /= static_cast<double>(pixels), along_y[k] /= static_cast<double>(pixels);
@@ -108,7 +109,8 @@ struct instance_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=, &along_one, &along_y](std::ptrdiff_t k) {
           const std::ptrdiff_t i = pixel * C + k;
-          dx[i] = r[k] * (dy[i] - static_cast<number>(along_one[k]) - y[i] * static_cast<number>(along_y[k]));
+          dx[i] = r[k] * multiply_add<number>(-y[i], static_cast<number>(along_y[k]),
+                                              dy[i] - static_cast<number>(along_one[k]));
         });
     }
   };

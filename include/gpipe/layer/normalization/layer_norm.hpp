@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -70,7 +71,7 @@ struct layer_norm_kernels {
       const number variance = team.sum(N, array_function{square, from}) / number(N);
       const number inverse = number(1) / std::sqrt(variance + number(epsilon));
       const auto write = [=](std::ptrdiff_t i, auto y, auto x, auto w, auto b) {
-        y[i] = (x[i] - mean) * inverse * w[i] + b[i];
+        y[i] = multiply_add<number>((x[i] - mean) * inverse, w[i], b[i]);
       };
       team.each(N, array_function{write, into, from, weight, bias});
       found.mean[row] = mean;
@@ -96,7 +97,8 @@ struct layer_norm_kernels {
       };
       const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
       const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
-        return inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
+        return inverse *
+               multiply_add<number>((mean - x[i]) * inverse, along_h, multiply_add<number>(dy[i], w[i], -along_one));
       };
       write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
                      from);
@@ -107,8 +109,11 @@ struct layer_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
+      return (*this)(row, i, number(0));
+    }
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i, number sum) const {
       const std::ptrdiff_t at = row * Width + i;
-      return dy[at] * ((x[at] - found.mean[row]) * found.inverse[row]);
+      return multiply_add<number>(dy[at], (x[at] - found.mean[row]) * found.inverse[row], sum);
     }
   };
   struct of_bias {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/double_bits.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -86,7 +87,7 @@ struct rms_norm_kernels {
       const auto h = [inverse](std::ptrdiff_t i, auto dy, auto w, auto x) { return dy[i] * w[i] * (x[i] * inverse); };
       const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
       const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
-        return inverse * (dy[i] * w[i] - x[i] * inverse * along_h);
+        return inverse * multiply_add<number>(x[i] * inverse, -along_h, dy[i] * w[i]);
       };
       write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
                      from);
@@ -97,8 +98,11 @@ struct rms_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
+      return (*this)(row, i, number(0));
+    }
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i, number sum) const {
       const std::ptrdiff_t at = row * Width + i;
-      return dy[at] * (x[at] * found.inverse[row]);
+      return multiply_add<number>(dy[at], x[at] * found.inverse[row], sum);
     }
   };
 };

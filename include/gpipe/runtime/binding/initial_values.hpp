@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
@@ -13,7 +14,7 @@ namespace gpipe::detail {
 
 // Makes a double above 0 and at most 1 of two words.
 inline double open_uniform(std::uint32_t high, std::uint32_t low) {
-  return (static_cast<double>(high) * 4294967296.0 + low + 0.5) * 0x1p-64;
+  return (multiply_add(static_cast<double>(high), 4294967296.0, low) + 0.5) * 0x1p-64;
 }
 
 /// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
@@ -28,7 +29,7 @@ inline double first_value(const initializer& how, std::uint64_t seed, int layer,
   const random_key key{seed, random_key::initializing, static_cast<std::uint32_t>(layer), 0};
   const auto words = draw(key, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(i));
   const double u = detail::open_uniform(words.word[0], words.word[1]);
-  if (how.drawn == uniform) return bound * (2 * u - 1);
+  if (how.drawn == uniform) return bound * multiply_add(2.0, u, -1);
   // The transform of Box and Muller.
   const double v = detail::open_uniform(words.word[2], words.word[3]);
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);

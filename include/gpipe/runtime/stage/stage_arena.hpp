@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
@@ -31,7 +32,9 @@ struct move_average {
   const T* x;
   T* average;
   T share;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { average[i] += share * (x[i] - average[i]); }
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    average[i] = multiply_add(share, x[i] - average[i], average[i]);
+  }
 };
 template <class T>
 struct square_of {

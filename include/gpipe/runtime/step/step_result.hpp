@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/runtime/step/loss_result.hpp>
 
@@ -76,7 +77,7 @@ struct result_source {
   }
   /// Adds the auxiliary losses to the loss, which is the mean of the main one.
   static void add_auxiliary(step_result& result) noexcept {
-    for (const loss_result& it : result.auxiliary_losses()) result.loss += it.factor * it.loss;
+    for (const loss_result& it : result.auxiliary_losses()) result.loss = multiply_add(it.factor, it.loss, result.loss);
   }
 };
 
