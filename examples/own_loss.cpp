@@ -62,9 +62,10 @@ struct robust_loss {
     static void forward(const auto& context, const auto& a) {
       double* const partial = a.partials();
       if (partial == nullptr) return;  // forward runs again for backward, and the loss is known already
-      context.sum(a.samples(), loss_of{errors_of(a)}, partial);  // sums over samples; the library divides by the weight
-      context.sum(a.samples(), weight_at{errors_of(a)}, partial + 1);
-      context.sum(a.samples(), size_at{errors_of(a)}, partial + 2);
+      // Sums over samples; the library divides by the weight.
+      context.sum_rows(a.samples(), loss_of{errors_of(a)}, partial);
+      context.sum_rows(a.samples(), weight_at{errors_of(a)}, partial + 1);
+      context.sum_rows(a.samples(), size_at{errors_of(a)}, partial + 2);
     }
     static void backward_input(const auto& context, const auto& a) {
       context.each(a.samples(), differentiate{errors_of(a), a.in_gradient()});

@@ -317,6 +317,10 @@ class context {
   void sum(std::ptrdiff_t n, F f, double* into) const {
     enqueue([=] { gpipe::host::context{}.sum(n, f, into); });
   }
+  template <class F>
+  void sum_rows(std::ptrdiff_t n, F f, double* into) const {
+    enqueue([=] { gpipe::host::context{}.sum_rows(n, f, into); });
+  }
   template <class T>
   void copy(std::ptrdiff_t n, const T* from, T* into) const {
     enqueue([=] { gpipe::host::context{}.copy(n, from, into); });

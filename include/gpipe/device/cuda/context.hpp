@@ -123,6 +123,11 @@ class context {
         cuda::launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
     });
   }
+  /// The sum over the rows of a loss, in the order of `sum`.
+  template <class F>
+  void sum_rows(std::ptrdiff_t n, F f, double* into) const {
+    sum(n, f, into);
+  }
 
   /// From memory of any GPU that this one can access.
   template <class T>

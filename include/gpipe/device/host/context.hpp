@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/attention/attention.hpp>
 #include <gpipe/device/host/column_sums.hpp>
@@ -53,6 +54,19 @@ struct basic_context {
   template <class F>
   GPIPE_OUT_OF_LINE void sum(std::ptrdiff_t n, F f, double* into) const {
     *into = team{}.sum(n, detail::in_double<F>{f});
+  }
+  /// The same in ascending order, for the rows of a loss: rows of zeros among them, such as padding, change no bit.
+  template <class F>
+  GPIPE_OUT_OF_LINE void sum_rows(std::ptrdiff_t n, F f, double* into) const {
+    constexpr std::ptrdiff_t chunk = 64;
+    double value[std::size_t{chunk}], total = 0;
+    for (std::ptrdiff_t first = 0; first < n; first += chunk) {
+      const std::ptrdiff_t count = (std::min)(chunk, n - first);
+      for (std::ptrdiff_t i = 0; i < count; ++i) value[i] = static_cast<double>(f(first + i));
+      gpipe::detail::keep_rounded(value);
+      for (std::ptrdiff_t i = 0; i < count; ++i) total += value[i];
+    }
+    *into = total;
   }
 
   template <class T>
