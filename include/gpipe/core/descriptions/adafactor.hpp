@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <gpipe/core/descriptions/adafactor_kernels.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe {
 
@@ -60,7 +61,7 @@ struct adafactor_of {
                            epsilon_parameter,
                            clip,
                            average_shares<T>(momentum),
-                           static_cast<T>(1 - step * weight_decay),
+                           static_cast<T>(multiply_add(-step, weight_decay, 1)),
                            scale_parameter};
     if (factored) {
       c.fill(all.columns, 0.0, all.of_columns());

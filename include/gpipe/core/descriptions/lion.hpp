@@ -46,7 +46,7 @@ struct lion {
             static_cast<T>(now.scale),
             detail::average_shares<T>(beta1),
             detail::average_shares<T>(beta2),
-            static_cast<T>(1 - now.rate * weight_decay)};
+            static_cast<T>(detail::multiply_add(-now.rate, weight_decay, 1))};
   }
 };
 

@@ -218,7 +218,7 @@ struct adamw {
   template <class T>
   detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
     auto rule = adam{learning_rate, beta1, beta2, epsilon, 0}.rule(of, now);
-    rule.shrink = static_cast<T>(1 - now.rate * weight_decay);
+    rule.shrink = static_cast<T>(detail::multiply_add(-now.rate, weight_decay, 1));
     return rule;
   }
 };

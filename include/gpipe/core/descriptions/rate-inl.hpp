@@ -8,6 +8,7 @@
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 
 namespace gpipe {
@@ -29,7 +30,7 @@ GPIPE_COLD inline void check_rate_positive(const char* option, double value) {
 
 /// From `first` to `last`, by half a cosine, at `part` of the way.
 inline double half_cosine(double first, double last, double part) {
-  return last + (first - last) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+  return multiply_add((first - last) * 0.5, 1 + std::cos(std::numbers::pi * part), last);
 }
 inline double passed_share(std::uint64_t step, std::uint64_t steps) {
   return static_cast<double>((std::min)(step, steps)) / static_cast<double>(steps);
@@ -49,13 +50,13 @@ GPIPE_INLINE double rate_factor(const rate_schedule& schedule, std::uint64_t ste
 GPIPE_INLINE double linear_decay::operator()(std::uint64_t step) const {
   detail::check_rate_steps("steps of linear_decay", steps);
   detail::check_rate_share("floor of linear_decay", floor);
-  return 1 + (floor - 1) * detail::passed_share(step, steps);
+  return detail::multiply_add(floor - 1, detail::passed_share(step, steps), 1);
 }
 
 GPIPE_INLINE double cosine::operator()(std::uint64_t step) const {
   detail::check_rate_steps("steps of cosine", steps);
   detail::check_rate_share("floor of cosine", floor);
-  return floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * detail::passed_share(step, steps)));
+  return detail::half_cosine(1, floor, detail::passed_share(step, steps));
 }
 
 GPIPE_INLINE double staircase::operator()(std::uint64_t step) const {
@@ -86,7 +87,7 @@ GPIPE_INLINE double one_cycle::operator()(std::uint64_t step) const {
   detail::check_rate_positive("first_divisor of one_cycle", first_divisor);
   detail::check_rate_positive("last_divisor of one_cycle", last_divisor);
   const double first = 1 / first_divisor, last = first / last_divisor;
-  const double end = static_cast<double>(steps) - 1, top = rise * static_cast<double>(steps) - 1;
+  const double end = static_cast<double>(steps) - 1, top = detail::multiply_add(rise, static_cast<double>(steps), -1);
   const double t = (std::min)(static_cast<double>(step), end);
   if (t <= top && top > 0) return detail::half_cosine(first, 1, t / top);
   const double from = (std::max)(top, 0.0);  // a rise of less than one step begins at 1

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/train/data/images/image_folders.hpp>
 
@@ -37,7 +38,8 @@ GPIPE_COLD inline void set_channels(image_set& one, int wanted, const std::strin
     for (const float grey : one.pixels) pixels.insert(pixels.end(), 3, grey);
   else if (wanted == 1 && one.channels == 3)
     for (std::size_t i = 0; i < one.pixels.size(); i += 3)
-      pixels.push_back(0.299F * one.pixels[i] + 0.587F * one.pixels[i + 1] + 0.114F * one.pixels[i + 2]);
+      pixels.push_back(
+          multiply_add(0.114F, one.pixels[i + 2], multiply_add(0.587F, one.pixels[i + 1], 0.299F * one.pixels[i])));
   else
     throw error(concat({"has ", one.channels, " channels, and channels is ", wanted}),
                 "choose channels 0, 1 or 3, and give images of 1 or 3", {.file = path});

@@ -9,6 +9,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/data/images/image_set.hpp>
 
@@ -50,7 +51,7 @@ struct resized_extent {
     for (std::size_t i = 0; i < pixels.size(); ++i) {
       double sum = 0;
       for (std::size_t j = 0; j < pixels[i].weights.size(); ++j)
-        sum += pixels[i].weights[j] * static_cast<double>(from[(pixels[i].first + j) * step]);
+        sum = multiply_add(pixels[i].weights[j], static_cast<double>(from[(pixels[i].first + j) * step]), sum);
       into[i * step] = static_cast<To>(sum);
     }
   }
@@ -90,7 +91,7 @@ GPIPE_COLD GPIPE_INLINE channel_norm image_set::norm() const {
   for (double& m : mean) m /= n;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const double d = static_cast<double>(pixels[i]) - mean[i % C];
-    square[i % C] += d * d;
+    square[i % C] = detail::multiply_add(d, d, square[i % C]);
   }
   channel_norm found;
   for (std::size_t c = 0; c < C; ++c) {
