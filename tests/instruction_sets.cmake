@@ -10,8 +10,11 @@
 #   contract_off      AVX2 and FMA, where the compiler fuses nothing by itself
 #   contract_fast     AVX2 and FMA, where it fuses what it can
 #
+#   unoptimized       AVX2 and FMA, with -O0
+#
 # The first five run what rounds in every check, and all of device/host, layer and laws/transparency with the label
-# "whole"; the last two run all with that label.
+# "whole"; the others run all with that label. laws/everywhere runs for contract_off in every check, and for all sets
+# with the label "whole", also for arm64, by a cross compiler and qemu.
 
 # A set, the processor's features that it needs, and its flags.
 set(instruction_sets
@@ -21,7 +24,8 @@ set(instruction_sets
     "x86_64_v4|avx512f,avx512bw,avx512dq,avx512vl|-march=x86-64-v4"
     "znver3|avx2,fma|-march=x86-64-v3 -mtune=znver3"
     "contract_off|avx2,fma|-march=x86-64-v3 -ffp-contract=off"
-    "contract_fast|avx2,fma|-march=x86-64-v3 -ffp-contract=fast")
+    "contract_fast|avx2,fma|-march=x86-64-v3 -ffp-contract=fast"
+    "unoptimized|avx2,fma|-march=x86-64-v3 -O0")
 set(that_round core/numbers/multiply_add device/host/attention/attention device/host/context
     device/host/convolution/convolution
     device/host/gemm/gemm_bf16 device/host/gemm/gemm_portable device/host/gemm/vector device/host/team laws/row_bits)
@@ -86,12 +90,18 @@ foreach(line IN LISTS instruction_sets)
     set_tests_properties(instruction_sets/${set} PROPERTIES LABELS instruction_sets SKIP_REGULAR_EXPRESSION "SKIPPED: ")
     continue()
   endif()
-  if(NOT set MATCHES "^contract_")
+  if(NOT set MATCHES "^contract_|^unoptimized")
     set(paths ${that_round})
     batch_source(instruction_sets.${set} "${paths}" source)
     instruction_set_tests(${set} "${flags}" instruction_sets ${source})
   endif()
-  if(NOT GPIPE_QUICK)
+  set(paths laws/everywhere)
+  set(label whole)
+  if(set STREQUAL "contract_off")
+    set(label instruction_sets)
+  endif()
+  instruction_set_tests(${set}/everywhere "${flags}" ${label} laws/everywhere.cpp)
+  if(NOT GPIPE_QUICK AND NOT set STREQUAL "unoptimized")
     set(paths ${all_that_round})
     list(LENGTH paths last)
     math(EXPR last "${last} - 1")
@@ -104,3 +114,29 @@ foreach(line IN LISTS instruction_sets)
     instruction_set_tests(${set}/all "${flags}" whole ${batches})
   endif()
 endforeach()
+
+# laws/everywhere for arm64: compiled by Debian's g++-aarch64-linux-gnu, and run by qemu-user.
+find_program(GPIPE_ARM64_COMPILER aarch64-linux-gnu-g++)
+find_program(GPIPE_ARM64_EMULATOR qemu-aarch64)
+mark_as_advanced(GPIPE_ARM64_COMPILER GPIPE_ARM64_EMULATOR)
+set(name instruction_sets/arm64/everywhere/laws/everywhere)
+if(GPIPE_ARM64_COMPILER AND GPIPE_ARM64_EMULATOR)
+  get_target_property(doctest_headers doctest::doctest INTERFACE_INCLUDE_DIRECTORIES)
+  set(arm64_folder ${CMAKE_CURRENT_BINARY_DIR}/arm64)  # doctest and Hana, without this machine's C library beside them
+  find_path(GPIPE_HANA_HEADERS boost/hana.hpp)
+  file(MAKE_DIRECTORY ${arm64_folder})
+  list(GET doctest_headers 0 doctest_headers)
+  file(CREATE_LINK ${doctest_headers}/doctest ${arm64_folder}/doctest SYMBOLIC)
+  file(CREATE_LINK ${GPIPE_HANA_HEADERS}/boost ${arm64_folder}/boost SYMBOLIC)
+  add_custom_command(OUTPUT ${arm64_folder}/everywhere
+    COMMAND ${GPIPE_ARM64_COMPILER} -std=c++20 -O2 -static -pthread -I ${PROJECT_SOURCE_DIR}/include -I ${arm64_folder}
+            -I ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/laws/everywhere.cpp
+            ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp -o ${arm64_folder}/everywhere
+    DEPENDS laws/everywhere.cpp ${headers} VERBATIM)
+  add_custom_target(tests.instruction_sets.arm64.everywhere DEPENDS ${arm64_folder}/everywhere)
+  add_test(NAME ${name} COMMAND ${GPIPE_ARM64_EMULATOR} ${arm64_folder}/everywhere)
+else()
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: install g++-aarch64-linux-gnu and qemu-user")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+endif()
+set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS whole)
