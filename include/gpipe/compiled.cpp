@@ -11,6 +11,7 @@
 #include <gpipe/core/concat-inl.hpp>
 #include <gpipe/core/descriptions/rate-inl.hpp>
 #include <gpipe/core/error-inl.hpp>
+#include <gpipe/core/numbers/double_math-inl.hpp>
 #include <gpipe/device/host/convolution/convolution_plan-inl.hpp>
 #include <gpipe/device/host/convolution/weight_gradient-inl.hpp>
 #include <gpipe/model/path-inl.hpp>

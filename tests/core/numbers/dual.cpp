@@ -58,11 +58,10 @@ TEST_CASE_TEMPLATE("derivatives agree with differences", T, float, double) {
 }
 
 TEST_CASE_TEMPLATE("the value is that of the function without a derivative", T, float, double) {
-  const volatile T given = T(0.7);  // the compiler does not compute the functions itself, with other rounding
-  const T at = given;
+  const T at = T(0.7);
   const dual<T> a(at, 1);
   CHECK(exp(a).value == gpipe::math::exp(at));
-  CHECK(log(a).value == std::log(at));
+  CHECK(log(a).value == gpipe::math::log(at));
   CHECK(tanh(a).value == gpipe::math::tanh(at));
   CHECK(sigmoid(a).value == sigmoid(at));
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <type_traits>
 
@@ -37,11 +36,11 @@ struct dual {
     return {a.value - b.value, a.derivative - b.derivative};
   }
   GPIPE_HOST_DEVICE friend constexpr dual operator*(dual a, dual b) {
-    return {a.value * b.value, detail::multiply_add(a.derivative, b.value, a.value * b.derivative)};
+    return {a.value * b.value, multiply_add(a.derivative, b.value, a.value * b.derivative)};
   }
   GPIPE_HOST_DEVICE friend constexpr dual operator/(dual a, dual b) {
     const T ratio = a.value / b.value;
-    return {ratio, detail::multiply_add(-ratio, b.derivative, a.derivative) / b.value};
+    return {ratio, multiply_add(-ratio, b.derivative, a.derivative) / b.value};
   }
   GPIPE_HOST_DEVICE constexpr dual& operator+=(dual b) { return *this = *this + b; }
   GPIPE_HOST_DEVICE constexpr dual& operator-=(dual b) { return *this = *this - b; }
@@ -66,12 +65,12 @@ GPIPE_HOST_DEVICE dual<T> exp(dual<T> x) {
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> log(dual<T> x) {
-  return {std::log(x.value), x.derivative / x.value};
+  return {log(x.value), x.derivative / x.value};
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> tanh(dual<T> x) {
   const T y = tanh(x.value);
-  return {y, detail::multiply_add(-y, y, T(1)) * x.derivative};
+  return {y, multiply_add(-y, y, T(1)) * x.derivative};
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> erf(dual<T> x) {
@@ -84,11 +83,11 @@ GPIPE_HOST_DEVICE dual<T> sqrt(dual<T> x) {
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> sin(dual<T> x) {
-  return {std::sin(x.value), std::cos(x.value) * x.derivative};
+  return {sin(x.value), cos(x.value) * x.derivative};
 }
 template <class T>
 GPIPE_HOST_DEVICE dual<T> cos(dual<T> x) {
-  return {std::cos(x.value), -std::sin(x.value) * x.derivative};
+  return {cos(x.value), -sin(x.value) * x.derivative};
 }
 
 namespace detail {
@@ -126,11 +125,11 @@ GPIPE_HOST_DEVICE constexpr D(min)(A x, B y) {
 template <class A, class B, class D = detail::dual_of<A, B>>
 GPIPE_HOST_DEVICE D pow(A x, B y) {
   const D a = x, b = y;
-  const auto power = std::pow(a.value, b.value);
+  const auto power = pow(a.value, b.value);
   const D constant = 0;
-  auto slope = b.value == 0 ? constant.value : b.value * std::pow(a.value, b.value - 1) * a.derivative;
-  if (b.derivative != 0)  // a constant power may have a base below 0
-    slope = detail::multiply_add(power * std::log(a.value), b.derivative, slope);
+  auto slope = b.value == 0 ? constant.value : b.value * pow(a.value, b.value - 1) * a.derivative;
+  // a constant power may have a base below 0
+  if (b.derivative != 0) slope = multiply_add(power * log(a.value), b.derivative, slope);
   return {power, slope};
 }
 

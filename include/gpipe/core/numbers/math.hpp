@@ -6,23 +6,22 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 
 /// Elementary functions for kernels. The float versions are straight-line code of additions, multiplications and
 /// integer operations: no table and no branch. They compare no floating-point values either, because under trapping
 /// math (the default) a comparison stops g++ from vectorizing so long a loop. Each product that is added to is an
-/// explicit `multiply_add`, so a number has the same bits in a vector and alone. They follow IEEE 754 (so not under
-/// -ffast-math): NaN gives NaN; infinities and denormal numbers are correct. Errors are against the exact value, over
-/// all floats. The double versions are the standard library's.
+/// explicit `multiply_add`, so a number has the same bits in a vector and alone, with every compiler and on every
+/// target with a fused operation. They follow IEEE 754 (so not under -ffast-math): NaN gives NaN; infinities and
+/// denormal numbers are correct. Errors are against the exact value, over all floats. The double versions are in
+/// double_math.hpp.
 namespace gpipe::math {
 
 namespace detail {
 
-using gpipe::detail::multiply_add;
-
 inline constexpr std::int32_t sign_bit = std::int32_t(0x80000000), infinity_bits = 0x7f800000, nan_bits = 0x7fc00000;
 
-// The builtin, because nvcc does not compile std::bit_cast for the device.
 GPIPE_HOST_DEVICE inline std::int32_t bits(float x) { return __builtin_bit_cast(std::int32_t, x); }
 GPIPE_HOST_DEVICE inline float number(std::int32_t bits) { return __builtin_bit_cast(float, bits); }
 
@@ -76,7 +75,6 @@ GPIPE_HOST_DEVICE inline float exp(float x) {
   return detail::number(detail::bits(p) | nan);
 #endif
 }
-GPIPE_HOST_DEVICE inline double exp(double x) { return std::exp(x); }
 
 /// The hyperbolic tangent, to 2 units in the last place.
 ///
@@ -95,7 +93,6 @@ GPIPE_HOST_DEVICE inline float tanh(float x) {
   p = detail::multiply_add(p * z, inner, inner);
   return detail::number((detail::bits(outer) & large) | (detail::bits(p) & ~large) | sign);
 }
-GPIPE_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
 /// The error function, to 2 units in the last place.
 ///
@@ -121,7 +118,6 @@ GPIPE_HOST_DEVICE inline float erf(float x) {
   const std::int32_t nan = detail::above(magnitude, detail::infinity_bits) & detail::nan_bits;
   return detail::number((detail::bits(outer) & large) | (detail::bits(p) & ~large) | sign | nan);
 }
-GPIPE_HOST_DEVICE inline double erf(double x) { return std::erf(x); }
 
 /// The logistic function 1 / (1 + e^-x), to 3 units in the last place (where the result is a normal number).
 template <class T>
@@ -148,21 +144,111 @@ GPIPE_HOST_DEVICE inline float sqrt(float x) {
 }
 GPIPE_HOST_DEVICE inline double sqrt(double x) { return std::sqrt(x); }
 
-// The other functions that `dual` numbers have, of plain numbers: the standard library's. A function that is written
-// for both, as the value of a `pointwise`, then compiles for both.
+namespace detail {
 
-template <std::floating_point T>
-GPIPE_HOST_DEVICE inline T log(T x) {
-  return std::log(x);
+/// A positive x as 2^exponent (1 + fraction), with 1 + fraction from sqrt(1/2) to sqrt(2).
+struct scaled_float {
+  float exponent, fraction;
+};
+GPIPE_HOST_DEVICE inline scaled_float scaled(float x) {
+  constexpr std::int32_t one = 0x3f800000, root_half = 0x3f3504f3;
+  const std::int32_t tiny = above(0x00800000, bits(x) & ~sign_bit);
+  const std::int32_t y = bits(x * number(one + (tiny & 0x10000000))) & ~sign_bit;  // times 2^32 if x is denormal
+  const std::uint32_t shifted = static_cast<std::uint32_t>(y) + (one - root_half);
+  const float fraction = number(static_cast<std::int32_t>(shifted & 0x007fffff) + root_half) - 1.0F;
+  return {static_cast<float>(static_cast<std::int32_t>(shifted >> 23) - 127 - (tiny & 32)), fraction};
 }
-template <std::floating_point T>
-GPIPE_HOST_DEVICE inline T sin(T x) {
-  return std::sin(x);
+
+/// The p of log(1 + f) = f - f^2 / 2 + f^3 p(f).
+GPIPE_HOST_DEVICE inline float log_tail(float f, float square) {
+  const float p0 = multiply_add(f, -2.50008196e-1F, 3.33333313e-1F),
+              p2 = multiply_add(f, -1.66233569e-1F, 2.00012267e-1F);
+  const float p4 = multiply_add(f, -1.3160181e-1F, 1.42017573e-1F),
+              p6 = multiply_add(f, -7.63450265e-2F, 1.27615795e-1F);
+  return multiply_add(square * square, multiply_add(square, p6, p4), multiply_add(square, p2, p0));
 }
-template <std::floating_point T>
-GPIPE_HOST_DEVICE inline T cos(T x) {
-  return std::cos(x);
+
+/// A logarithm y of x, with the limits: -infinity for 0, infinity for infinity, NaN for NaN and below 0.
+GPIPE_HOST_DEVICE inline float with_log_limits(float x, float y) {
+  const std::int32_t magnitude = bits(x) & ~sign_bit, zero = above(1, magnitude);
+  const std::int32_t nan = above(magnitude, infinity_bits), endless = ~(nan | above(infinity_bits, magnitude));
+  const std::int32_t negative = (bits(x) >> 31) & ~zero, limit = infinity_bits | (zero & sign_bit);
+  return number((bits(y) & ~(zero | endless)) | (limit & (zero | endless)) | ((nan | negative) & nan_bits));
 }
+
+/// log 2 as a sum, whose first number has 16 bits: its product with an exponent is exact.
+inline constexpr float float_log2_high = 0.693145752F, float_log2_low = 1.42860677e-6F;
+
+}  // namespace detail
+
+/// The natural logarithm, to 1 unit in the last place: NaN below 0 and -infinity for 0.
+///
+///     x = 2^n (1 + f),  log x = n log 2 + log(1 + f),  log(1 + f) = f - f^2 / 2 + f^3 p(f)
+GPIPE_HOST_DEVICE inline float log(float x) {
+#ifdef __CUDA_ARCH__
+  return ::logf(x);
+#else
+  const detail::scaled_float y = detail::scaled(x);
+  const float f = y.fraction, square = f * f;
+  float low = detail::multiply_add(f * square, detail::log_tail(f, square), y.exponent * detail::float_log2_low);
+  low = detail::multiply_add(-0.5F, square, low);
+  return detail::with_log_limits(x, detail::multiply_add(y.exponent, detail::float_log2_high, f + low));
+#endif
+}
+
+/// log(1 + x), to 1 unit in the last place. The error of the sum u = 1 + x is added as (1 + x - u) / u.
+GPIPE_HOST_DEVICE inline float log1p(float x) {
+#ifdef __CUDA_ARCH__
+  return ::log1pf(x);
+#else
+  const float u = 1.0F + x, added = u - 1.0F, error = (1.0F - (u - added)) + (x - added);
+  const detail::scaled_float y = detail::scaled(u);
+  const float f = y.fraction, square = f * f;
+  float low = detail::multiply_add(y.exponent, detail::float_log2_low, error / u);
+  low = detail::multiply_add(f * square, detail::log_tail(f, square), low);
+  low = detail::multiply_add(-0.5F, square, low);
+  const float result = detail::with_log_limits(u, detail::multiply_add(y.exponent, detail::float_log2_high, f + low));
+  const std::int32_t tiny = detail::above(0x33000000, detail::bits(x) & ~detail::sign_bit);  // below 2^-25 it is x
+  return detail::number((detail::bits(result) & ~tiny) | (detail::bits(x) & tiny));
+#endif
+}
+
+/// The logarithm of base 2, to 1.1 units in the last place; exact for powers of two.
+///
+///     x = 2^n (1 + f),  log2 x = n + f / log 2 + f^2 p(f)
+GPIPE_HOST_DEVICE inline float log2(float x) {
+#ifdef __CUDA_ARCH__
+  return ::log2f(x);
+#else
+  const detail::scaled_float y = detail::scaled(x);
+  const float f = y.fraction, square = f * f;
+  const float p0 = detail::multiply_add(f, 4.80898231e-1F, -7.21347332e-1F);
+  const float p2 = detail::multiply_add(f, 2.88567483e-1F, -3.60696584e-1F);
+  const float p4 = detail::multiply_add(f, 2.04600468e-1F, -2.39618406e-1F);
+  const float p6 = detail::multiply_add(f, 1.86171696e-1F, -1.91055939e-1F);
+  const float upper = detail::multiply_add(square, detail::multiply_add(square, -1.09959111e-1F, p6), p4);
+  const float p = detail::multiply_add(square * square, upper, detail::multiply_add(square, p2, p0));
+  const float low = detail::multiply_add(square, p, f * 1.92596303e-8F);
+  return detail::with_log_limits(x, y.exponent + detail::multiply_add(f, 1.44269502F, low));
+#endif
+}
+
+/// The functions of double, rounded: 1/2 unit in the last place, and seldom 0.01 more.
+GPIPE_HOST_DEVICE inline float sin(float x) {
+#ifdef __CUDA_ARCH__
+  return ::sinf(x);
+#else
+  return static_cast<float>(sin(static_cast<double>(x)));
+#endif
+}
+GPIPE_HOST_DEVICE inline float cos(float x) {
+#ifdef __CUDA_ARCH__
+  return ::cosf(x);
+#else
+  return static_cast<float>(cos(static_cast<double>(x)));
+#endif
+}
+
 template <std::floating_point T>
 GPIPE_HOST_DEVICE constexpr T abs(T x) {
   return x < 0 ? -x : x > 0 ? x : x * x;  // 0, or NaN
@@ -199,10 +285,17 @@ GPIPE_HOST_DEVICE constexpr auto(min)(A x, B y) -> detail::number_of<A, B> {
   const T a = static_cast<T>(x), b = static_cast<T>(y);
   return a < b ? a : a >= b ? b : a + b;  // a + b: NaN
 }
+/// x^y, to 1 unit in the last place. The limits are those of std::pow.
 template <class A, class B>
 GPIPE_HOST_DEVICE inline detail::number_of<A, B> pow(A x, B y) {
   using T = detail::number_of<A, B>;
+#ifdef __CUDA_ARCH__
   return std::pow(static_cast<T>(x), static_cast<T>(y));
+#else
+  if constexpr (sizeof(T) == sizeof(float))
+    return static_cast<T>(detail::rough_power(static_cast<T>(x), static_cast<T>(y)));
+  else return detail::power(static_cast<T>(x), static_cast<T>(y));
+#endif
 }
 
 }  // namespace gpipe::math

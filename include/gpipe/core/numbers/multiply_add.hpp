@@ -24,6 +24,9 @@ namespace gpipe::detail {
 template <class T>
 GPIPE_HOST_DEVICE constexpr T multiply_add(T a, T b, std::type_identity_t<T> c) {
 #if GPIPE_HAS_FMA
+#ifdef __clang__  // whose builtin is no constant expression: there the sum is rounded twice
+  if (std::is_constant_evaluated()) return a * b + c;
+#endif
   if constexpr (sizeof(T) == sizeof(float)) return __builtin_fmaf(a, b, c);
   else return __builtin_fma(a, b, c);
 #else
