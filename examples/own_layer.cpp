@@ -5,7 +5,6 @@
 #include <gpipe.hpp>
 #include <gpipe/testing/gradient_check.hpp>
 
-#include <cmath>
 #include <iostream>
 
 using namespace gpipe;
@@ -53,7 +52,7 @@ struct scale {
 struct softplus : pointwise<softplus> {
   template <class T>
   static T value(T x) {
-    return std::log1p(std::exp(x));
+    return math::log1p(math::exp(x));
   }
   template <class T>
   static T derivative(T x) {

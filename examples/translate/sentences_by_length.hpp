@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/lengths.hpp>
 
@@ -49,7 +50,7 @@ class sentences_by_length final : public gpipe::data_source {
     double sum = 0;
     for (const auto& [language, pairs] : languages) {
       all += pairs.size();
-      sum += std::pow(static_cast<double>(pairs.size()), 1 / how_.temperature);
+      sum += gpipe::math::pow(static_cast<double>(pairs.size()), 1 / how_.temperature);
     }
     samples_ = static_cast<int>(std::min(all, static_cast<std::size_t>(how_.in_epoch)));
     for (const int length : how_.lengths) {
@@ -69,8 +70,8 @@ class sentences_by_length final : public gpipe::data_source {
           std::swap(its.pairs[i - 1], its.pairs[word % i]);
         }
         const auto count = static_cast<double>(pairs.size());
-        its.wanted =
-            samples_ * std::pow(count, 1 / how_.temperature) / sum * static_cast<double>(its.pairs.size()) / count;
+        its.wanted = samples_ * gpipe::math::pow(count, 1 / how_.temperature) / sum *
+                     static_cast<double>(its.pairs.size()) / count;
         cells.wanted += its.wanted;
         cells.all.push_back(std::move(its));
       }

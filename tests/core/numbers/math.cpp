@@ -69,12 +69,34 @@ TEST_CASE("every build has the same bits") {
   CHECK(function_bits([](float x) { return math::sqrt(x); }, 4.0F) == 0xb5227f1fbbb99d12);
   CHECK(function_bits([](float x) { return math::log(x); }, 4.0F) == 0x49192972a2af9a21);
   CHECK(function_bits([](float x) { return math::log1p(x); }, 4.0F) == 0x5277df73ab8b36d4);
+  CHECK(function_bits([](float x) { return math::log1p_of_share(math::exp(-std::fabs(x))); }, 20.0F) ==
+        0x9f420b6a65fe2a4d);
   CHECK(function_bits([](float x) { return math::log2(x); }, 4.0F) == 0x7f7aa172c9b2e52c);
   CHECK(function_bits([](float x) { return math::sin(x); }, 1e3F) == 0x02dca23d2a1a795a);
   CHECK(function_bits([](float x) { return math::cos(x); }, 1e3F) == 0x6dc2cf643f7233a9);
   CHECK(function_bits([](float x) { return math::pow(x, 2.5F); }, 1e3F) == 0x01393dcd4850d6f9);
 }
 #endif
+
+TEST_CASE("the logarithm of a number alone has the bits of one in a loop") {
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 40009) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    const float alone = math::log_alone(x), among_others = math::log(x);
+    CHECK(
+        (std::bit_cast<std::uint32_t>(alone) == std::bit_cast<std::uint32_t>(among_others) || std::isnan(x) || x < 0));
+  }
+}
+
+TEST_CASE("log1p_of_share is log1p from 0 to 1") {
+  for (float x = 1; x > 0x1p-100F; x *= 0.999F) {
+    const double exact = std::log1p(double{x});
+    CHECK(std::fabs(double{math::log1p_of_share(x)} - exact) <= std::ldexp(1.1, std::ilogb(exact) - 23));
+  }
+  CHECK(math::log1p_of_share(0.0F) == 0);
+  CHECK(math::log1p_of_share(0x1p-149F) == 0x1p-149F);
+  CHECK(std::isnan(math::log1p_of_share(not_a_number)));
+  CHECK(math::log1p_of_share(0.3) == math::log1p(0.3));
+}
 
 TEST_CASE("limits are exact") {
   CHECK(math::exp(infinity) == infinity);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <gpipe/core/descriptions/adafactor_kernels.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe {
@@ -56,7 +57,7 @@ struct adafactor_of {
                            factored ? of.extents.extents[1] : n,
                            now.scale,
                            epsilon,
-                           std::pow(t, -decay_power),
+                           math::pow(t, -decay_power),
                            step,
                            epsilon_parameter,
                            clip,

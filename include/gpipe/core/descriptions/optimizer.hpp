@@ -191,11 +191,11 @@ struct adam {
   detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
     const auto t = static_cast<double>(now.step);
     return {of,
-            static_cast<T>(now.rate / (1 - std::pow(beta1, t))),
+            static_cast<T>(now.rate / (1 - math::pow(beta1, t))),
             static_cast<T>(now.scale),
             detail::average_shares<T>(beta1),
             detail::average_shares<T>(beta2),
-            static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, t))),
+            static_cast<T>(1 / std::sqrt(1 - math::pow(beta2, t))),
             static_cast<T>(epsilon),
             static_cast<T>(weight_decay),
             T(1)};

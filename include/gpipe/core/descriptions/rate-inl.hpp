@@ -8,6 +8,7 @@
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 
@@ -30,7 +31,7 @@ GPIPE_COLD inline void check_rate_positive(const char* option, double value) {
 
 /// From `first` to `last`, by half a cosine, at `part` of the way.
 inline double half_cosine(double first, double last, double part) {
-  return multiply_add((first - last) * 0.5, 1 + std::cos(std::numbers::pi * part), last);
+  return multiply_add((first - last) * 0.5, 1 + math::cos(std::numbers::pi * part), last);
 }
 inline double passed_share(std::uint64_t step, std::uint64_t steps) {
   return static_cast<double>((std::min)(step, steps)) / static_cast<double>(steps);
@@ -50,7 +51,7 @@ GPIPE_INLINE double rate_factor(const rate_schedule& schedule, std::uint64_t ste
 GPIPE_INLINE double linear_decay::operator()(std::uint64_t step) const {
   detail::check_rate_steps("steps of linear_decay", steps);
   detail::check_rate_share("floor of linear_decay", floor);
-  return detail::multiply_add(floor - 1, detail::passed_share(step, steps), 1);
+  return detail::multiply_add(floor - 1, detail::passed_share(step, steps), 1.0);
 }
 
 GPIPE_INLINE double cosine::operator()(std::uint64_t step) const {
@@ -64,14 +65,14 @@ GPIPE_INLINE double staircase::operator()(std::uint64_t step) const {
   detail::check_rate_positive("factor of staircase", factor);
   detail::check_rate_share("floor of staircase", floor);
   const std::uint64_t stairs = step / steps;
-  return (std::max)(floor, std::pow(factor, static_cast<double>(stairs)));
+  return (std::max)(floor, math::pow(factor, static_cast<double>(stairs)));
 }
 
 GPIPE_INLINE double exponential::operator()(std::uint64_t step) const {
   detail::check_rate_steps("steps of exponential", steps);
   detail::check_rate_positive("factor of exponential", factor);
   detail::check_rate_share("floor of exponential", floor);
-  return (std::max)(floor, std::pow(factor, static_cast<double>(step) / static_cast<double>(steps)));
+  return (std::max)(floor, math::pow(factor, static_cast<double>(step) / static_cast<double>(steps)));
 }
 
 GPIPE_INLINE double inverse_square_root::operator()(std::uint64_t step) const {
@@ -87,7 +88,7 @@ GPIPE_INLINE double one_cycle::operator()(std::uint64_t step) const {
   detail::check_rate_positive("first_divisor of one_cycle", first_divisor);
   detail::check_rate_positive("last_divisor of one_cycle", last_divisor);
   const double first = 1 / first_divisor, last = first / last_divisor;
-  const double end = static_cast<double>(steps) - 1, top = detail::multiply_add(rise, static_cast<double>(steps), -1);
+  const double end = static_cast<double>(steps) - 1, top = detail::multiply_add(rise, static_cast<double>(steps), -1.0);
   const double t = (std::min)(static_cast<double>(step), end);
   if (t <= top && top > 0) return detail::half_cosine(first, 1, t / top);
   const double from = (std::max)(top, 0.0);  // a rise of less than one step begins at 1

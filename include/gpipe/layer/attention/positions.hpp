@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
@@ -135,10 +135,10 @@ struct sinusoidal_positions {
     struct wave {
       number* table;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const double w = std::pow(1e4, -2.0 * static_cast<double>(i) / Width);
-        const double sine_of_w = std::sin(w), cosine_of_w = std::cos(w);
+        const double w = math::pow(1e4, -2.0 * static_cast<double>(i) / Width);
+        const double sine_of_w = math::sin(w), cosine_of_w = math::cos(w);
         for (std::ptrdiff_t first = 0; first < Tokens; first += 64) {
-          double sine = std::sin(static_cast<double>(first) * w), cosine = std::cos(static_cast<double>(first) * w);
+          double sine = math::sin(static_cast<double>(first) * w), cosine = math::cos(static_cast<double>(first) * w);
           // Unrolled for a few positions, it would spill registers of a GPU.
           GPIPE_NOT_UNROLLED
           for (std::ptrdiff_t t = first; t < first + 64 && t < Tokens; ++t) {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 
@@ -25,9 +25,9 @@ struct tabulate_angles {
 
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const std::ptrdiff_t half = width / 2, token = i / half, pair = i % half;
-    const double angle = static_cast<double>(token) * std::pow(base, static_cast<double>(-2 * pair) / width);
-    table[token * width + pair] = static_cast<Number>(std::cos(angle));
-    table[token * width + half + pair] = static_cast<Number>(std::sin(angle));
+    const double angle = static_cast<double>(token) * math::pow(base, static_cast<double>(-2 * pair) / width);
+    table[token * width + pair] = static_cast<Number>(math::cos(angle));
+    table[token * width + half + pair] = static_cast<Number>(math::sin(angle));
   }
 };
 

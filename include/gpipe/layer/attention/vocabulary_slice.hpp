@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -120,7 +119,7 @@ struct slice_kernels {
         total = team.sum(words, array_function{power, from});
       }
       if constexpr (settings::smooths) all = team.sum(words, array_function{clamped, from});
-      number now[carried::count] = {max + std::log(total), number(0), all, most, number(0)};
+      number now[carried::count] = {max + math::log_alone(total), number(0), all, most, number(0)};
       if (mine) {
         const auto is_top = [most](std::ptrdiff_t j, auto z) { return number(z[j]) == most ? number(1) : number(0); };
         const number equals = team.sum(label, array_function{is_top, from});
@@ -130,8 +129,8 @@ struct slice_kernels {
       if constexpr (!First) {
         const number* was = before + row * carried::count;
         const number larger = was[carried::log_sum] > max ? was[carried::log_sum] : max;
-        now[carried::log_sum] =
-            larger + std::log(multiply_add(math::exp(max - larger), total, math::exp(was[carried::log_sum] - larger)));
+        now[carried::log_sum] = larger + math::log_alone(multiply_add(math::exp(max - larger), total,
+                                                                      math::exp(was[carried::log_sum] - larger)));
         if (!mine) now[carried::of_label] = was[carried::of_label];
         now[carried::sum] += was[carried::sum];
         if (!(most > was[carried::top])) now[carried::top] = was[carried::top], now[carried::hit] = was[carried::hit];

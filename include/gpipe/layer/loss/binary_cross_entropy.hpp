@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cmath>
-
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/layer/loss/elementwise_loss.hpp>
 
 namespace gpipe {
@@ -16,7 +15,7 @@ struct logistic_error {
   template <class T>
   GPIPE_HOST_DEVICE static T value(T x, T t) {
     const T size = x < T(0) ? -x : x;
-    return multiply_add(-x, t, x > T(0) ? x : T(0)) + std::log1p(math::exp(-size));
+    return multiply_add(-x, t, x > T(0) ? x : T(0)) + math::log1p_of_share(math::exp(-size));
   }
   template <class T>
   GPIPE_HOST_DEVICE static T slope(T x, T t) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -8,6 +7,7 @@
 
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/array_function.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -115,7 +115,7 @@ struct cross_entropy_kernels {
           return math::exp(clamped(number(x[j]), bound) - max);
         };
         const number total = team.sum(count, array_function{power, from});
-        number loss = multiply_add(on_label, max - clamped(number(from[label]), bound), number(std::log(total)));
+        number loss = multiply_add(on_label, max - clamped(number(from[label]), bound), math::log_alone(total));
         const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
         if constexpr (smooths)
           loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, from}), loss);
@@ -123,7 +123,7 @@ struct cross_entropy_kernels {
       } else {
         const auto power = [top](std::ptrdiff_t j, auto x) { return math::exp(x[j] - top); };
         const number total = team.sum(count, array_function{power, from});
-        out[row] = {top, number(1) / total, std::log(total) + (top - from[label]), hit};
+        out[row] = {top, number(1) / total, math::log_alone(total) + (top - from[label]), hit};
       }
     }
   };

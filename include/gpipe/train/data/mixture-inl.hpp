@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>
@@ -45,7 +45,7 @@ class mixture_order {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       require_part(p);
       all += parts_[p].data->samples();
-      sums_.push_back(std::pow(static_cast<double>(parts_[p].data->samples()), 1 / how.temperature) +
+      sums_.push_back(math::pow(static_cast<double>(parts_[p].data->samples()), 1 / how.temperature) +
                       (p > 0 ? sums_.back() : 0));
     }
     if (how.samples == 0 && all > (std::numeric_limits<int>::max)())

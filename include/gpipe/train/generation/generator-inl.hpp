@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -18,6 +17,7 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
@@ -254,7 +254,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   const auto vocabulary = index(from.vocabulary());
   const std::size_t wanted = index(how.texts > 0 ? how.texts : how.beams);
   const auto score_at = [&](double log_probability, std::size_t length) {
-    return log_probability / std::pow(static_cast<double>((std::max)(length, std::size_t{1})), how.length_power);
+    return log_probability / math::pow(static_cast<double>((std::max)(length, std::size_t{1})), how.length_power);
   };
   const auto score = [&](const continuation& one) { return score_at(one.log_probability, one.tokens.size()); };
   // Log probabilities only fall, so that this is the best score of what may follow. A longer text has a better one for

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/random.hpp>
 
 namespace gpipe {
@@ -39,9 +39,9 @@ GPIPE_COLD inline std::int32_t likeliest(std::span<const float> logits) {
 GPIPE_COLD inline void log_probabilities(std::span<const float> logits, std::vector<double>& into) {
   const double largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
   double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x) - largest);
+  for (const float x : logits) sum += math::exp(static_cast<double>(x) - largest);
   into.clear();
-  for (const float x : logits) into.push_back(static_cast<double>(x) - largest - std::log(sum));
+  for (const float x : logits) into.push_back(static_cast<double>(x) - largest - math::log(sum));
 }
 
 /// Draws a token with probability e^(logit / temperature) / sum, among the `top_k` most likely and then the nucleus of
@@ -64,7 +64,7 @@ class token_sampler {
     const auto logit = [&](std::size_t i) { return static_cast<double>(logits[static_cast<std::size_t>(order_[i])]); };
     sums_.clear();
     double sum = 0;
-    for (std::size_t i = 0; i < kept; ++i) sums_.push_back(sum += std::exp((logit(i) - logit(0)) / how_.temperature));
+    for (std::size_t i = 0; i < kept; ++i) sums_.push_back(sum += math::exp((logit(i) - logit(0)) / how_.temperature));
     if (how_.top_p < 1) {
       const auto reached = std::lower_bound(sums_.begin(), sums_.end(), how_.top_p * sum);
       kept = (std::min)(static_cast<std::size_t>(reached - sums_.begin()) + 1, kept);

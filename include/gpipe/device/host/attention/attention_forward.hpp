@@ -1,13 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numbers>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/attention/attention_scratch.hpp>
 #include <gpipe/device/host/attention/block_softmax.hpp>
@@ -110,7 +110,7 @@ struct attention_forward {
       const bool sees = sum[i] != number(0);
       const number inverse = sees ? number(1) / sum[i] : number(0);
       for (int c = 0; c < width; ++c) o[i * shape.o.row + c] = T(out[offset(i, width) + c] * inverse);
-      log_sums[i] = sees ? (level[i] + std::log2(sum[i])) * std::numbers::ln2_v<number>
+      log_sums[i] = sees ? (level[i] + math::log2(sum[i])) * std::numbers::ln2_v<number>
                          : -std::numeric_limits<number>::infinity();
     }
   }

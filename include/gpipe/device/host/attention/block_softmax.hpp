@@ -1,12 +1,12 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/host/attention/key_block.hpp>
 #include <gpipe/device/host/gemm/vector.hpp>
@@ -150,7 +150,7 @@ struct block_softmax {
         p = multiply_add(p, r, vectors::repeat(next));
       return multiply_add(p, __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23), vector{});
     } else {
-      for (int l = 0; l < width; ++l) x[l] = std::exp2(x[l]);
+      for (int l = 0; l < width; ++l) x[l] = math::exp2(x[l]);
       return x;
     }
   }
