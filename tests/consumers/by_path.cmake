@@ -1,5 +1,5 @@
 # Compiles programs by path, without CMake, from a copy of gpipe: one that only plans, with Boost.Hana alone, and one of
-# two translation units without RTTI, with macros min and max. gpipe defines no macros but those listed below.
+# two translation units without RTTI. gpipe defines no macros but those listed below.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
 #           -D VERSION=<x.y.z> [-D LIBXSMM=ON] [-D MPICXX=<mpicxx>] -P by_path.cmake
 
@@ -22,8 +22,8 @@ endfunction()
 
 build(plans "gpipe ${VERSION} idles for 1/7" planning.cpp)
 
-# The external headers that gpipe.hpp may include: the standard library, the system, Boost.Hana and Thrust. None of them
-# compiles after macros like those of windows.h. Thrust gets the macros that gpipe defines when there is no CUDA.
+# The external headers that gpipe.hpp may include: the standard library, the system, Boost.Hana and Thrust. Thrust gets
+# the macros that gpipe defines when there is no CUDA.
 file(GLOB_RECURSE headers ${COPY}/include/*.hpp)
 set(outside "#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP")
 foreach(header IN LISTS headers)
@@ -33,12 +33,12 @@ endforeach()
 list(REMOVE_DUPLICATES outside)
 list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|hwloc|png|jpeglib|sentencepiece[a-z_]*|libxsmm|cuda[a-z_]*)\\.h>")  # other systems, optional parts
 list(JOIN outside "\n" outside)
-file(WRITE ${work}/units/outside.hpp "${outside}\n")
+file(WRITE ${work}/outside.hpp "${outside}\n")
 
 # gpipe.hpp defines these macros, and no others.
-file(WRITE ${work}/all.hpp "#include \"units/outside.hpp\"\n#include <gpipe.hpp>\n")
+file(WRITE ${work}/all.hpp "#include \"outside.hpp\"\n#include <gpipe.hpp>\n")
 set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
-execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
+execute_process(COMMAND bash -c "comm -13 <(${macros} outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
                 WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n" " " defined "${defined}")
 set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HAS_FMA GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_INLINED GPIPE_NOT_UNROLLED GPIPE_OUT_OF_LINE GPIPE_ROW_LOOP GPIPE_UNROLLED GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH GPIPE_WITH_LIBXSMM ")

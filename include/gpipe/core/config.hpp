@@ -4,7 +4,7 @@
 #error "gpipe needs C++20: compile with -std=c++20 (for nvcc with CMake before 3.26, link gpipe::gpipe)"
 #endif
 
-#ifdef I
+#ifdef Index
 #error "gpipe: <complex.h> defines I as a macro, which is a name here: include gpipe before it, or #undef I"
 #endif
 

@@ -303,10 +303,10 @@ constexpr extent_counts operator+(extent_counts a, extent_counts b) {
           a.fields + b.fields, a.skips + b.skips,   a.ties + b.ties};
 }
 
-template <class Edge, int... I>
-constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, I...>) {
-  ((into[I] = {part<Edge, I>::size, dtype_of<typename part<Edge, I>::value_type>}), ...);
-  return sizeof...(I);
+template <class Edge, int... Indices>
+constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, Indices...>) {
+  ((into[Indices] = {part<Edge, Indices>::size, dtype_of<typename part<Edge, Indices>::value_type>}), ...);
+  return sizeof...(Indices);
 }
 
 /// The extents of a tensor; of one with too many only its size.
@@ -315,9 +315,9 @@ constexpr shape shape_of() {
   if constexpr (Tensor::rank <= shape::max_rank) return shape(Tensor::extents);
   else return {static_cast<int>(Tensor::size)};
 }
-template <class Edge, int... I>
-constexpr void extents_into(shape* into, std::integer_sequence<int, I...>) {
-  ((into[I] = shape_of<part<Edge, I>>()), ...);
+template <class Edge, int... Indices>
+constexpr void extents_into(shape* into, std::integer_sequence<int, Indices...>) {
+  ((into[Indices] = shape_of<part<Edge, Indices>>()), ...);
 }
 
 template <class Bound>

@@ -107,17 +107,17 @@ constexpr length_mismatch first_mismatch(const network& a, const network& b) {
 template <class Model, class Longest>
 struct mismatched {
   static constexpr length_mismatch found = first_mismatch(network_of<Model>, network_of<Longest>);
-  template <std::size_t... I>
-  static constexpr auto letters_of(std::index_sequence<I...>) {
-    return letters<found.name[I]...>{};
+  template <std::size_t... Indices>
+  static constexpr auto letters_of(std::index_sequence<Indices...>) {
+    return letters<found.name[Indices]...>{};
   }
-  template <std::size_t... I>
-  static constexpr auto here(std::index_sequence<I...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.here.extents[I]...>>{};
+  template <std::size_t... Indices>
+  static constexpr auto here(std::index_sequence<Indices...>) {
+    return broken::here<tensor<element_of<found.type_here>, found.here.extents[Indices]...>>{};
   }
-  template <std::size_t... I>
-  static constexpr auto longest(std::index_sequence<I...>) {
-    return broken::of_longest<tensor<element_of<found.type_longest>, found.longest.extents[I]...>>{};
+  template <std::size_t... Indices>
+  static constexpr auto longest(std::index_sequence<Indices...>) {
+    return broken::of_longest<tensor<element_of<found.type_longest>, found.longest.extents[Indices]...>>{};
   }
 };
 

@@ -385,21 +385,21 @@ constexpr int auxiliary_losses(const network& net) {
 template <class Model, tied_wrongly What>
 struct mistaken_tie {
   static constexpr tie_mistake found = expanded<Model>.mistake(What);
-  template <std::size_t... I>
-  static constexpr auto letters_of_tie(std::index_sequence<I...>) {
-    return letters<found.tie[I]...>{};
+  template <std::size_t... Indices>
+  static constexpr auto letters_of_tie(std::index_sequence<Indices...>) {
+    return letters<found.tie[Indices]...>{};
   }
-  template <std::size_t... I>
-  static constexpr auto letters_of_name(std::index_sequence<I...>) {
-    return letters<found.name[I]...>{};
+  template <std::size_t... Indices>
+  static constexpr auto letters_of_name(std::index_sequence<Indices...>) {
+    return letters<found.name[Indices]...>{};
   }
-  template <std::size_t... I>
-  static constexpr auto tensor_here(std::index_sequence<I...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.here.extents[I]...>>{};
+  template <std::size_t... Indices>
+  static constexpr auto tensor_here(std::index_sequence<Indices...>) {
+    return broken::here<tensor<element_of<found.type_here>, found.here.extents[Indices]...>>{};
   }
-  template <std::size_t... I>
-  static constexpr auto first_tensor(std::index_sequence<I...>) {
-    return broken::first<tensor<element_of<found.type_first>, found.first.extents[I]...>>{};
+  template <std::size_t... Indices>
+  static constexpr auto first_tensor(std::index_sequence<Indices...>) {
+    return broken::first<tensor<element_of<found.type_first>, found.first.extents[Indices]...>>{};
   }
 };
 
@@ -422,14 +422,14 @@ constexpr void check_ties() {
   }
 }
 
-template <class Model, std::size_t... I>
-constexpr auto name_of_untrained(std::index_sequence<I...>) {
-  return letters<expanded<Model>.untrained().name[I]...>{};
+template <class Model, std::size_t... Indices>
+constexpr auto name_of_untrained(std::index_sequence<Indices...>) {
+  return letters<expanded<Model>.untrained().name[Indices]...>{};
 }
 
-template <class Model, std::size_t... I>
-constexpr auto name_of_unread(std::index_sequence<I...>) {
-  return letters<expanded<Model>.unread().name[I]...>{};
+template <class Model, std::size_t... Indices>
+constexpr auto name_of_unread(std::index_sequence<Indices...>) {
+  return letters<expanded<Model>.unread().name[Indices]...>{};
 }
 
 template <class Model>
@@ -439,9 +439,9 @@ constexpr network named_view() {
   return net;
 }
 
-template <class Items, std::size_t... I>
-constexpr auto letters_of_unfit(std::index_sequence<I...>) {
-  return letters<unfit_name(path_tree<Items>.data())[I]...>{};
+template <class Items, std::size_t... Indices>
+constexpr auto letters_of_unfit(std::index_sequence<Indices...>) {
+  return letters<unfit_name(path_tree<Items>.data())[Indices]...>{};
 }
 
 // The promises of names.

@@ -281,9 +281,9 @@ constexpr int layers_of_one() {  // of a repeat's repetitions
   else return layers_of_item<Item>();
 }
 
-template <class Stash, std::size_t... I>
-constexpr auto name_of_stash(std::index_sequence<I...>) {
-  return list<broken::before_stash<Stash::stashed_as[I]...>>{};
+template <class Stash, std::size_t... Indices>
+constexpr auto name_of_stash(std::index_sequence<Indices...>) {
+  return list<broken::before_stash<Stash::stashed_as[Indices]...>>{};
 }
 /// The first stash with one name, unless the model goes on from elsewhere before.
 constexpr auto next_stash(list<>) { return list<>{}; }
@@ -322,14 +322,14 @@ constexpr auto around_layer(list<First, Rest...>) {
   }
 }
 
-template <template <char...> class As, class Items, int Layer, std::size_t... I>
-constexpr auto letters_of_path(std::index_sequence<I...>) {
+template <template <char...> class As, class Items, int Layer, std::size_t... Indices>
+constexpr auto letters_of_path(std::index_sequence<Indices...>) {
   constexpr auto path = [] {
-    std::array<char, sizeof...(I) + 1> text{};
+    std::array<char, sizeof...(Indices) + 1> text{};
     write_path(path_tree<Items>.data(), Layer, text.data());
     return text;
   }();
-  return As<path[I]...>{};
+  return As<path[Indices]...>{};
 }
 template <class Items, int Layer>
 constexpr bool is_named() {

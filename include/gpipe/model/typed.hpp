@@ -140,9 +140,9 @@ struct typed_pop {
 };
 
 // The stashes that a pop can name, as letters, which all compilers print.
-template <class Stash, std::size_t... I>
-constexpr auto shown_stash(std::index_sequence<I...>) {
-  return broken::stash_named<Stash::stashed_as[I]...>{};
+template <class Stash, std::size_t... Indices>
+constexpr auto shown_stash(std::index_sequence<Indices...>) {
+  return broken::stash_named<Stash::stashed_as[Indices]...>{};
 }
 template <class... Found>
 constexpr auto names_of(list<Found...>) {
@@ -406,10 +406,10 @@ struct typed_sequence<Position, Flow, list<First, Rest...>> {
   }
 };
 
-template <int Position, class Flow, class A, class B, class C, class D, class E, class F, class G, class H, class I,
-          class J, class K, class L, class M, class N, class O, class P, class Q, class... Rest>
-struct typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, Rest...>> {
-  using first = typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P>>;
+template <int Position, class Flow, class A, class B, class C, class D, class E, class F, class G, class H,
+          class Indices, class J, class K, class L, class M, class N, class O, class P, class Q, class... Rest>
+struct typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, Indices, J, K, L, M, N, O, P, Q, Rest...>> {
+  using first = typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, Indices, J, K, L, M, N, O, P>>;
   using reached = typename first::after;
   using rest = typed_sequence<Position + first::counts.layers, reached, list<Q, Rest...>>;
   using after = typename rest::after;

@@ -94,7 +94,7 @@ GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, i
   const auto add = [&found](const std::string& option, std::int64_t bytes) {
     for (small_limit& it : found)
       if (it.option == option) {
-        it.bytes = std::max(it.bytes, bytes);
+        it.bytes = (std::max)(it.bytes, bytes);
         return;
       }
     found.push_back({option, bytes});

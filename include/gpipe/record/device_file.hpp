@@ -69,7 +69,7 @@ GPIPE_COLD inline device_spec read_device(const std::string& path) {
       if (text != "quantity,value") throw error("the header is missing", "begin with quantity,value", {.file = path});
       continue;
     }
-    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::size_t comma = (std::min)(text.find(','), text.size());
     const std::string_view name = std::string_view(text).substr(0, comma);
     std::size_t i = 0;
     while (i < std::size(given) && detail::device_fields[i].name != name) ++i;
@@ -78,7 +78,7 @@ GPIPE_COLD inline device_spec read_device(const std::string& path) {
     if (given[i]) fail(std::string(name) + " appears twice");
     const char* const last = text.data() + text.size();
     std::int64_t value = 0;
-    const auto [end, failure] = std::from_chars(text.data() + std::min(comma + 1, text.size()), last, value);
+    const auto [end, failure] = std::from_chars(text.data() + (std::min)(comma + 1, text.size()), last, value);
     constexpr std::int64_t max = (std::numeric_limits<std::int64_t>::max)() / 1000;
     if (failure != std::errc() || end != last || value < field.min || value > max)
       fail(std::string(name) + " is not a whole number from " + std::to_string(field.min) + " to " +

@@ -108,9 +108,9 @@ struct layer_declaration {
 namespace detail {
 
 template <class Edge>
-inline constexpr auto tensors_of_edge = []<int... I>(std::integer_sequence<int, I...>) {
-  return std::array<layer_declaration::tensor_of_edge, sizeof...(I)>{layer_declaration::tensor_of_edge{
-      dtype_of<typename gpipe::detail::part<Edge, I>::value_type>, gpipe::detail::part<Edge, I>::size}...};
+inline constexpr auto tensors_of_edge = []<int... Indices>(std::integer_sequence<int, Indices...>) {
+  return std::array<layer_declaration::tensor_of_edge, sizeof...(Indices)>{layer_declaration::tensor_of_edge{
+      dtype_of<typename gpipe::detail::part<Edge, Indices>::value_type>, gpipe::detail::part<Edge, Indices>::size}...};
 }
 (std::make_integer_sequence<int, gpipe::detail::parts<Edge>>{});
 

@@ -1,11 +1,5 @@
 // Uses what the README's program does not: more layers, mixed precision, a plan at run time, reports.
 
-// As behind Qt's headers.
-#define slots
-#define signals public
-#define emit
-#define foreach(variable, container) for (variable : container)
-
 #include <iostream>
 
 #include "../points.hpp"

@@ -1,12 +1,6 @@
-// Two translation units of one program, compiled without RTTI. This one defines macros like those of windows.h after
-// gpipe's external headers, which do not compile with these macros.
+// Two translation units of one program, compiled without RTTI.
 
 #include <iostream>
-
-#include "outside.hpp"
-
-#define min(a, b) (((a) < (b)) ? (a) : (b))
-#define max(a, b) (((a) > (b)) ? (a) : (b))
 
 #include "other.hpp"
 

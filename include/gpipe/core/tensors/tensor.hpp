@@ -60,10 +60,10 @@ struct edge_parts<bundle<Tensors...>> {
   using type = bundle<Tensors...>;
 };
 
-template <int I, class Bundle>
+template <int Index, class Bundle>
 struct part_of;
-template <int I, class First, class... Rest>
-struct part_of<I, bundle<First, Rest...>> : part_of<I - 1, bundle<Rest...>> {};
+template <int Index, class First, class... Rest>
+struct part_of<Index, bundle<First, Rest...>> : part_of<Index - 1, bundle<Rest...>> {};
 template <class First, class... Rest>
 struct part_of<0, bundle<First, Rest...>> {
   using type = First;
@@ -97,9 +97,9 @@ using with_element = typename detail::converted<Tensor, To>::type;
 template <edge Edge>
 inline constexpr int parts = detail::parts_in<typename detail::edge_parts<Edge>::type>;
 
-/// The `I`-th tensor of an edge.
-template <edge Edge, int I>
-using part = typename detail::part_of<I, typename detail::edge_parts<Edge>::type>::type;
+/// The `Index`-th tensor of an edge.
+template <edge Edge, int Index>
+using part = typename detail::part_of<Index, typename detail::edge_parts<Edge>::type>::type;
 
 }  // namespace detail
 

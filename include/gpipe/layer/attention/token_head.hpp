@@ -69,13 +69,13 @@ struct operands_of_loss {
   row_sizes sizes() const { return of_head.sizes().logits(); }
   T* in() const { return of_head.template extra<0, T>(); }
   T* in_gradient() const { return in(); }
-  template <int I, class U>
+  template <int Index, class U>
   const U* field() const {
-    return of_head.template field<I, U>();
+    return of_head.template field<Index, U>();
   }
-  template <int I, class U>
+  template <int Index, class U>
   U* extra() const {
-    return of_head.template extra<I + 1, U>();
+    return of_head.template extra<Index + 1, U>();
   }
 };
 

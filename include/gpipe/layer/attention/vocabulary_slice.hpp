@@ -29,9 +29,9 @@ struct slice_kernels {
   using number = compute_type<T>;
   using settings = cross_entropy_kernels<T, Settings>;
   // The carried numbers are in full precision also in bf16. They stand before x, which the first slice reads alone.
-  template <int I>
-  using in_of = std::conditional_t<!First && I == 0, number, T>;
-  template <int I>
+  template <int Index>
+  using in_of = std::conditional_t<!First && Index == 0, number, T>;
+  template <int Index>
   using out_of = number;
   static constexpr keep keeps{.input = true, .output = true};
   static constexpr int x = First ? 0 : 1;

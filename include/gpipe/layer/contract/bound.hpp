@@ -159,20 +159,20 @@ struct bound {
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
-  template <int I, class Edge = input>
-  using in_type = typename part<Edge, I>::value_type;
-  template <int I, class Edge = output>  // looked into at its use: of a layer with an error it is unknown
-  using out_type = typename part<Edge, I>::value_type;
-  template <int I>
-  using derived_type = element_of<derived[std::size_t{I}].type>;
-  template <int I>
-  using extra_type = element_of<extras[std::size_t{I}].type>;
-  template <int I>
-  using backward_extra_type = element_of<backward_extras[std::size_t{I}].type>;
-  template <int I>
-  using forward_workspace_type = element_of<forward_workspace[std::size_t{I}].type>;
-  template <int I>
-  using workspace_type = element_of<workspace[std::size_t{I}].type>;
+  template <int Index, class Edge = input>
+  using in_type = typename part<Edge, Index>::value_type;
+  template <int Index, class Edge = output>  // looked into at its use: of a layer with an error it is unknown
+  using out_type = typename part<Edge, Index>::value_type;
+  template <int Index>
+  using derived_type = element_of<derived[std::size_t{Index}].type>;
+  template <int Index>
+  using extra_type = element_of<extras[std::size_t{Index}].type>;
+  template <int Index>
+  using backward_extra_type = element_of<backward_extras[std::size_t{Index}].type>;
+  template <int Index>
+  using forward_workspace_type = element_of<forward_workspace[std::size_t{Index}].type>;
+  template <int Index>
+  using workspace_type = element_of<workspace[std::size_t{Index}].type>;
 
   static constexpr layer_lists lists = [] {
     layer_lists all{nullptr,

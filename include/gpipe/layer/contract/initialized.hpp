@@ -40,10 +40,10 @@ struct redrawn_parameters {
 
   template <class Indices>
   struct list;
-  template <std::size_t... I>
-  struct list<std::index_sequence<I...>> {
+  template <std::size_t... Indices>
+  struct list<std::index_sequence<Indices...>> {
     static constexpr auto all = redrawn();
-    static constexpr parameter parameters[] = {all[I]...};
+    static constexpr parameter parameters[] = {all[Indices]...};
   };
   using type = list<std::make_index_sequence<count>>;
 };

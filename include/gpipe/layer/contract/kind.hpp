@@ -69,21 +69,21 @@ struct input_of_kind<Kind> {
 };
 
 // That of one of several inputs or outputs: a kind whose edges have tensors of several types has `in_of` and `out_of`.
-template <class Kind, int I>
+template <class Kind, int Index>
 struct input_at : input_of_kind<Kind> {};
-template <class Kind, int I>
-requires requires { typename Kind::template in_of<I>; }
-struct input_at<Kind, I> {
-  using type = typename Kind::template in_of<I>;
+template <class Kind, int Index>
+requires requires { typename Kind::template in_of<Index>; }
+struct input_at<Kind, Index> {
+  using type = typename Kind::template in_of<Index>;
 };
-template <class Kind, int I>
+template <class Kind, int Index>
 struct output_at {
   using type = typename Kind::value_type;
 };
-template <class Kind, int I>
-requires requires { typename Kind::template out_of<I>; }
-struct output_at<Kind, I> {
-  using type = typename Kind::template out_of<I>;
+template <class Kind, int Index>
+requires requires { typename Kind::template out_of<Index>; }
+struct output_at<Kind, Index> {
+  using type = typename Kind::template out_of<Index>;
 };
 
 /// A kind in the place of `bound`, for operands.
@@ -95,19 +95,19 @@ struct bound_kind {
   using output = typename Kind::value_type;
   using value_type = compute_type<output>;
 
-  template <int I>
-  using in_type = typename input_at<Kind, I>::type;
-  template <int I>
-  using out_type = typename output_at<Kind, I>::type;
-  template <int I>
+  template <int Index>
+  using in_type = typename input_at<Kind, Index>::type;
+  template <int Index>
+  using out_type = typename output_at<Kind, Index>::type;
+  template <int Index>
   using derived_type = output;
-  template <int I>
+  template <int Index>
   using extra_type = void;  // named by the kernel
-  template <int I>
+  template <int Index>
   using backward_extra_type = void;
-  template <int I>
+  template <int Index>
   using forward_workspace_type = void;
-  template <int I>
+  template <int Index>
   using workspace_type = void;
 
   static constexpr keep keeps = [] {

@@ -185,20 +185,20 @@ template <class Bound, detail::pass Pass = detail::pass::forward>
 class operands {
  public:
   using value_type = typename Bound::value_type;
-  template <int I>
-  using in_type = typename Bound::template in_type<I>;
-  template <int I>
-  using out_type = typename Bound::template out_type<I>;
-  template <int I>
-  using derived_type = typename Bound::template derived_type<I>;
-  template <int I>
-  using extra_type = typename Bound::template extra_type<I>;
-  template <int I>
-  using backward_extra_type = typename Bound::template backward_extra_type<I>;
-  template <int I>
-  using forward_workspace_type = typename Bound::template forward_workspace_type<I>;
-  template <int I>
-  using workspace_type = typename Bound::template workspace_type<I>;
+  template <int Index>
+  using in_type = typename Bound::template in_type<Index>;
+  template <int Index>
+  using out_type = typename Bound::template out_type<Index>;
+  template <int Index>
+  using derived_type = typename Bound::template derived_type<Index>;
+  template <int Index>
+  using extra_type = typename Bound::template extra_type<Index>;
+  template <int Index>
+  using backward_extra_type = typename Bound::template backward_extra_type<Index>;
+  template <int Index>
+  using forward_workspace_type = typename Bound::template forward_workspace_type<Index>;
+  template <int Index>
+  using workspace_type = typename Bound::template workspace_type<Index>;
 
   explicit operands(const detail::call& buffers) : call_(buffers) {}
 
@@ -212,58 +212,58 @@ class operands {
     return call_.random;
   }
 
-  template <int I = 0>
-  const in_type<I>* in() const {
+  template <int Index = 0>
+  const in_type<Index>* in() const {
     static_assert(sizeof(broken::backward_reads_a_kept_input < typename Bound::layer, typename Bound::input,
                          forwards || Bound::keeps.input >) > 0);
-    return reinterpret_cast<const in_type<I>*>(call_.in[I]);
+    return reinterpret_cast<const in_type<Index>*>(call_.in[Index]);
   }
-  template <int I = 0>
-  out_type<I>* out() const {
+  template <int Index = 0>
+  out_type<Index>* out() const {
     static_assert(sizeof(broken::backward_reads_a_kept_output < typename Bound::layer, typename Bound::input,
                          forwards || Bound::keeps.output >) > 0);
-    return reinterpret_cast<out_type<I>*>(call_.out[I]);
+    return reinterpret_cast<out_type<Index>*>(call_.out[Index]);
   }
-  template <int I = 0>
-  in_type<I>* in_gradient() const {
-    return reinterpret_cast<in_type<I>*>(call_.in_gradient[I]);
+  template <int Index = 0>
+  in_type<Index>* in_gradient() const {
+    return reinterpret_cast<in_type<Index>*>(call_.in_gradient[Index]);
   }
   // For backward_input of a layer with one input: where other readers' gradients of it are, or null. A kernel that asks
   // must write the gradient to `in_gradient` and add it there, both rounded. A template, because a layer without inputs
   // has no in_type<0>.
-  template <int I = 0>
-  in_type<I>* gradient_sum() const {
-    static_assert(I == 0);
+  template <int Index = 0>
+  in_type<Index>* gradient_sum() const {
+    static_assert(Index == 0);
     if (call_.gradient_sum == nullptr || call_.added == nullptr) return nullptr;
     *call_.added = true;
-    return reinterpret_cast<in_type<I>*>(call_.gradient_sum);
+    return reinterpret_cast<in_type<Index>*>(call_.gradient_sum);
   }
-  template <int I = 0>
-  const out_type<I>* out_gradient() const {
-    return reinterpret_cast<const out_type<I>*>(call_.out_gradient[I]);
+  template <int Index = 0>
+  const out_type<Index>* out_gradient() const {
+    return reinterpret_cast<const out_type<Index>*>(call_.out_gradient[Index]);
   }
-  template <int I = 0>
+  template <int Index = 0>
   const value_type* parameter() const {
-    if constexpr (checks_lists) require_declared<I, Bound::parameters.size()>();
+    if constexpr (checks_lists) require_declared<Index, Bound::parameters.size()>();
     return reinterpret_cast<const value_type*>(
-        call_.parameter_at != nullptr
-            ? call_.parameter_at[I]
-            : call_.parameters + detail::offset_in(first(lists().parameters, I), std::size_t{I}, sizeof(value_type)));
+        call_.parameter_at != nullptr ? call_.parameter_at[Index]
+                                      : call_.parameters + detail::offset_in(first(lists().parameters, Index),
+                                                                             std::size_t{Index}, sizeof(value_type)));
   }
-  template <int I = 0>
+  template <int Index = 0>
   value_type* gradient() const {
-    if constexpr (checks_lists) require_declared<I, Bound::parameters.size()>();
+    if constexpr (checks_lists) require_declared<Index, Bound::parameters.size()>();
     return reinterpret_cast<value_type*>(
-        call_.gradient_at != nullptr
-            ? call_.gradient_at[I]
-            : call_.gradients + detail::offset_in(first(lists().parameters, I), std::size_t{I}, sizeof(value_type)));
+        call_.gradient_at != nullptr ? call_.gradient_at[Index]
+                                     : call_.gradients + detail::offset_in(first(lists().parameters, Index),
+                                                                           std::size_t{Index}, sizeof(value_type)));
   }
-  template <int I = 0>
+  template <int Index = 0>
   std::conditional_t<Pass == detail::pass::update_state, value_type, const value_type>* state() const {
-    if constexpr (checks_lists) require_declared<I, Bound::state.size()>();
+    if constexpr (checks_lists) require_declared<Index, Bound::state.size()>();
     return reinterpret_cast<value_type*>(
         const_cast<std::byte*>(call_.state) +
-        detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
+        detail::offset_in(first(lists().state, Index), std::size_t{Index}, sizeof(value_type)));
   }
   // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other
   // need no values then.
@@ -279,39 +279,39 @@ class operands {
     return refreshes_for_backward_input() || call_.refreshed == detail::refresh_for::backward_parameters_alone;
   }
   // Only `refresh` writes it; the executor passes the same block for writing there.
-  template <int I = 0, class T = derived_type<I>>
+  template <int Index = 0, class T = derived_type<Index>>
   T* derived() const {
     return reinterpret_cast<T*>(const_cast<std::byte*>(call_.derived) +
-                                detail::offset_of_derived(all_derived(), std::size_t{I}, call_.in_turn));
+                                detail::offset_of_derived(all_derived(), std::size_t{Index}, call_.in_turn));
   }
-  template <int I = 0, class T = extra_type<I>>
+  template <int Index = 0, class T = extra_type<Index>>
   T* extra() const {
-    return in_block<T>(call_.extras, lists().extras, I);
+    return in_block<T>(call_.extras, lists().extras, Index);
   }
-  template <int I = 0, class T = backward_extra_type<I>>
+  template <int Index = 0, class T = backward_extra_type<Index>>
   T* backward_extra() const {
     static_assert(sizeof(broken::only_backward_has_backward_extras<typename Bound::layer, typename Bound::input,
                                                                    Pass == detail::pass::backward>) > 0);
-    return in_block<T>(call_.backward_extras, lists().backward_extras, I);
+    return in_block<T>(call_.backward_extras, lists().backward_extras, Index);
   }
-  template <int I = 0, class T = forward_workspace_type<I>>
+  template <int Index = 0, class T = forward_workspace_type<Index>>
   T* forward_workspace() const {
     static_assert(sizeof(broken::only_forward_has_forward_workspace<typename Bound::layer, typename Bound::input,
                                                                     Pass == detail::pass::forward>) > 0);
-    return in_block<T>(call_.forward_workspace, lists().forward_workspace, I);
+    return in_block<T>(call_.forward_workspace, lists().forward_workspace, Index);
   }
-  template <int I = 0, class T = workspace_type<I>>
+  template <int Index = 0, class T = workspace_type<Index>>
   T* workspace() const {
     static_assert(sizeof(broken::forward_has_no_workspace < typename Bound::layer, typename Bound::input,
                          Pass == detail::pass::backward || Pass == detail::pass::decode >) > 0);
-    return in_block<T>(call_.workspace, lists().workspace, I);
+    return in_block<T>(call_.workspace, lists().workspace, Index);
   }
-  template <int I, class T>
+  template <int Index, class T>
   const T* field() const {
     if constexpr (!detail::is_bound_kind<Bound>)
-      static_assert(dtype_of<T> == Bound::fields[I].type,
+      static_assert(dtype_of<T> == Bound::fields[Index].type,
                     "gpipe: T must be the type in which the layer declares the field");
-    return reinterpret_cast<const T*>(call_.fields[I]);
+    return reinterpret_cast<const T*>(call_.fields[Index]);
   }
   double* partials() const { return call_.recompute ? nullptr : call_.partials; }
   const double* recorded_partials() const {
@@ -327,10 +327,10 @@ class operands {
  private:
   // The kernels of a kind know at run time what is declared, also in a layer that is derived from one of that kind.
   static constexpr bool checks_lists = !detail::is_bound_kind<Bound> && !requires { typename Bound::on::declared_by; };
-  template <int I, std::size_t Count>
+  template <int Index, std::size_t Count>
   static constexpr void require_declared() {
-    static_assert(sizeof(broken::kernel_uses_what_is_declared < typename Bound::layer, typename Bound::input, I,
-                         I<static_cast<int>(Count)>) > 0);
+    static_assert(sizeof(broken::kernel_uses_what_is_declared < typename Bound::layer, typename Bound::input, Index,
+                         Index<static_cast<int>(Count)>) > 0);
   }
   detail::layer_lists lists() const {
     if constexpr (detail::is_bound_kind<Bound>) return *call_.lists;

@@ -184,9 +184,9 @@ struct feed_forward_kernels {
     else return nullptr;
   }
 
-  template <int I, class A>
+  template <int Index, class A>
   static const T* rounded(const A& a) {
-    return a.template derived<I>();
+    return a.template derived<Index>();
   }
 
   /// A context may compute GELU with the products.

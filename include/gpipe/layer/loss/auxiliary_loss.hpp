@@ -46,16 +46,16 @@ struct auxiliary_loss {
     static void backward();  // hides that of the loss, whose gradient has no factor
 
    private:
-    template <class C, class A, int... I>
-    static void scale(const C& c, const A& a, std::integer_sequence<int, I...>) {
-      (scale_part<I>(c, a), ...);
+    template <class C, class A, int... Indices>
+    static void scale(const C& c, const A& a, std::integer_sequence<int, Indices...>) {
+      (scale_part<Indices>(c, a), ...);
     }
-    template <int I, class C, class A>
+    template <int Index, class C, class A>
     static void scale_part(const C& c, const A& a) {
-      using T = typename part<In, I>::value_type;
+      using T = typename part<In, Index>::value_type;
       if constexpr (is_floating(dtype_of<T>))
-        if (T* gradient = a.template in_gradient<I>())
-          c.each(static_cast<std::ptrdiff_t>(part<In, I>::size) * a.samples(),
+        if (T* gradient = a.template in_gradient<Index>())
+          c.each(static_cast<std::ptrdiff_t>(part<In, Index>::size) * a.samples(),
                  scale_by<T>{gradient, static_cast<compute_type<T>>(loss_factor)});
     }
   };

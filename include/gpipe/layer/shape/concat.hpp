@@ -41,13 +41,13 @@ struct join_kernels {
   }
 
  private:
-  template <class A, int... I>
-  static slices<const T, Count> inputs(const A& a, std::integer_sequence<int, I...>) {
-    return {{a.sizes().widths[I]...}, {a.template in<I>()...}};
+  template <class A, int... Indices>
+  static slices<const T, Count> inputs(const A& a, std::integer_sequence<int, Indices...>) {
+    return {{a.sizes().widths[Indices]...}, {a.template in<Indices>()...}};
   }
-  template <class A, int... I>
-  static slices<T, Count> gradients(const A& a, std::integer_sequence<int, I...>) {
-    return {{a.sizes().widths[I]...}, {a.template in_gradient<I>()...}};
+  template <class A, int... Indices>
+  static slices<T, Count> gradients(const A& a, std::integer_sequence<int, Indices...>) {
+    return {{a.sizes().widths[Indices]...}, {a.template in_gradient<Indices>()...}};
   }
 };
 

@@ -80,9 +80,9 @@ constexpr bool differ_only_in(int axis) {
 
 template <class Tensor, int Axis, int Extent, class Indices>
 struct replaced_extent;
-template <class T, int... N, int Axis, int Extent, int... I>
-struct replaced_extent<tensor<T, N...>, Axis, Extent, std::integer_sequence<int, I...>> {
-  using type = tensor<T, (I == Axis ? Extent : N)...>;
+template <class T, int... N, int Axis, int Extent, int... Indices>
+struct replaced_extent<tensor<T, N...>, Axis, Extent, std::integer_sequence<int, Indices...>> {
+  using type = tensor<T, (Indices == Axis ? Extent : N)...>;
 };
 
 /// The same tensor type with another extent at `Axis`.

@@ -44,13 +44,13 @@ struct split {
     }
 
    private:
-    template <class A, int... I>
-    static detail::slices<T, count> outputs(const A& a, std::integer_sequence<int, I...>) {
-      return {{Sizes...}, {a.template out<I>()...}};
+    template <class A, int... Indices>
+    static detail::slices<T, count> outputs(const A& a, std::integer_sequence<int, Indices...>) {
+      return {{Sizes...}, {a.template out<Indices>()...}};
     }
-    template <class A, int... I>
-    static detail::slices<const T, count> gradients(const A& a, std::integer_sequence<int, I...>) {
-      return {{Sizes...}, {a.template out_gradient<I>()...}};
+    template <class A, int... Indices>
+    static detail::slices<const T, count> gradients(const A& a, std::integer_sequence<int, Indices...>) {
+      return {{Sizes...}, {a.template out_gradient<Indices>()...}};
     }
   };
 };

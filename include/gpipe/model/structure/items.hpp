@@ -58,15 +58,15 @@ struct new_name {
 /// The fields of a layer, one of them under another name.
 template <class On, class Name, class = std::make_index_sequence<sizeof(On::fields) / sizeof(field)>>
 struct renamed_fields;
-template <class On, class Name, std::size_t... I>
-struct renamed_fields<On, Name, std::index_sequence<I...>> {
+template <class On, class Name, std::size_t... Index>
+struct renamed_fields<On, Name, std::index_sequence<Index...>> {
   static constexpr field renamed(field it) {
     if (std::string_view(it.name) == Name::from) it.name = Name::to;
     return it;
   }
-  static constexpr bool is_read = ((std::string_view(On::fields[I].name) == Name::from) || ...);
+  static constexpr bool is_read = ((std::string_view(On::fields[Index].name) == Name::from) || ...);
   static_assert(is_read, "gpipe: with_field<From, To, Layer>: the layer reads no field From");
-  static constexpr field fields[] = {renamed(On::fields[I])...};
+  static constexpr field fields[] = {renamed(On::fields[Index])...};
 };
 
 }  // namespace detail

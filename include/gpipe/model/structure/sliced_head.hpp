@@ -22,11 +22,11 @@ struct pop_head {
 };
 
 /// "slice" and a number below 1000.
-template <int I>
+template <int Slice>
 constexpr auto slice_name() {
-  constexpr std::size_t digits = I < 10 ? 1 : I < 100 ? 2 : 3;
+  constexpr std::size_t digits = Slice < 10 ? 1 : Slice < 100 ? 2 : 3;
   char name[6 + digits] = {'s', 'l', 'i', 'c', 'e'};
-  for (std::size_t d = digits, rest = I; d > 0; rest /= 10) name[4 + d--] = static_cast<char>('0' + rest % 10);
+  for (std::size_t d = digits, rest = Slice; d > 0; rest /= 10) name[4 + d--] = static_cast<char>('0' + rest % 10);
   return text<6 + digits>(name);
 }
 
@@ -62,9 +62,9 @@ struct slice_alone {
 template <int Vocabulary, class Options, class Each = slice_alone,
           class Indices = std::make_integer_sequence<int, Options::slices>>
 struct sliced_items;
-template <int Vocabulary, class Options, class Each, int... I>
-struct sliced_items<Vocabulary, Options, Each, std::integer_sequence<int, I...>> {
-  static constexpr int count = sizeof...(I);
+template <int Vocabulary, class Options, class Each, int... Slices>
+struct sliced_items<Vocabulary, Options, Each, std::integer_sequence<int, Slices...>> {
+  static constexpr int count = sizeof...(Slices);
   template <int Which>
   using slice =
       vocabulary_slice<Vocabulary, first_of_slice(Vocabulary, count, Which),
@@ -72,9 +72,9 @@ struct sliced_items<Vocabulary, Options, Each, std::integer_sequence<int, I...>>
                        Options::biased, Options::settings>;
   template <int Which>
   using read_by = std::conditional_t<Which == 0, head_stash, pop_head>;
-  using type =
-      typename joined_lists<list<read_by<I>, named<slice_name<I>(), typename Each::template around<slice<I>>>>...,
-                            list<carried_cross_entropy<Vocabulary, Options::settings>>>::type;
+  using type = typename joined_lists<
+      list<read_by<Slices>, named<slice_name<Slices>(), typename Each::template around<slice<Slices>>>>...,
+      list<carried_cross_entropy<Vocabulary, Options::settings>>>::type;
 };
 
 }  // namespace detail

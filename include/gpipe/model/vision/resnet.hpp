@@ -34,11 +34,11 @@ struct resnet_shortcut<Out, Stride, false> : sequence<pop<"x">, add> {};
 /// `First` and then `Rest` N - 1 times, with an index each.
 template <class First, class Rest, class Indices>
 struct stacked_items;
-template <class First, class Rest, std::size_t... I>
-struct stacked_items<First, Rest, std::index_sequence<I...>> {
+template <class First, class Rest, std::size_t... Indices>
+struct stacked_items<First, Rest, std::index_sequence<Indices...>> {
   template <std::size_t>
   using other = Rest;
-  using type = sequence<First, other<I>...>;
+  using type = sequence<First, other<Indices>...>;
 };
 template <int N, class First, class Rest>
 using stacked = typename stacked_items<First, Rest, std::make_index_sequence<std::size_t{N - 1}>>::type;

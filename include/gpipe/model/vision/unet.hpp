@@ -30,13 +30,13 @@ struct unet_stack<1, Middle, Out> : unet_block<Out> {};
 template <int Middle, int Out>
 struct unet_stack<2, Middle, Out> : sequence<unet_block<Middle>, unet_block<Out>> {};
 
-/// Level I: on the way down a stack, whose output is stashed, and half the image; then the levels below; on the way
+/// A level: on the way down a stack, whose output is stashed, and half the image; then the levels below; on the way
 /// up twice the image, beside the stash, and a stack. An image with an odd side lacks a row when it comes back.
-template <int I, int Depth, int B, int C, int Side>
-struct unet_level
-    : scope<unet_stack<B, (C << I), (C << I)>, stash<"skip">, max_pool<2>, unet_level<I + 1, Depth, B, C, Side / 2>,
-            upsample<2>, std::conditional_t<Side % 2 == 0, sequence<>, pad_to<Side, Side>>, pop<"skip">,
-            gpipe::concat<>, unet_stack<B, (C << I) / 2, (C << I) / 2>> {};
+template <int Level, int Depth, int B, int C, int Side>
+struct unet_level : scope<unet_stack<B, (C << Level), (C << Level)>, stash<"skip">, max_pool<2>,
+                          unet_level<Level + 1, Depth, B, C, Side / 2>, upsample<2>,
+                          std::conditional_t<Side % 2 == 0, sequence<>, pad_to<Side, Side>>, pop<"skip">,
+                          gpipe::concat<>, unet_stack<B, (C << Level) / 2, (C << Level) / 2>> {};
 template <int Depth, int B, int C, int Side>
 struct unet_level<Depth, Depth, B, C, Side> : unet_stack<B, (C << Depth), (C << Depth) / 2> {};
 

@@ -231,14 +231,14 @@ struct compiled_best {
 
   static constexpr int tries = all.limits_memory() ? 2 : 1;  // of each plan
   /// The best of the first `Count` tries.
-  template <bool Near, int Count>
+  template <bool Nearby, int Count>
   static constexpr best_choice best_of() {
-    if constexpr (Count == 0 && Near) return first;
+    if constexpr (Count == 0 && Nearby) return first;
     else if constexpr (Count == 0) return best_choice{};
     else {
-      constexpr best_choice before = best_of<Near, Count - 1>();
+      constexpr best_choice before = best_of<Nearby, Count - 1>();
       constexpr plan_candidate it = [] {
-        if constexpr (Near) return near.of[(Count - 1) / tries].it;
+        if constexpr (Nearby) return nearby.of[(Count - 1) / tries].it;
         else return ranked.of[(Count - 1) / tries].it;
       }();
       constexpr tried_cut tried = cut_to_try(network_of<planned>, it, all, before, (Count - 1) % tries == 1);
@@ -261,13 +261,13 @@ struct compiled_best {
   static_assert(sizeof(broken::some_plan_fits_its_devices < space.devices, all.device.memory_limit, sufficient,
                        first.fits() || !has_plan >) > 0);
 
-  static constexpr ranked_plans near = [] {
+  static constexpr ranked_plans nearby = [] {
     if constexpr (first.fits()) return rank_near(network_of<planned>, space, all, shares, first, ranked);
     else return ranked_plans{};
   }();
   template <int Rounds>
   static constexpr cut_moves moved() {
-    if constexpr (Rounds == 0) return cut_moves{best_of<true, near.count * tries>()};
+    if constexpr (Rounds == 0) return cut_moves{best_of<true, nearby.count * tries>()};
     else {
       constexpr cut_moves before = moved<Rounds - 1>();
       return before.further(network_of<planned>, all);

@@ -69,7 +69,7 @@ class best_search {
     rest_.cost_transfers = rest_.cost_parameters = true;
     limit_ = rest.memory_limit;
     device_limit_ = rest.device.memory_limit;
-    rest_.device.memory_limit = std::min(rest_.device.memory_limit, limit_);
+    rest_.device.memory_limit = (std::min)(rest_.device.memory_limit, limit_);
     rest_.memory_limit = no_memory_limit;
     rest_.device_count = 0;
     if (rest.device_count == 0) rest_.devices = nullptr;
@@ -181,7 +181,7 @@ class best_search {
       of = std::make_shared<std::vector<device_spec>>();
       for (int s = 0; s < it.stages; ++s) {
         const device_spec& on = rest_.devices[o.chosen_schedule().worker_of(it.stages, s)];
-        of->push_back(on.with_limit(std::min(on.memory_limit, limit_)));
+        of->push_back(on.with_limit((std::min)(on.memory_limit, limit_)));
       }
     }
     o.devices = of->data();
@@ -217,7 +217,7 @@ class best_search {
       std::int64_t least = unlimited;
       for (int k = 0; k < kinds; ++k) {
         const pass_cost c = pass_cost_of(of.of(k)[l], false);
-        least = std::min(least, summed(c.forward, c.backward));
+        least = (std::min)(least, summed(c.forward, c.backward));
       }
       all = summed(all, least);
     }
@@ -283,17 +283,17 @@ class best_search {
   template <class Bound>
   std::int64_t least_of_warmups(const plan_options& o, const Bound& bound) const {
     std::int64_t least = unlimited;
-    each_warmup(o, [&](const plan_options& with) { least = std::min(least, bound(with)); });
+    each_warmup(o, [&](const plan_options& with) { least = (std::min)(least, bound(with)); });
     return least;
   }
-  static void raise(entry& e, std::int64_t bound) { e.it.bound = std::max(e.it.bound, bound); }
+  static void raise(entry& e, std::int64_t bound) { e.it.bound = (std::max)(e.it.bound, bound); }
 
   /// The second pass.
   void search_cuts() {
     const auto score = [&](std::size_t i) {
       const plan_candidate& it = all_[i].it;
       if (it.step != unlimited) return static_cast<double>(it.step);
-      return 1.125 * static_cast<double>(it.bound) * std::max(1.0, needed_over_had(it, waits_for::recompute));
+      return 1.125 * static_cast<double>(it.bound) * (std::max)(1.0, needed_over_had(it, waits_for::recompute));
     };
     std::stable_sort(second_.begin(), second_.end(), [&](auto i, auto j) { return score(i) < score(j); });
     int searched = 0;
@@ -349,7 +349,7 @@ class best_search {
       entry& e = all_[i];
       queue_.pop();
       if (e.rounds >= most_rounds || !chained_) return;
-      bound_by_paths(e, std::max(least_rounds, 4 * e.rounds));
+      bound_by_paths(e, (std::max)(least_rounds, 4 * e.rounds));
       if (e.it.bound < best_step()) queue_.push({e.it.bound, i});
     }
   }
@@ -421,13 +421,13 @@ class best_search {
     each_warmup(o, [&](const plan_options& with) {
       const cut_simulator simulator(net_, with, costs);
       const auto use = [&](const int* first, std::int64_t step) {
-        shortest = std::min(shortest, take(e, with, step, first));
+        shortest = (std::min)(shortest, take(e, with, step, first));
       };
       simulator.simulate_all(use, [&] { return before == unlimited ? unlimited : before - update; });
       left_ -= simulator.work();
     });
     e.fits = before != unlimited || shortest != unlimited;
-    if (e.fits) raise(e, std::min(before, shortest));
+    if (e.fits) raise(e, (std::min)(before, shortest));
   }
   /// Takes a cut with this makespan if its step is shorter. Returns the step, with the update; `unlimited`: it does not
   /// fit.
@@ -455,7 +455,7 @@ class best_search {
       found.simulated += e.it.step != unlimited;
       found.open += !ruled_out;
       found.unsearched += !ruled_out && e.reached != progress::searched;
-      if (!ruled_out) found.min = std::min(found.min, e.it.bound);
+      if (!ruled_out) found.min = (std::min)(found.min, e.it.bound);
       if (e.it.step != unlimited && &e != &all_[index(best_)]) others.push_back(&e);
     }
     if (best_ < 0) throw_too_large(found.plans);

@@ -148,7 +148,7 @@ class memory_bound {
     if (as_needed_) {
       for (const std::int64_t bytes : it.held) over += its.in_flight * bytes;
       for (std::size_t c = 0; c < ratios_.size() && over > 0; ++c) {
-        const std::int64_t bytes = std::min(over, its.in_flight * it.held[c]);
+        const std::int64_t bytes = (std::min)(over, its.in_flight * it.held[c]);
         over -= bytes;
         again += bytes * ratios_[c] / parts;
       }

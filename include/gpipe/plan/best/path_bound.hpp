@@ -47,7 +47,7 @@ class path_bound {
       add_times(round);
       add_longest_path(round);
       const double weights = 0.5 * round * (round + 1.0);
-      best = std::max(best, shortest_cut() / weights);
+      best = (std::max)(best, shortest_cut() / weights);
     }
     return static_cast<std::int64_t>(best * (1 - 1e-9));  // sums of doubles are not exact
   }
@@ -125,7 +125,7 @@ class path_bound {
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       const place& c = cells_[i];
       double begin = c.before_here < 0 ? 0 : ends_[index(c.before_here)];
-      if (c.before_there >= 0) begin = std::max(begin, ends_[index(c.before_there)]);
+      if (c.before_there >= 0) begin = (std::max)(begin, ends_[index(c.before_there)]);
       ends_[i] = begin + time_of(c);
       if (ends_[i] > ends_[last]) last = i;
     }
@@ -142,7 +142,7 @@ class path_bound {
   /// The cut for which the sum of paths is shortest, and its length.
   double shortest_cut() {
     const int L = costs_.layers, S = stages_;
-    const auto length = [&](int s, int l) {
+    const auto duration = [&](int s, int l) {
       const layer_cost& c = costs_.of(s)[l];
       return visits_[at(forward, s)] * static_cast<double>(c.forward) +
              visits_[at(input, s)] * static_cast<double>(c.backward_input) +
@@ -156,7 +156,7 @@ class path_bound {
                      begins = s > 0 ? shortest_[index((s - 1) * L + l - 1)] : 0;
         const bool here = l == s || (s > 0 && begins < stays);
         begins_[index(s * L + l)] = here;
-        shortest_[index(s * L + l)] = (here ? begins : stays) + length(s, l);
+        shortest_[index(s * L + l)] = (here ? begins : stays) + duration(s, l);
       }
     for (int s = S - 1, l = L - 1; s > 0; --s, --l) {
       while (!begins_[index(s * L + l)]) --l;

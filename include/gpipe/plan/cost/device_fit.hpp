@@ -122,7 +122,7 @@ class device_fit {
         double rest = right[i] / unit[i];
         for (std::size_t j = 0; j < unknowns; ++j)
           if (j != i && unit[j] > 0) rest -= normal[i][j] / unit[i] / unit[j] * found[j];
-        found[i] = std::max(0.0, rest);
+        found[i] = (std::max)(0.0, rest);
       }
     for (std::size_t i = 0; i < unknowns; ++i)
       if (unit[i] > 0) found[i] /= unit[i];

@@ -40,9 +40,9 @@ struct profile_times_are_not_negative {
 
 namespace detail {
 
-template <class Table, int Line, std::size_t... I>
-constexpr auto letters_of(std::index_sequence<I...>) {
-  return letters<Table::layers[Line].layer[I]...>{};
+template <class Table, int Line, std::size_t... Indices>
+constexpr auto letters_of(std::index_sequence<Indices...>) {
+  return letters<Table::layers[Line].layer[Indices]...>{};
 }
 
 /// Whether the profile matches the model; if it does not, a static_assert fails.

@@ -88,9 +88,9 @@ struct memory_list {
   stage_memory of[static_cast<unsigned>(Stages)]{};
 };
 
-template <class Cut, int... I>
-constexpr memory_list<Cut::stages> list_memory(std::integer_sequence<int, I...>) {
-  return {{stage_memory_at<Cut, I>...}};
+template <class Cut, int... Indices>
+constexpr memory_list<Cut::stages> list_memory(std::integer_sequence<int, Indices...>) {
+  return {{stage_memory_at<Cut, Indices>...}};
 }
 
 /// The bytes of each stage of `Cut`, by kind.
@@ -105,11 +105,11 @@ constexpr std::int64_t equal_limit(int) {
 }
 
 /// Reports each stage of a cut (see `memory_table`) that needs more bytes than `Allowed(stage)`.
-template <class Cut, std::int64_t (*Allowed)(int), int... I>
-constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
+template <class Cut, std::int64_t (*Allowed)(int), int... Indices>
+constexpr bool each_stage_fits(std::integer_sequence<int, Indices...>) {
   // True in any case: the mistake has its own error.
-  return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed(I),
-                                             (memory_table<Cut>.of[I].total() <= Allowed(I))>>::value &&
+  return (asserted<broken::stage_fits_memory<Indices, memory_table<Cut>.of[Indices].total(), Allowed(Indices),
+                                             (memory_table<Cut>.of[Indices].total() <= Allowed(Indices))>>::value &&
           ...);
 }
 

@@ -75,13 +75,14 @@ constexpr bool waits_in_circle() {
   return false;
 }
 
-template <class Table, int... I>
-constexpr void require_no_circle(std::integer_sequence<int, I...>) {
+template <class Table, int... Indices>
+constexpr void require_no_circle(std::integer_sequence<int, Indices...>) {
   constexpr const auto& of = circle_of<Table>.of;
   static_assert(
-      sizeof(broken::workers_wait_in_no_circle<
-             sizeof...(I) == 0,
-             broken::waits<of[I].worker, of[I].tick, of[I].at.kind, of[I].at.stage, of[I].at.micro_batch>...>) > 0);
+      sizeof(broken::workers_wait_in_no_circle<sizeof...(Indices) == 0,
+                                               broken::waits<of[Indices].worker, of[Indices].tick, of[Indices].at.kind,
+                                                             of[Indices].at.stage, of[Indices].at.micro_batch>...>) >
+      0);
 }
 
 /// The programs of all workers, one behind the other, and their first fault.

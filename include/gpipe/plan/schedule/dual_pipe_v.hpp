@@ -27,7 +27,7 @@ struct dual_pipe_v : detail::v_shape<dual_pipe_v> {
   // The worker's n-th cell, by rounds of a few ticks. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {
     const int K = stages / 2, w = worker, down = w, up = stages - 1 - w, before = K - 1 - w, behind = w + 1;
-    constexpr action_kind F = action_kind::forward, B = action_kind::backward, I = action_kind::backward_input,
+    constexpr action_kind F = action_kind::forward, B = action_kind::backward, Bx = action_kind::backward_input,
                           W = action_kind::backward_parameters;
     const auto takes = [&n](int rounds, int cells) {
       if (n < rounds * cells) return true;
@@ -38,7 +38,7 @@ struct dual_pipe_v : detail::v_shape<dual_pipe_v> {
     if (takes(behind, 2)) return n % 2 == 0 ? cell{F, down, 2 * before + n / 2} : cell{F, up, n / 2};
     if (takes(before, 3)) {
       const int m = n / 3, part = n % 3;
-      return part == 2 ? cell{F, up, behind + m} : cell{part == 0 ? I : W, up, m};
+      return part == 2 ? cell{F, up, behind + m} : cell{part == 0 ? Bx : W, up, m};
     }
     const int steady = M - 2 * K + behind;  // rounds in which both stages run both ways
     if (takes(steady, 6)) {
@@ -57,11 +57,11 @@ struct dual_pipe_v : detail::v_shape<dual_pipe_v> {
       return i % 2 == 0 ? cell{kind, up, M - behind + i / 2} : cell{kind, down, M - K + i / 2};
     };
     if (takes(behind, 2)) return n % 2 == 0 ? turn(B, n / 2) : cell{};
-    if (takes(behind, 1)) return turn(I, behind + n);
+    if (takes(behind, 1)) return turn(Bx, behind + n);
     const auto parameters = [&](int i) {  // in the order of the input parts
       return i < behind ? turn(W, behind + i) : cell{W, down, M - before + i - behind};
     };
-    if (takes(before, 2)) return n % 2 == 0 ? parameters(n / 2) : cell{I, down, M - before + n / 2};
+    if (takes(before, 2)) return n % 2 == 0 ? parameters(n / 2) : cell{Bx, down, M - before + n / 2};
     if (takes(behind, 1)) return parameters(before + n);
     return {};
   }

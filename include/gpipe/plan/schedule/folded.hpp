@@ -18,8 +18,8 @@ struct fold {
   }
   constexpr int size(int block) const { return first(block + 1) - first(block); }
   constexpr int block_of(int worker) const {
-    const int small = from / onto, in_larger = from % onto * (small + 1);
-    return worker < in_larger ? worker / (small + 1) : from % onto + (worker - in_larger) / small;
+    const int least = from / onto, in_larger = from % onto * (least + 1);
+    return worker < in_larger ? worker / (least + 1) : from % onto + (worker - in_larger) / least;
   }
 };
 

@@ -40,7 +40,7 @@ struct zb_2p {
   // The worker's n-th cell, by rounds of a few cells. The parameter part of a micro-batch runs 2 w input parts later.
   static constexpr cell nth(int stages, int M, int worker, int n) {
     const int ahead = 2 * (stages - worker) - 1, late = 2 * worker, steady = M - 2 * stages + 1;
-    constexpr action_kind F = action_kind::forward, I = action_kind::backward_input,
+    constexpr action_kind F = action_kind::forward, Bx = action_kind::backward_input,
                           W = action_kind::backward_parameters;
     const auto takes = [&n](int rounds, int cells) {
       if (n < rounds * cells) return true;
@@ -48,12 +48,12 @@ struct zb_2p {
       return false;
     };
     if (takes(ahead, 1)) return {F, worker, n};
-    if (takes(late, 2)) return n % 2 == 0 ? cell{I, worker, n / 2} : cell{F, worker, ahead + n / 2};
+    if (takes(late, 2)) return n % 2 == 0 ? cell{Bx, worker, n / 2} : cell{F, worker, ahead + n / 2};
     if (takes(steady, 3)) {
       const int m = n / 3, part = n % 3;
-      return part == 0 ? cell{I, worker, late + m} : part == 1 ? cell{W, worker, m} : cell{F, worker, M - steady + m};
+      return part == 0 ? cell{Bx, worker, late + m} : part == 1 ? cell{W, worker, m} : cell{F, worker, M - steady + m};
     }
-    if (takes(ahead, 2)) return n % 2 == 0 ? cell{I, worker, M - ahead + n / 2} : cell{W, worker, steady + n / 2};
+    if (takes(ahead, 2)) return n % 2 == 0 ? cell{Bx, worker, M - ahead + n / 2} : cell{W, worker, steady + n / 2};
     if (takes(late, 1)) return {W, worker, M - late + n};
     return {};
   }

@@ -22,7 +22,7 @@ struct zb_v : detail::v_shape<zb_v> {
   // The worker's n-th cell, by rounds of a few cells. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {
     const int K = stages / 2, w = worker, down = w, up = stages - 1 - w;
-    constexpr action_kind F = action_kind::forward, I = action_kind::backward_input,
+    constexpr action_kind F = action_kind::forward, Bx = action_kind::backward_input,
                           W = action_kind::backward_parameters;
     const auto takes = [&n](int rounds, int cells) {
       if (n < rounds * cells) return true;
@@ -31,20 +31,20 @@ struct zb_v : detail::v_shape<zb_v> {
     };
     if (takes(2 * (K - w) - 1, 1)) return {F, down, n};
     if (takes(w, 2)) return n % 2 == 0 ? cell{F, up, n / 2} : cell{F, down, 2 * (K - w) - 1 + n / 2};
-    if (takes(K - w, 3)) return n % 3 == 0 ? cell{F, up, w + n / 3} : cell{n % 3 == 1 ? I : W, up, n / 3};
+    if (takes(K - w, 3)) return n % 3 == 0 ? cell{F, up, w + n / 3} : cell{n % 3 == 1 ? Bx : W, up, n / 3};
     const int steady = M - 2 * K + 1 + w;  // rounds in which all six parts run
     if (takes(steady, 6)) {
       const int m = n / 6, part = n % 6;
-      if (part < 3) return part == 0 ? cell{F, down, 2 * K - 1 - w + m} : cell{part == 1 ? I : W, down, m};
-      return part == 3 ? cell{F, up, K + m} : cell{part == 4 ? I : W, up, K - w + m};
+      if (part < 3) return part == 0 ? cell{F, down, 2 * K - 1 - w + m} : cell{part == 1 ? Bx : W, down, m};
+      return part == 3 ? cell{F, up, K + m} : cell{part == 4 ? Bx : W, up, K - w + m};
     }
     if (takes(K - 1 - w, 5)) {  // all forwards on the way down are done
       const int m = steady + n / 5, part = n % 5;
-      if (part < 2) return {part == 0 ? I : W, down, m};
-      return part == 2 ? cell{F, up, K + m} : cell{part == 3 ? I : W, up, K - w + m};
+      if (part < 2) return {part == 0 ? Bx : W, down, m};
+      return part == 2 ? cell{F, up, K + m} : cell{part == 3 ? Bx : W, up, K - w + m};
     }
-    if (takes(w, 2)) return n % 2 == 0 ? cell{I, down, M - K + n / 2} : cell{I, up, M - w + n / 2};
-    if (takes(K - w, 2)) return n % 2 == 0 ? cell{I, down, M - K + w + n / 2} : cell{W, down, M - K + n / 2};
+    if (takes(w, 2)) return n % 2 == 0 ? cell{Bx, down, M - K + n / 2} : cell{Bx, up, M - w + n / 2};
+    if (takes(K - w, 2)) return n % 2 == 0 ? cell{Bx, down, M - K + w + n / 2} : cell{W, down, M - K + n / 2};
     if (takes(w, 1)) return {W, up, M - w + n};
     if (takes(w, 1)) return {W, down, M - w + n};
     return {};

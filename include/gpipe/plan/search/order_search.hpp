@@ -77,10 +77,10 @@ class order_search {
     std::uint8_t* const row = now_.row(on.worker);
     int from = on.at, to = on.at - 1;
     if (random_.below(2) == 0) {
-      for (int far = random_.below(8); far > 0 && to > 0; far -= 1 + random_.below(2)) --to;
+      for (int distance = random_.below(8); distance > 0 && to > 0; distance -= 1 + random_.below(2)) --to;
     } else {
       from = on.at - 1, to = on.at;
-      for (int far = random_.below(8); far > 0 && to + 1 < length; far -= 1 + random_.below(2)) ++to;
+      for (int distance = random_.below(8); distance > 0 && to + 1 < length; distance -= 1 + random_.below(2)) ++to;
     }
     shift(row, from, to);
     if (!row_holds(of_, on.worker, row, length)) return shift(row, to, from);

@@ -174,8 +174,8 @@ class order_candidates {
       std::vector<candidate*> chosen;
       bool found[2] = {false, false};
       for (candidate& it : all_) {
-        const bool near = static_cast<double>(it.makespan) < 1.04 * static_cast<double>(all_.front().makespan);
-        if (round == 0 ? near : round == 1 ? !found[it.by_rule] : chosen.empty()) chosen.push_back(&it);
+        const bool is_near = static_cast<double>(it.makespan) < 1.04 * static_cast<double>(all_.front().makespan);
+        if (round == 0 ? is_near : round == 1 ? !found[it.by_rule] : chosen.empty()) chosen.push_back(&it);
         found[it.by_rule] = true;
       }
       for (std::size_t i = 0; i < chosen.size() && !optimal(); ++i) {
@@ -221,7 +221,7 @@ GPIPE_COLD inline made_schedule::made searched_schedule::search(const searched_p
   detail::require_searchable(of);
   constexpr double rules = 2e5, moves = 1e8;  // actions that are placed in a second or so
   constexpr double parts = 1e5;               // of tables, which are tried in half a second
-  constexpr double small = 256;               // actions; more have too many parts
+  constexpr double few = 256;                 // actions; more have too many parts
   std::int64_t longest = 0;
   for (int s = 0; s < of.stage_count(); ++s) {
     const searched_stage its = of.stage(s);
@@ -234,8 +234,8 @@ GPIPE_COLD inline made_schedule::made searched_schedule::search(const searched_p
   const auto improve = [&](double share) {
     candidates.improve((std::min)(1e8, share * moves * effort / actions), static_cast<double>(longest));
   };
-  if (actions <= small) improve(0.02);
-  if (actions <= small && !candidates.optimal()) candidates.prove((std::min)(1e6, parts * effort));
+  if (actions <= few) improve(0.02);
+  if (actions <= few && !candidates.optimal()) candidates.prove((std::min)(1e6, parts * effort));
   improve(1);
   return {text_of(of, *candidates.best().orders), candidates.best().makespan, candidates.lower_bound()};
 }

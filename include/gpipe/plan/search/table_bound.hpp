@@ -12,12 +12,12 @@ namespace detail {
 /// A lower bound of every table's makespan, by longest paths from the begin of the step to an action (its head) and
 /// from the action's end to the end of the step (its tail):
 ///
-///     F(s-1, i) -> F(s, i) -> I(s, i) -> W(s, i),   I(s+1, i) -> I(s, i),   and each code's micro-batches ascend
+///     F(s-1, i) -> F(s, i) -> Bx(s, i) -> W(s, i),   Bx(s+1, i) -> Bx(s, i),   and each code's micro-batches ascend
 ///
 /// and through memory. With C bytes on a worker, a of them for a micro-batch until its input part and w until its
 /// parameter part, a forward waits for what must have left:
 ///
-///     F(i) after I(i - floor(C / a))  and after  W(i - 1 - floor((C - a) / w))
+///     F(i) after Bx(i - floor(C / a))  and after  W(i - 1 - floor((C - a) / w))
 ///
 /// On the way up of a V a micro-batch still holds its a on the way down, so C / (a + a') of them go up; on the way down
 /// (C - a') / a of them leave room for one that goes up. A forward cannot begin before the worker has done what must
@@ -69,7 +69,7 @@ class table_bound {
   }
 
  private:
-  enum : int { F, I, W };  // NOLINT: as in the text
+  enum : int { F, Bx, W };  // NOLINT: as in the text
 
   constexpr int& count(int kind, int s) const { return placed_[kind * of_.stage_count() + s]; }
 
@@ -99,12 +99,12 @@ class table_bound {
       if (m >= 0) f(kind, stage, m);
     };
     if (o >= 0 && goes_up(s)) {
-      call(I, s, i - times(C, a + b));
+      call(Bx, s, i - times(C, a + b));
       call(W, s, i - 1 - times(C - a - b, w));
     } else {
-      call(I, s, i - times(C, a));
+      call(Bx, s, i - times(C, a));
       call(W, s, i - 1 - times(C - a, w));
-      if (o >= 0) call(I, o, i - times(C - b, a));
+      if (o >= 0) call(Bx, o, i - times(C - b, a));
     }
   }
 
@@ -120,14 +120,14 @@ class table_bound {
       const int more = all - count(kind, stage);
       return more > 0 ? more * time(kind, stage) : 0;
     };
-    for (int k = count(I, s); k <= i; ++k) {
+    for (int k = count(Bx, s); k <= i; ++k) {
       const std::int64_t left = C - (i + 1 - k) * a;
       if (left < 0) continue;
       const int waiting = times(left, w), l = k > waiting ? k - waiting : 0;
-      std::int64_t begin = now_[of_.worker_of(s)] + work(F, s, i) + work(I, s, k) + work(W, s, l);
+      std::int64_t begin = now_[of_.worker_of(s)] + work(F, s, i) + work(Bx, s, k) + work(W, s, l);
       if (up) begin += work(F, o, i + 1);
-      else if (o >= 0) begin += work(F, o, k) + work(I, o, k);
-      if (k > 0) raise(begin, end(I, s, k - 1));
+      else if (o >= 0) begin += work(F, o, k) + work(Bx, o, k);
+      if (k > 0) raise(begin, end(Bx, s, k - 1));
       if (l > 0) raise(begin, end(W, s, l - 1));
       if (best < 0 || begin < best) best = begin;
     }
@@ -146,16 +146,16 @@ class table_bound {
     }
     for (int s = S - 1; s >= 0; --s) {
       const std::int64_t now = now_[of_.worker_of(s)];
-      if (i >= count(I, s)) {
-        std::int64_t& h = head_[at(I, s, i)];
-        h = i == count(I, s) ? now : end(I, s, i - 1);
+      if (i >= count(Bx, s)) {
+        std::int64_t& h = head_[at(Bx, s, i)];
+        h = i == count(Bx, s) ? now : end(Bx, s, i - 1);
         raise(h, end(F, s, i));
-        if (s + 1 < S) raise(h, end(I, s + 1, i) + of_.transfer(s, true));
+        if (s + 1 < S) raise(h, end(Bx, s + 1, i) + of_.transfer(s, true));
       }
       if (i >= count(W, s)) {
         std::int64_t& p = head_[at(W, s, i)];
         p = i == count(W, s) ? now : end(W, s, i - 1);
-        raise(p, end(I, s, i));
+        raise(p, end(Bx, s, i));
       }
     }
   }
@@ -165,14 +165,14 @@ class table_bound {
     const auto after = [&](int kind, int s, int m) { return time(kind, s) + tail_[at(kind, s, m)]; };
     for (int s = 0; s < S; ++s) {
       if (i + 1 < M_) raise(tail_[at(W, s, i)], after(W, s, i + 1));
-      std::int64_t& t = tail_[at(I, s, i)];
+      std::int64_t& t = tail_[at(Bx, s, i)];
       raise(t, after(W, s, i));
-      if (i + 1 < M_) raise(t, after(I, s, i + 1));
-      if (s > 0) raise(t, of_.transfer(s - 1, true) + after(I, s - 1, i));
+      if (i + 1 < M_) raise(t, after(Bx, s, i + 1));
+      if (s > 0) raise(t, of_.transfer(s - 1, true) + after(Bx, s - 1, i));
     }
     for (int s = S - 1; s >= 0; --s) {
       std::int64_t& t = tail_[at(F, s, i)];
-      raise(t, after(I, s, i));
+      raise(t, after(Bx, s, i));
       if (i + 1 < M_) raise(t, after(F, s, i + 1));
       if (s + 1 < S) raise(t, of_.transfer(s, false) + after(F, s + 1, i));
     }
@@ -186,9 +186,9 @@ class table_bound {
     const int down = of_.stage_at(w, 0), up = of_.stage_at(w, of_.chunks() - 1);
     std::int64_t of_micro_batch = 0, bound = 0;
     for (int c = 0; c < of_.chunks(); ++c)
-      for (const int kind : {F, I, W}) of_micro_batch += time(kind, of_.stage_at(w, c));
+      for (const int kind : {F, Bx, W}) of_micro_batch += time(kind, of_.stage_at(w, c));
     for (int i = 0; i < M_; ++i)
-      raise(bound, head_[at(I, up, i)] + (M_ - i) * of_micro_batch - most_forwards(w, down, up, M_ - i));
+      raise(bound, head_[at(Bx, up, i)] + (M_ - i) * of_micro_batch - most_forwards(w, down, up, M_ - i));
     return bound;
   }
   /// The longest work of forwards for which there is memory: on a V, for n on the way down, for at most n on the way

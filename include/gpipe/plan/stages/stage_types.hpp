@@ -62,11 +62,11 @@ constexpr auto types_between() {
   return found;
 }
 
-template <class Model, int Index, int First, int Last, int... I>
-constexpr auto make_stage(std::integer_sequence<int, I...>) {
+template <class Model, int Index, int First, int Last, int... Indices>
+constexpr auto make_stage(std::integer_sequence<int, Indices...>) {
   constexpr auto found = types_between<Model, First, Last>();
   return stage<Index, First, Last,
-               boost::hana::tuple<layer_run<bound_layer_type<Model, found.type[I]>, found.times[I]>...>>{};
+               boost::hana::tuple<layer_run<bound_layer_type<Model, found.type[Indices]>, found.times[Indices]>...>>{};
 }
 
 template <class Model, recompute_mode Mode, int Index, int First, int Last>
@@ -82,10 +82,10 @@ template <class Plan>
 struct stage_tuple {
   static constexpr recompute_mode mode =
       Plan::options.keeps_all() ? recompute_mode::never : Plan::options.recompute_whole();
-  template <int... I>
-  static constexpr auto make(std::integer_sequence<int, I...>) {
-    return boost::hana::tuple<
-        decltype(wrapped_stage<typename Plan::model, mode, I, Plan::cut().first[I], Plan::cut().first[I + 1]>())...>{};
+  template <int... Indices>
+  static constexpr auto make(std::integer_sequence<int, Indices...>) {
+    return boost::hana::tuple<decltype(wrapped_stage<typename Plan::model, mode, Indices, Plan::cut().first[Indices],
+                                                     Plan::cut().first[Indices + 1]>())...>{};
   }
   static constexpr auto make() { return make(std::make_integer_sequence<int, Plan::S>{}); }
 };

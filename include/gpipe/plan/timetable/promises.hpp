@@ -57,10 +57,10 @@ constexpr nearest_numbers nearest_to(int given, Admits&& admits) {
   }
   return found;
 }
-template <template <int...> class As, int Below, int Above>
+template <template <int...> class As, int Lower, int Higher>
 constexpr auto named_numbers() {
-  if constexpr (Below > 0 && Above > 0) return As<Below, Above>{};
-  else if constexpr (Below > 0 || Above > 0) return As<Below + Above>{};
+  if constexpr (Lower > 0 && Higher > 0) return As<Lower, Higher>{};
+  else if constexpr (Lower > 0 || Higher > 0) return As<Lower + Higher>{};
   else return As<>{};
 }
 template <class Table>

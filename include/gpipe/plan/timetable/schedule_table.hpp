@@ -111,7 +111,7 @@ GPIPE_COLD inline void schedule_table::count_stages() {
   if (std::int64_t{stages} * micro_batches_ > cells)  // before memory for each of them is taken
     for (std::size_t w = 0; w < rows_.size(); ++w)
       for (const entry& e : rows_[w])
-        if (std::max(e.is.stage, e.is.micro_batch) + 1 == (std::max)(stages, micro_batches_))
+        if ((std::max)(e.is.stage, e.is.micro_batch) + 1 == (std::max)(stages, micro_batches_))
           detail::bad_cell(name_, static_cast<int>(w), e.column,
                            {" is ", detail::label_of(e.is, true).text(), ", and the table has ", cells, " cells for ",
                             stages, " stages and ", micro_batches_, " micro-batches"},

@@ -37,21 +37,21 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
 
 /// One line, if workers are bound to cores of their own, with how many each has; else empty.
 GPIPE_COLD inline std::string own_cores_note(std::span<const stage_report> stages) {
-  int least = 0, most = 0, far = 0, sharers = 1;
+  int least = 0, most = 0, on_other_nodes = 0, sharers = 1;
   for (const stage_report& s : stages) {
     if (s.own_cores == 0) continue;
     least = least == 0 ? s.own_cores : (std::min)(least, s.own_cores);
     most = (std::max)(most, s.own_cores);
-    far += s.far_memory ? 1 : 0;
+    on_other_nodes += s.far_memory ? 1 : 0;
     sharers = (std::max)(sharers, s.core_sharers);
   }
   if (most == 0) return {};
   return detail::concat({"workers are bound to ", least < most ? std::to_string(least) + " to " : std::string(),
                          detail::several(most, "core"), " each",
                          sharers > 1 ? detail::concat({", which up to ", sharers, " share"}) : std::string(),
-                         far > 0 ? detail::concat({"; the system refused to move the memory of ",
-                                                   detail::several(far, "stage"), " near them"})
-                                 : std::string(),
+                         on_other_nodes > 0 ? detail::concat({"; the system refused to move the memory of ",
+                                                              detail::several(on_other_nodes, "stage"), " near them"})
+                                            : std::string(),
                          "\n"});
 }
 

@@ -140,9 +140,9 @@ struct entry_points {
   using layer = typename Bound::layer;
   using input = typename Bound::input;
 
-  template <int... I>
-  static constexpr bool floating(std::integer_sequence<int, I...>) {
-    return (is_floating(dtype_of<typename part<input, I>::value_type>) || ...);
+  template <int... Indices>
+  static constexpr bool floating(std::integer_sequence<int, Indices...>) {
+    return (is_floating(dtype_of<typename part<input, Indices>::value_type>) || ...);
   }
   static constexpr bool takes_floating = floating(std::make_integer_sequence<int, parts<input>>{});
 

@@ -235,7 +235,7 @@ class pass_runner {
   // A wait between workers of one process of a job may depend on another process, whose progress counts. So it lasts
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
   wait_limits local_limits(wait_limits limits) const {
-    if (options_.job != nullptr && here_.count() > 1) limits.deadline = limits.deadline.max();
+    if (options_.job != nullptr && here_.count() > 1) limits.deadline = (std::chrono::nanoseconds::max)();
     return cores_.limits_of(limits);
   }
   // Moves the memory of each stage, which is the host's, to its worker.

@@ -78,15 +78,15 @@ GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& 
   facts.position = {count("gpipe.epoch"), static_cast<long>(count("gpipe.batch"))};
   facts.frozen.reset();
   if (number("gpipe.format") >= 2) {
-    const auto small = [&](const char* key) {
+    const auto int_count = [&](const char* key) {
       const std::uint64_t value = number(key);
       if (value > static_cast<std::uint64_t>((std::numeric_limits<int>::max)()))
         throw_error({"the text ", quoted(key), " is ", value, ", which is no number of samples"},
                     {"load another checkpoint"}, {.file = file});
       return static_cast<int>(value);
     };
-    facts.position.batch_size = small("gpipe.batch_size");
-    facts.position.samples = small("gpipe.samples");
+    facts.position.batch_size = int_count("gpipe.batch_size");
+    facts.position.samples = int_count("gpipe.samples");
     facts.frozen = text("gpipe.frozen");
   }
   facts.optimizer = text("gpipe.optimizer");

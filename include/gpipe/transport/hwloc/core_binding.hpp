@@ -22,10 +22,10 @@ static_assert(HWLOC_API_VERSION >= 0x00020000, "gpipe: <gpipe/hwloc.hpp> needs h
 
 namespace detail {
 
-/// Lets the whole pages of this memory prefer the nodes of `near`, and moves those that have a place. False: the system
-/// refuses, as containers do.
+/// Lets the whole pages of this memory prefer the nodes of `bound_cores`, and moves those that have a place. False: the
+/// system refuses, as containers do.
 GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std::size_t bytes,
-                                    const core_set& near) noexcept {
+                                    const core_set& bound_cores) noexcept {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(memory), first = (begin + page - 1) / page * page,
              last = (begin + bytes) / page * page;
@@ -33,8 +33,8 @@ GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std
   hwloc_bitmap_t set = hwloc_bitmap_alloc();
   if (set == nullptr) return false;
   bool done = true;
-  for (std::size_t c = 0; c < near.size() * 64 && done; ++c)
-    if (near[c / 64] >> c % 64 & 1) done = hwloc_bitmap_set(set, static_cast<unsigned>(c)) == 0;
+  for (std::size_t c = 0; c < bound_cores.size() * 64 && done; ++c)
+    if (bound_cores[c / 64] >> c % 64 & 1) done = hwloc_bitmap_set(set, static_cast<unsigned>(c)) == 0;
   // Without STRICT a full node lends from others, and pages that another process shares stay.
   done = done && hwloc_set_area_membind(topology, reinterpret_cast<void*>(first), last - first, set, HWLOC_MEMBIND_BIND,
                                         HWLOC_MEMBIND_MIGRATE) == 0;
@@ -101,8 +101,8 @@ class core_binding final : public core_placement {
   }
 
   /// On a machine with one node nothing moves.
-  GPIPE_COLD bool move_near(void* memory, std::size_t bytes, const core_set& near) const noexcept override {
-    return nodes_ < 2 || detail::prefer_nodes(topology_.get(), memory, bytes, near);
+  GPIPE_COLD bool move_near(void* memory, std::size_t bytes, const core_set& bound_cores) const noexcept override {
+    return nodes_ < 2 || detail::prefer_nodes(topology_.get(), memory, bytes, bound_cores);
   }
 
  private:

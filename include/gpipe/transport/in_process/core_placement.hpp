@@ -26,7 +26,7 @@ class core_placement {
   /// The cores of each worker of this process; each has one at least. `host` says how many workers divide the cores.
   virtual std::vector<core_set> divide(int workers, const host_cores& host) const = 0;
   /// Moves the whole pages of this memory to the memory of these cores' node. False: the system refuses.
-  virtual bool move_near(void* memory, std::size_t bytes, const core_set& near) const noexcept = 0;
+  virtual bool move_near(void* memory, std::size_t bytes, const core_set& bound_cores) const noexcept = 0;
 };
 
 namespace detail {

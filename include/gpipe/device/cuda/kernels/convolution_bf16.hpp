@@ -43,12 +43,12 @@ inline bool fits_tensor_cores(const convolution_shape& s) {
   // Nor are there too many to count them in one.
   const std::int64_t x = std::int64_t{s.in_height} * s.in_width, y = std::int64_t{s.out_height()} * s.out_width();
   constexpr std::int64_t most = (std::numeric_limits<int>::max)() - convolution_pixels;
-  const auto near = [&](std::int64_t results, std::int64_t image) {
+  const auto fits_int = [&](std::int64_t results, std::int64_t image) {
     return (convolution_pixels / (std::max)(results, std::int64_t{1}) + 2) * image <= most &&
            results * s.samples <= most;
   };
-  return s.groups == 1 && fits(s.in_channels) && fits(s.out_channels) && near(y, x * s.in_channels) &&
-         near(x, y * s.out_channels);
+  return s.groups == 1 && fits(s.in_channels) && fits(s.out_channels) && fits_int(y, x * s.in_channels) &&
+         fits_int(x, y * s.out_channels);
 }
 /// Whether the kernels can load 16 bytes at once.
 inline bool all_aligned(std::initializer_list<const void*> arrays) {

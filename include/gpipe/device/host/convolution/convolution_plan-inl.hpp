@@ -140,10 +140,10 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
                                                               const convolution_axis& columns, int in_width,
                                                               int out_width, int element_bytes) {
   constexpr int longest = convolution_plan::max_pixels;
-  const bool small = rows.count * columns.count <= longest;
-  const int tallest = small ? rows.count : 14;
+  const bool fits = rows.count * columns.count <= longest;
+  const int tallest = fits ? rows.count : 14;
   convolution_plan plan;
-  if (small) plan.together = longest / (rows.count * columns.count);
+  if (fits) plan.together = longest / (rows.count * columns.count);
   const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& it) {
     convolution_span span{axis.count, 0, {}};
     for (int t = 0; t < axis.count; ++t)
@@ -187,7 +187,7 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
     inside.first = (std::max)(inside.first, across.first), inside.end = (std::min)(inside.end, across.end);
   }
   const bool few = s.groups == 1 && s.in_channels < 8 && s.in_channels * s.out_channels > 1 && s.dilation_width == 1;
-  const bool joins = few && !small && inside.first < inside.end;
+  const bool joins = few && !fits && inside.first < inside.end;
   for (int row = 0; row < rows.count; row += tallest)  // all taps read these rows of dy while they are in the cache
     for (const tap& i : rows.taps) {
       const convolution_span down = seen(rows, i);

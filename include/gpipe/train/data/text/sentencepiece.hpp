@@ -93,7 +93,8 @@ class piece_texts final : public sentencepiece::SentenceIterator {
   bool done() const override { return at_ == texts_.size(); }
   void Next() override { ++at_; }
   const std::string& value() const override { return *texts_[at_]; }
-  sentencepiece::util::Status status() const override { return {}; }
+  // Its type is called Status, which is a macro of X11.
+  decltype(std::declval<const sentencepiece::SentenceIterator&>().status()) status() const override { return {}; }
 
  private:
   std::span<const std::string* const> texts_;
