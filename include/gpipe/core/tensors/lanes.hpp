@@ -101,6 +101,9 @@ struct lanes {
   /// long to compile as half of the library.
   [[gnu::always_inline]] static inline type multiply_add(type a, type b, type c) {
 #if defined(__FMA__) && !defined(__CUDACC__)
+#if __has_builtin(__builtin_elementwise_fma)  // clang 17 and newer; clang 22 removed the others
+    if constexpr (sizeof(type) >= 16) return __builtin_elementwise_fma(a, b, c);
+#else
     constexpr bool is_float = std::is_same_v<number, float>;
 #if defined(__AVX512F__)
     constexpr int as_the_environment_rounds = 4;
@@ -117,6 +120,7 @@ struct lanes {
       if constexpr (is_float) return __builtin_ia32_vfmaddps(a, b, c);
       else return __builtin_ia32_vfmaddpd(a, b, c);
     }
+#endif
 #endif
     for (int lane = 0; lane < N; ++lane) a[lane] = detail::multiply_add(a[lane], b[lane], c[lane]);
     return a;
