@@ -26,8 +26,7 @@ GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t
 GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
 GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
-  static_cast<void>(
-      ::sync_file_range(file, static_cast<off64_t>(at), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE));
+  static_cast<void>(::sync_file_range(file, static_cast<off_t>(at), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
 #else
   (void)file, (void)at, (void)bytes;
 #endif
