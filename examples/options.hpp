@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan/options/options.hpp>
@@ -48,7 +49,8 @@ class options {
     return add(std::move(name), "X", std::move(help) + " (" + now.str() + ")",
                [&into, min, max, range = range.str()](std::string_view self, std::string_view value) {
                  double read = 0;
-                 const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
+                 const auto [end, failure] =
+                     gpipe::detail::parse_number(value.data(), value.data() + value.size(), read);
                  if (failure != std::errc{} || end != value.data() + value.size())
                    throw_error(self, value, "is not a number", range);
                  if (!(read >= min && read <= max)) throw_error(self, value, "is out of range", range);
@@ -238,7 +240,8 @@ class options {
     std::int64_t whole = 0;
     double number = 0;
     const char* const last = value.data() + value.size();
-    const auto [end, failure] = std::from_chars(value.data(), last, number, std::chars_format::fixed);
+    const char* const exponent = value.data() + std::min(value.find_first_of("eE"), value.size());  // is no unit
+    const auto [end, failure] = gpipe::detail::parse_number(value.data(), exponent, number);
     const bool is_whole = std::from_chars(value.data(), last, whole).ptr == end;
     if (failure == std::errc::invalid_argument) throw_error(self, value, "is not a number of bytes", remedy);
     if (failure == std::errc::result_out_of_range || !(number < 1e19))

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 
 namespace gpipe::detail {
@@ -179,7 +180,7 @@ GPIPE_COLD GPIPE_INLINE void json_reader::any_number() {
     digits();
   }
   double value = 0;
-  const auto wrong = std::from_chars(text_.data() + begin, text_.data() + at_, value).ec;
+  const auto wrong = parse_number(text_.data() + begin, text_.data() + at_, value).ec;
   // A number too small is out of range, too, and means 0.
   if (wrong == std::errc::result_out_of_range &&
       text_.substr(begin, at_ - begin).find("e-") == std::string_view::npos &&

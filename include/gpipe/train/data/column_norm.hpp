@@ -15,6 +15,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/train/data/data_source.hpp>
@@ -72,7 +73,7 @@ struct column_norm {
     const char *at = text.data(), *end = at + text.size();
     for (bool is_mean = true; at != end; is_mean = !is_mean) {
       double x = 0;
-      const auto read = std::from_chars(at, end, x);
+      const auto read = detail::parse_number(at, end, x);
       if (read.ec != std::errc{} || (read.ptr != end && *read.ptr != ' ')) break;
       (is_mean ? found.mean : found.deviation).push_back(x);
       at = read.ptr == end ? end : read.ptr + 1;

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/record/file/read_file.hpp>
@@ -216,7 +217,7 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::str
     value = how_.fill;
   } else {
     if (word.size() > 1 && *at == '+' && (at[1] == '.' || (at[1] >= '0' && at[1] <= '9'))) ++at;
-    const auto [next, failure] = is_label ? std::from_chars(at, stop, label) : std::from_chars(at, stop, value);
+    const auto [next, failure] = is_label ? std::from_chars(at, stop, label) : detail::parse_number(at, stop, value);
     const char* const kind = is_label ? " is not a label" : " is not a number";
     if (failure == std::errc::result_out_of_range) {
       // A number that does not fit a float may be too near to 0: then it is 0.
@@ -224,7 +225,7 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::str
         fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a label"}),
              "give smaller numbers");
       double wide = 0;
-      const bool is_wide = std::from_chars(at, next, wide).ec == std::errc{};
+      const bool is_wide = detail::parse_number(at, next, wide).ec == std::errc{};
       const std::string_view digits(at, static_cast<std::size_t>(next - at));
       if (is_wide ? !(std::fabs(wide) < 1) : digits.find("e-") == digits.npos && digits.find("E-") == digits.npos)
         fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a float"}),

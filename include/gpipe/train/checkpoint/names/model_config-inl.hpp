@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <system_error>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/core/text/type_name.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
@@ -72,7 +72,7 @@ GPIPE_COLD GPIPE_INLINE void require_config(const network& net, const std::strin
   };
   const auto number = [&](const std::string& text) {
     double value = -1;
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto end = parse_number(text.data(), text.data() + text.size(), value);
     return end.ec == std::errc{} && end.ptr == text.data() + text.size() ? value : -1;
   };
   const std::string heads = setting("n_head", "12"), function = setting("activation_function", "\"gelu_new\""),
