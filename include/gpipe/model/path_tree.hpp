@@ -79,7 +79,7 @@ constexpr void write_paths(path_writer& to, path_node n);
 /// The items of a list: an item without a name of its own adds its index.
 template <class... Items>
 constexpr void write_list(path_writer& to, list<Items...>) {
-  int i = 0;
+  [[maybe_unused]] int i = 0;  // an empty list reads none
   const int in_order[] = {0, (write_paths<Items>(to, {.adds = path_part::index, .number = i++}), 0)...};
   static_cast<void>(in_order);
 }

@@ -1,8 +1,9 @@
-#include <limits>
+#include <gpipe/core/numbers/finite.hpp>
 
 #include <doctest/doctest.h>
 
-#include <gpipe/core/numbers/finite.hpp>
+#include <initializer_list>
+#include <limits>
 
 using gpipe::detail::is_finite;
 using gpipe::detail::is_nan;
