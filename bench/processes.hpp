@@ -15,6 +15,7 @@ namespace bench {
 /// Calls mpirun for processes of this program. Prints what they print, and returns their results.
 inline std::map<std::string, double> run_processes(int count, const std::string& words) {
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0);  // the same from Open MPI 5 on
   if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   const std::string command = "env -u GPIPE_BENCH_HISTORY mpirun -np " + std::to_string(count) + " --bind-to none " +
                               std::filesystem::canonical("/proc/self/exe").string() + " " + words;

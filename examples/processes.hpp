@@ -73,7 +73,9 @@ inline std::unique_ptr<gpipe::core_placement> cores_of_workers(bool bind) {
 
 /// Replaces this process by mpirun, which starts the program `processes` times.
 [[noreturn]] inline void launch(int processes, int count, char** words) {
-  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);  // allows more processes than cores
+  // Allow more processes than cores, in Open MPI up to 4 and from 5 on.
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0);
   const std::string number = std::to_string(processes);
   std::vector<std::string> line{"mpirun", "-np", number, "/proc/self/exe"};
   std::string self(4096, '\0');

@@ -200,6 +200,7 @@ void run_one(const std::string& self, int stages, const char* kind, int number, 
 
 int run_matrix(const std::string& self, int every) {
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0);  // the same from Open MPI 5 on
   if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   tally all;
   for (int next = 0; const int stages : {2, 4}) {
