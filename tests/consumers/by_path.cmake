@@ -108,11 +108,11 @@ foreach(name IN ITEMS search_cut limited_search make_plan tick_index step_progra
   endif()
 endforeach()
 
+# The wrapper of any MPI as the compiler: of Open MPI, MPICH or Intel MPI, each around the same compiler.
 if(MPICXX)
-  execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${MPICXX} --showme:link OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
-  separate_arguments(flags UNIX_COMMAND "${flags}")
-  separate_arguments(libraries UNIX_COMMAND "${libraries}")
-  list(TRANSFORM flags REPLACE "^-I" "-isystem")  # its warnings are not ours
-  build(in_processes "1 processes" ${flags} processes/main.cpp ${libraries})
+  foreach(wrapper IN ITEMS OMPI MPICH I_MPI)
+    set(ENV{${wrapper}_CXX} ${COMPILER})
+  endforeach()
+  set(COMPILER ${MPICXX})
+  build(in_processes "1 processes" processes/main.cpp)
 endif()
