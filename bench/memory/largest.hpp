@@ -41,14 +41,15 @@ inline void print_largest(figures& found) {
       example::largest_search search(of, o, std::vector<std::int64_t>(devices, memory));
       const int max_more = of.max_more(max_layers);
       const example::largest_model plain =
-          search.find({{schedule_kind::fill_drain, recompute_mode::always, false}}, max_more);
+          search.find({{schedule_kind::fill_drain, recompute_mode::always, example::packed_copies::kept}}, max_more);
       const example::largest_model best = search.find(example::all_configurations(devices), max_more);
       const double ratio = static_cast<double>(best.parameters) / static_cast<double>(plain.parameters);
       std::printf("%-16s %7zu %11s %11s %6.2f %10.1f %12s %-12s %-7s device %d\n", name, devices,
                   detail::counted(plain.parameters).c_str(), detail::counted(best.parameters).c_str(), ratio,
                   static_cast<double>(best.plan.parameter_bytes()) / static_cast<double>(best.parameters),
                   detail::sized(static_cast<std::uint64_t>(best.plan.activation_bytes())).c_str(),
-                  gpipe::name_of(best.with.schedule), best.with.shares_packed ? "shared" : "own", best.next.device);
+                  gpipe::name_of(best.with.schedule),
+                  best.with.packed == example::packed_copies::shared ? "shared" : "automatic", best.next.device);
       found.push_back({std::string("memory.largest.") + name + "." + std::to_string(devices), ratio, "ratio"});
     }
   }

@@ -33,18 +33,26 @@ struct family_member {
   }
 };
 
+/// The packed copies of weights that stages keep.
+enum class packed_copies {
+  automatic,  ///< the plan decides: all of them, or fewer under a memory limit
+  shared,     ///< one for all layers of a stage
+  kept        ///< both of every weight
+};
+
 /// One way to train a model.
 struct configuration {
   schedule_kind schedule = schedule_kind::fill_drain;
   recompute_mode recompute = recompute_mode::always;
-  bool shares_packed = false;  ///< the layers of a stage share the memory of packed weights
+  packed_copies packed = packed_copies::automatic;
 
   /// For `devices` devices.
   plan_options of(plan_options o, std::size_t devices) const {
     o.schedule = schedule;
     o.stages = static_cast<int>(devices) * stages_per_worker(schedule);
     o.recompute = recompute;
-    o.share_packed_weights = shares_packed;
+    o.share_packed_weights = packed == packed_copies::shared;
+    o.keep_packed_weights = packed == packed_copies::kept;
     o.group_gradients = 1;
     return o;
   }
@@ -56,13 +64,13 @@ inline constexpr schedule_kind by_step[] = {
     schedule_kind::zb_h1, schedule_kind::v_half,      schedule_kind::interleaved, schedule_kind::looped_bfs,
     schedule_kind::v_min, schedule_kind::one_f_one_b, schedule_kind::fill_drain};
 
-/// All configurations for a number of devices, those that slow a step down least first: recompute as needed, in every
-/// schedule with packed copies of every weight, and then with shared ones.
+/// All configurations for a number of devices, those that slow a step down least first: recompute as needed in every
+/// schedule, first with the packed copies that the plan decides to keep, then with shared ones.
 inline std::vector<configuration> all_configurations(std::size_t devices) {
   std::vector<configuration> all;
-  for (const bool shares : {false, true})
+  for (const packed_copies packed : {packed_copies::automatic, packed_copies::shared})
     for (const schedule_kind kind : by_step)
-      if (devices > 1 || kind == schedule_kind::one_f_one_b) all.push_back({kind, recompute_mode::as_needed, shares});
+      if (devices > 1 || kind == schedule_kind::one_f_one_b) all.push_back({kind, recompute_mode::as_needed, packed});
   return all;
 }
 
@@ -178,7 +186,10 @@ class largest_search {
 inline largest_model largest_of(const family_member& of, const plan_options& o, std::int64_t limit, int max_more) {
   const auto devices = static_cast<std::size_t>(o.stages / stages_per_worker(o.schedule));
   largest_search search(of, o, std::vector<std::int64_t>(devices, limit));
-  return search.find({{o.schedule, o.recompute, o.share_packed_weights}}, max_more);
+  const packed_copies packed = o.share_packed_weights  ? packed_copies::shared
+                               : o.keep_packed_weights ? packed_copies::kept
+                                                       : packed_copies::automatic;
+  return search.find({{o.schedule, o.recompute, packed}}, max_more);
 }
 
 }  // namespace example

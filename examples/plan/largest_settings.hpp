@@ -34,7 +34,8 @@ std::vector<std::pair<std::string, int>> words_or_any(const List& list) {
 
 inline constexpr std::pair<const char*, shard> shards[] = {
     {"none", shard::none}, {"optimizer-state", shard::optimizer_state}, {"gradients", shard::gradients}};
-inline constexpr std::pair<const char*, bool> packed_choices[] = {{"own", false}, {"shared", true}};
+inline constexpr std::pair<const char*, packed_copies> packed_choices[] = {
+    {"automatic", packed_copies::automatic}, {"shared", packed_copies::shared}, {"kept", packed_copies::kept}};
 
 /// The word of the command line for a value.
 template <class List, class Value>
@@ -53,10 +54,12 @@ struct largest_settings {
   bool plain = false, brief = false;
 
   bool read(int count, char** arguments) {
-    if (!options("plan largest: how large a model fits on a number of devices, by the memory of its plan.\n"
-                 "It tries all schedules, with recompute as needed, and with packed copies of every weight or shared\n"
-                 "ones, and prints which it took. --plain tries none but fill-drain, recompute always, own copies.\n"
-                 "Also prints the table of the paper's largest models beside ours.")
+    if (!options(
+             "plan largest: how large a model fits on a number of devices, by the memory of its plan.\n"
+             "It tries all schedules, with recompute as needed, and with the packed copies of weights that the plan\n"
+             "decides to keep or shared ones, and prints which it took. --plain tries fill-drain, recompute\n"
+             "always, and both packed copies of every weight.\n"
+             "Also prints the table of the paper's largest models beside ours.")
              .choice("--model", model, words(families), "the family; own is the model at the top of plan.cpp")
              .number("--devices", devices, 1, 10'000, "devices of a replica, each with the stages of the schedule")
              .byte_list("--memory", memory,
@@ -72,10 +75,11 @@ struct largest_settings {
                      "which micro-batches or layers run forward again before\n"
                      "                            backward; any: as-needed")
              .choice("--packed-weights", packed_weights, words_or_any(packed_choices),
-                     "packed copies of weights: each layer has its own,\n"
-                     "                            or those of a stage share the memory of the largest")
+                     "packed copies of weights: automatic lets the plan\n"
+                     "                            decide, shared keeps one for all layers of a stage, kept\n"
+                     "                            both of every weight; any: automatic or shared")
              .flag("--brief", brief, "leave out the paper's tables")
-             .flag("--plain", plain, "choose fill-drain, always and own where any is left")
+             .flag("--plain", plain, "choose fill-drain, always and kept where any is left")
              .number("--moments", moments, 0, max_moments,
                      "arrays of the parameters' size that the optimizer\n"
                      "                            keeps: RMSProp and SGD with momentum 1, Adam 2")
@@ -90,7 +94,7 @@ struct largest_settings {
     if (memory.size() == 1) memory.resize(static_cast<std::size_t>(devices), memory[0]);
     if (plain && schedule == any) schedule = 1 + static_cast<int>(schedule_kind::fill_drain);
     if (plain && recompute == any) recompute = 1 + static_cast<int>(recompute_mode::always);
-    if (plain && packed_weights == any) packed_weights = 1 + static_cast<int>(false);
+    if (plain && packed_weights == any) packed_weights = 1 + static_cast<int>(packed_copies::kept);
     return true;
   }
 
@@ -106,11 +110,14 @@ struct largest_settings {
   /// The configurations that the command line leaves.
   std::vector<configuration> configurations() const {
     std::vector<configuration> all;
-    for (configuration it : all_configurations(schedule == any ? memory.size() : 2)) {
-      if (schedule != any && static_cast<int>(it.schedule) + 1 != schedule) continue;
-      if (packed_weights != any && static_cast<int>(it.shares_packed) + 1 != packed_weights) continue;
-      if (recompute != any) it.recompute = static_cast<recompute_mode>(recompute - 1);
-      all.push_back(it);
+    for (configuration way : all_configurations(schedule == any ? memory.size() : 2)) {
+      if (schedule != any && static_cast<int>(way.schedule) + 1 != schedule) continue;
+      if (packed_weights != any) {
+        if (way.packed != packed_copies::automatic) continue;  // each schedule once
+        way.packed = static_cast<packed_copies>(packed_weights - 1);
+      }
+      if (recompute != any) way.recompute = static_cast<recompute_mode>(recompute - 1);
+      all.push_back(way);
     }
     return all;
   }

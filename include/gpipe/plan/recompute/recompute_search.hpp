@@ -113,6 +113,29 @@ class recompute_search {
   constexpr std::int64_t work() const { return 2 * counted_; }
   /// The fewest bytes of a stage of a cut.
   constexpr std::int64_t least_bytes(const int* first, int stage) { return decide(first, stage, -1).bytes; }
+  /// Bytes that suffice for a stage of a cut: `decide` finds a choice that fits under this limit. As needed they are
+  /// the fewer of two choices, to run again all micro-batches or all layers but joins, so another may need fewer still.
+  GPIPE_COLD constexpr std::int64_t sufficient_bytes(const int* first, int stage) {
+    if (listed_) return least_bytes(first, stage);
+    const stage_view plain(net_, {first, o_.stages}, stage);
+    stage_ = stage;
+    first_ = first;
+    memory_requirements few = needs_[stage];  // the fewest working sets
+    if (tries_on_the_way()) few.packed = packed_weights::on_the_way;
+    if (!as_needed_) return bytes_of(plain, few);
+    const memory_requirements all = needs_with(few.packed);
+    few.packed = packed_for_recompute(few.packed);
+    std::int64_t bytes = bytes_of(plain, few);
+    const auto take_if_fewer = [&](std::int64_t other) {
+      if (other < bytes) bytes = other;
+    };
+    if (all.packed != few.packed) take_if_fewer(bytes_of(plain, all));
+    if (all.gradients_leave) return bytes;
+    mark_all_but_joins();
+    place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
+    take_if_fewer(bytes_of({net_, {first, o_.stages, chosen_.data()}, stage}, needs_with(few.packed)));
+    return bytes;
+  }
 
  private:
   // In each set of a stage's ranges of layers, and in all sets: a search of all cuts comes back to a few thousand.
@@ -129,15 +152,24 @@ class recompute_search {
     stage_ = stage;
     first_ = first;
     const packed_weights by_default = needs_[stage].packed;
-    const bool may_pack = by_default != packed_weights::on_the_way && may_pack_on_the_way(o_, stage);
-    if (!may_pack || !as_needed_ || !is_worth_packing()) {
+    const bool may_pack = tries_on_the_way();
+    if (!may_pack || !as_needed_) {
       decide_packed(plain, by_default);
-      return best_.fits || !may_pack || as_needed_ ? best_ : or_with_less(plain);
+      return best_.fits || !may_pack ? best_ : or_with_less(plain);
     }
     if (keeps_all(plain, by_default)) return best_;
     decide_packed(plain, packed_weights::on_the_way);
     if (best_.time > 0) try_with_copies(plain);
     return best_;
+  }
+  /// Whether the stage packs on the way where it does not fit otherwise.
+  constexpr bool tries_on_the_way() const {
+    return needs_[stage_].packed != packed_weights::on_the_way && may_pack_on_the_way(o_, stage_) &&
+           (!as_needed_ || is_worth_packing());
+  }
+  /// What a stage that runs micro-batches or layers again can do instead.
+  constexpr packed_weights packed_for_recompute(packed_weights packed) const {
+    return packed == packed_weights::in_turn && o_.micro_batches > 1 ? packed_weights::kept : packed;
   }
   /// Packs on the way if that fits, or needs fewer bytes.
   constexpr stage_recompute or_with_less(const stage_view& plain) {
@@ -188,7 +220,7 @@ class recompute_search {
     if (keeps_all(plain, packed) || !as_needed_) return;
     memory_requirements all = needs_with(packed);
     const stage_recompute none = best_;
-    if (packed == packed_weights::in_turn && o_.micro_batches > 1) packed_ = all.packed = packed_weights::kept;
+    packed_ = all.packed = packed_for_recompute(packed);
     recompute_micro_batches(plain);
     best_.min = best_.time;
     if (!all.gradients_leave)  // which parameter parts that come early would overtake
@@ -317,8 +349,11 @@ class recompute_search {
 
   /// Runs every layer again that has one input: what is written again then lives short.
   constexpr void try_all_but_joins(const memory_requirements& all) {
-    for (int l = begin(); l < end(); ++l) marked_[l] = net_.layers[l].reads < 2 && !always_keeps(net_, l);
+    mark_all_but_joins();
     try_marked(all);
+  }
+  constexpr void mark_all_but_joins() {
+    for (int l = begin(); l < end(); ++l) marked_[l] = net_.layers[l].reads < 2 && !always_keeps(net_, l);
   }
 
   /// Tries all choices for the layers up to `l`, and those in `marked_` behind it.
