@@ -149,10 +149,9 @@ TEST_CASE("row bits: layers of feature maps") {
   holds<upsample<2>, map<float>>();
 }
 
-// libxsmm sums short blocks of rows in another order under AVX-512.
-#if !GPIPE_WITH_LIBXSMM
 TEST_CASE("row bits: products") {
   holds_in_every_type<linear<34>, 37>();
+  holds_in_every_type<linear<10>, 37>();  // one vector, whose sums libxsmm might split
   holds<linear<100, no_bias>, tensor<float, 3, 19>>();
   holds<feed_forward<37>, tensor<float, 3, 17>>();
   holds<gated_feed_forward<37>, tensor<bf16, 3, 17>>();
@@ -176,4 +175,3 @@ TEST_CASE("row bits: attention") {
   holds_in_every_type<causal, 9, 40>();
   holds<gpipe::attention<attention_options{.heads = 2, .rotary = 100}>, tensor<float, 7, 36>>();
 }
-#endif

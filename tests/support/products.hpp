@@ -270,4 +270,60 @@ void rows_do_not_matter() {
   }
 }
 
+/// A number in [1, most], for the extent of a random product; half of them are below a fourth.
+inline int random_extent(std::uint32_t& state, int most) {
+  state = state * 1664525u + 1013904223u;
+  const int limit = state >> 31 == 0 ? most : (most + 3) / 4;
+  return 1 + static_cast<int>((state >> 8 & 0x7fffff) % static_cast<unsigned>(limit));
+}
+
+/// Numbers of which the products underflow in every eighth problem, to zeros of either sign.
+template <class T>
+void make_tiny(matrix<T>& numbers, int problem) {
+  if (problem % 8 != 0) return;
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] *= sizeof(T) == 8 ? T(1e-170) : T(1e-24F);
+}
+
+/// Random products have the same bits in both contexts. A row alone has those that it has among others.
+template <class Context, class Other, class T>
+void contexts_do_not_matter(int problems) {
+  const Context context;
+  const Other other;
+  const auto same = [](matrix<T>& x, matrix<T>& y) { return std::memcmp(x, y, sizeof(T) * x.size()) == 0; };
+  std::uint32_t state = sizeof(T);
+  for (int problem = 0; problem < problems; ++problem) {
+    if (laws::left_out(problem)) continue;
+    const int rows = random_extent(state, 70), n = random_extent(state, 100), k = random_extent(state, 600);
+    CAPTURE(rows);
+    CAPTURE(n);
+    CAPTURE(k);
+    matrix<T> a(cells(rows, k), 1), b(cells(k, n), 2), packed(packed_size(k, n)), row(cells(1, n), 4);
+    make_tiny(a, problem), make_tiny(b, problem), make_tiny(row, problem);
+    context.template pack<T>(k, n, b, n, false, packed);
+    matrix<T> x(cells(rows, n)), y(cells(rows, n)), alone(cells(rows, n));
+    context.template multiply<T>(rows, n, k, a, packed, x, false);
+    other.template multiply<T>(rows, n, k, a, packed, y, false);
+    CHECK(same(x, y));
+    for (int i = 0; i < rows; ++i)
+      context.template multiply<T>(1, n, k, a + cells(i, k), packed, alone + cells(i, n), false);
+    CHECK(same(x, alone));
+    context.template multiply<T>(rows, n, k, a, packed, x, true);
+    other.template multiply<T>(rows, n, k, a, packed, y, true);
+    CHECK(same(x, y));
+    context.template multiply_plus<T>(rows, n, k, a, packed, row, x);
+    other.template multiply_plus<T>(rows, n, k, a, packed, row, y);
+    CHECK(same(x, y));
+
+    matrix<T> left(cells(k, rows), 5), c(cells(rows, n), 6), d(cells(rows, n), 6);
+    make_tiny(left, problem);
+    if (problem % 8 == 0)
+      for (std::size_t i = 0; i < c.size(); ++i) c[i] = d[i] = T(0);
+    const int part = (k + 1) / 2;  // rows in two parts
+    row_parts<T> from_left{{left, left + cells(part, rows)}, part}, from_b{{b, b + cells(part, n)}, part};
+    context.template multiply_transposed<T>(rows, n, k, from_left, from_b, c);
+    other.template multiply_transposed<T>(rows, n, k, from_left, from_b, d);
+    CHECK(same(c, d));
+  }
+}
+
 }  // namespace products

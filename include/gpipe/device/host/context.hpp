@@ -150,8 +150,7 @@ struct basic_context {
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
   /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
   /// gives o = 0 and log sum -infinity. Keys beyond the length are not read. A row has the same bits whatever the other
-  /// queries and later keys are, if they are finite: a query with a cache of keys gives those of the whole sequence
-  /// (with libxsmm for widths above 16).
+  /// queries and later keys are, if they are finite: a query with a cache of keys gives those of the whole sequence.
   template <class T>
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
                  compute_type<T>* log_sums) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -215,6 +216,72 @@ TEST_CASE("a convolution and its gradients are those of the formula") { holds<ho
 using portable = host::direct_convolution<host::portable_taps>;
 TEST_CASE("so are those of the portable kernels" * doctest::skip(std::is_same_v<portable, host::convolution>)) {
   holds<portable>();
+}
+
+/// A convolution of random extents.
+convolution_shape random_shape(std::uint32_t& state) {
+  const auto random = [&](int first, int last) {
+    state = state * 1664525u + 1013904223u;
+    return first + static_cast<int>((state >> 8) % static_cast<unsigned>(last - first + 1));
+  };
+  for (;;) {
+    const int groups = random(0, 5) == 0 ? random(2, 4) : 1, wide = random(0, 1) == 0 ? 12 : 100;
+    convolution_shape s{random(1, 5),
+                        groups * random(1, wide / groups),
+                        random(1, 24),
+                        random(1, 24),
+                        groups * random(1, wide / groups),
+                        random(1, 5),
+                        random(1, 5),
+                        random(1, 2),
+                        random(1, 2),
+                        random(0, 2),
+                        random(0, 2),
+                        random(1, 2),
+                        random(1, 2),
+                        groups};
+    if (random(0, 9) == 0) s.in_width = random(200, 500), s.in_height = random(1, 4);
+    if (s.padding_height < s.kernel_height && s.padding_width < s.kernel_width &&
+        (s.kernel_height - 1) * s.dilation_height < s.in_height + 2 * s.padding_height &&
+        (s.kernel_width - 1) * s.dilation_width < s.in_width + 2 * s.padding_width)
+      return s;
+  }
+}
+
+/// Both kinds of products give the same bits.
+template <class T>
+void kernels_do_not_matter(const convolution_shape& s) {
+  const auto same = [](const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), sizeof(T) * a.size()) == 0;
+  };
+  CAPTURE(s.samples);
+  CAPTURE(s.in_channels);
+  CAPTURE(s.in_height);
+  CAPTURE(s.in_width);
+  CAPTURE(s.out_channels);
+  CAPTURE(s.kernel_height);
+  CAPTURE(s.kernel_width);
+  CAPTURE(s.groups);
+  const bool biased = s.in_height % 2 == 0;
+  const convolved<host::convolution, T> x(s, biased);
+  const convolved<portable, T> y(s, biased);
+  CHECK(same(x.y, y.y));
+  CHECK(same(x.dx, y.dx));
+  CHECK(same(x.dw, y.dw));
+}
+
+TEST_CASE("convolutions have the bits of the portable kernels" *
+          doctest::skip(std::is_same_v<portable, host::convolution>)) {
+  for (const convolution_shape& s : shapes) {
+    kernels_do_not_matter<float>(s);
+    kernels_do_not_matter<double>(s);
+  }
+  std::uint32_t state = 5;
+  for (int i = 0; i < 200; ++i) {
+    const convolution_shape s = random_shape(state);
+    kernels_do_not_matter<float>(s);
+    if (i % 8 == 0) kernels_do_not_matter<double>(s);
+  }
 }
 
 TEST_CASE("a step of convolutions allocates nothing") {

@@ -50,8 +50,27 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
   products::agree_with_plain_loops<context, T>();
 }
 
-TEST_CASE("a row's bits do not depend on its neighbours' content") {
-  products::neighbours_do_not_matter<context, float>();
+TEST_CASE_TEMPLATE("a row's bits do not depend on the other rows", T, float, double) {
+  products::rows_do_not_matter<context, T>();
+}
+
+TEST_CASE_TEMPLATE("random products have the bits of the portable tile", T, float, double) {
+  using portable = gpipe::host::basic_context<gpipe::host::gemm<gpipe::host::portable_tile>>;
+  products::contexts_do_not_matter<context, portable, T>(std::is_same_v<T, float> ? 1000 : 50);
+}
+
+TEST_CASE("with AVX-512, no block of one vector splits its sums, and all of libxsmm's kernels are used") {
+  using gpipe::host::libxsmm_kernels;
+  if (libxsmm_get_target_archid() < LIBXSMM_X86_AVX2) return;
+  int found = 0, kernels = 0;
+  for (int rows = 1; rows <= 32; ++rows)
+    for (int columns = 1; columns <= 32; ++columns)
+      for (const bool transposed : {false, true}) {
+        const libxsmm_kernels::shape shape{rows, columns, 37, transposed ? 32 : 41, 43, true, transposed};
+        const gpipe::host::libxsmm_product kernel = libxsmm_kernels::find(shape);
+        found += static_cast<bool>(kernel), ++kernels;
+      }
+  CHECK(found == kernels);
 }
 
 TEST_CASE_TEMPLATE("threads that share a product give the bits of one", T, float, double) {
@@ -99,11 +118,11 @@ TEST_CASE("each of thousands of threads finds the requested kernel") {
   const auto find = [](int i) {
     return gpipe::host::libxsmm_kernels::find({1 + i % 4, 8 * (1 + i % 3), 4 * (1 + i), 256, 256, false, false});
   };
-  std::vector<libxsmm_smmfunction> kernels;
+  std::vector<gpipe::host::libxsmm_product> kernels;
   for (int i = 0; i < shapes; ++i) kernels.push_back(find(i));
   std::atomic<int> wrong = 0;
   const auto find_kernel = [&] {
-    for (int i = 0; i < shapes; ++i) wrong += find(i) != kernels[static_cast<std::size_t>(i)];
+    for (int i = 0; i < shapes; ++i) wrong += !(find(i) == kernels[static_cast<std::size_t>(i)]);
   };
   std::atomic<bool> over = false;
   std::thread concurrent([&] {

@@ -210,12 +210,9 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shap
       s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 && s.padding_width == 0;
   const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
   const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
-  // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there
-  // are fewer than 12 rows.
-  const bool may_join = strip * element_bytes > 64;
   const auto join = [&](pixel_planner& planner, const convolution_axis& rows, const convolution_axis& columns) {
-    if (may_join && flat) planner.join_rows();
-    else if (may_join && rows.count * columns.count <= 16) planner.join_pixels();
+    if (flat) planner.join_rows();
+    else if (rows.count * columns.count <= 16) planner.join_pixels();
   };
   if (pass == convolution_pass::backward_input) {
     pixel_planner planner({out_height, out_width, s.out_channels}, {in_height, in_width, s.in_channels}, s.group_out(),

@@ -35,9 +35,9 @@ struct libxsmm_taps {
       for (const auto& it : plan().products)
         for (int samples = 1; samples <= (Transposed ? 1 : plan().together); samples *= 2)
           kernels_.push_back(it.taps == 0
-                                 ? nullptr
-                                 : libxsmm_kernels::compile_batch<T>({it.n * samples, m, it.k, it.b_stride, it.c_stride,
-                                                                      Transposed, Transposed, it.a_stride}));
+                                 ? libxsmm_batch<T>()
+                                 : libxsmm_kernels::find_batch<T>({it.n * samples, m, it.k, it.b_stride, it.c_stride,
+                                                                   Transposed, Transposed, it.a_stride}));
     }
     using portable::plan;
 
@@ -46,9 +46,8 @@ struct libxsmm_taps {
       const auto product = static_cast<std::size_t>(&it - plan().products.data());
       const auto power = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(samples)));
       const auto kernel = kernels_[product * (kernels_.size() / plan().products.size()) + power];
-      if (kernel == nullptr) return portable::run(it, samples, taps, a, b, row, c);
-      const auto count = static_cast<unsigned long long>(taps.count);
-      kernel(a, b, c, &count, taps.a, taps.b);
+      if (!kernel) return portable::run(it, samples, taps, a, b, row, c);
+      kernel(b, a, c, static_cast<unsigned long long>(taps.count), taps.b, taps.a);
       if (row != nullptr) add(it.n * samples, it.c_stride, row, c);
     }
 
@@ -60,7 +59,7 @@ struct libxsmm_taps {
     }
 
     int m_;
-    std::vector<batch_kernel<T>> kernels_;  // of each product, for 1, 2, 4 ... samples
+    std::vector<libxsmm_batch<T>> kernels_;  // of each product, for 1, 2, 4 ... samples
   };
 };
 

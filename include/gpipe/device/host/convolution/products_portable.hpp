@@ -29,8 +29,8 @@ const T* moved(const T* from, unsigned long long bytes) {
 }  // namespace detail
 
 /// The products of a convolution's plan in plain C++, for any machine and any floating-point type: blocks of up to four
-/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order, and begins
-/// with what it is added to, so that several products have the bits of one.
+/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order. If it is
+/// added to C, it begins with C, so that several products have the bits of one. A bias is added at the end.
 struct portable_taps {
   /// m is 32 floats, or as many bytes of another type, so that a strip of any machine is whole vectors.
   template <class T>
@@ -76,11 +76,10 @@ struct portable_taps {
                                         const convolution_plan::tap_list& taps, const T* a, const T* b,
                                         const number* row, result* c) {
       typename vector::type sum[std::size_t{Rows}][2] = {};
-      if (Transposed || row != nullptr) {
+      if constexpr (Transposed) {
         GPIPE_UNROLL_ROWS
         for (int r = 0; r < Rows; ++r) {
-          const number* start = row;
-          if constexpr (Transposed) start = c + std::ptrdiff_t{r} * it.c_stride;
+          const number* start = c + std::ptrdiff_t{r} * it.c_stride;
           sum[r][0] = load<Whole>(start, columns);
           sum[r][1] = load<Whole>(start + vector::width, columns - vector::width);
         }
@@ -97,6 +96,14 @@ struct portable_taps {
             sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
             sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
           }
+        }
+      }
+      if (row != nullptr) {
+        const auto row0 = load<Whole>(row, columns), row1 = load<Whole>(row + vector::width, columns - vector::width);
+        GPIPE_UNROLL_ROWS
+        for (int r = 0; r < Rows; ++r) {
+          sum[r][0] += row0;
+          sum[r][1] += row1;
         }
       }
       GPIPE_UNROLL_ROWS

@@ -31,8 +31,7 @@ GPIPE_COLD GPIPE_INLINE packed_chunks chunks_of(const convolution_shape& s, int 
     return samples * rows * width <= packed_chunks::pixels &&
            samples * max * made.in_width * panel * element_bytes <= packed_chunks::panels_bytes;
   };
-  // Few channels are near each other without a copy. In blocks of one vector and few rows libxsmm may split sums, and
-  // those of several products would not be those of one.
+  // Few channels are near each other without a copy, and a last strip of one vector does not make up for it.
   const bool few = s.group_in() < panel || (s.group_in() <= 2 * panel && s.group_out() <= strip);
   const int last = (s.group_out() - 1) % strip + 1;
   if (few || last * element_bytes <= 64 || !fits(1, 1)) return made;

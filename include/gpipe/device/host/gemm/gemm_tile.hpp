@@ -21,9 +21,9 @@ namespace gpipe::host {
 ///                                 `next`, the panel that follows (or b again). After `Tile::prepare` with the same
 ///                                 arguments it neither allocates nor compiles.
 ///
-/// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
-/// height of its block (libxsmm sums short blocks in another order with AVX-512), but never on the matrices' addresses
-/// or on other rows. The portable tile sums in ascending order of the inner index whatever the height.
+/// All matrices are row-major. Every tile adds the products of an element in ascending order of the inner index, by
+/// `multiply_add`, in one sum. So the bits of an element depend on its row and its column alone, and are those of every
+/// tile.
 inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 
 namespace detail {

@@ -19,50 +19,23 @@ struct gemm_transposed {
   /// C[m x n] += A[rows x m]^T * B[rows x n], with the rows in several parts of A and B. The bits are those of one
   /// product after the other.
   template <class From>
-  static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a, const row_parts<From>& b,
-                                  compute_type<From>* c) {
-    // Rows of zeros that fill up a depth change a zero's sign to plus: parts that are filled up run separately.
-    if (a.rows % Tile::depth_step == 0) return multiply_panels(m, n, rows, a, b, c);
-    for (int i = 0; rows > 0; ++i, rows -= a.rows)
-      multiply_panels<From>(m, n, (std::min)(rows, a.rows), {{a.part[i]}, a.rows}, {{b.part[i]}, b.rows}, c);
-  }
-
-  /// Prepares the tiles of `multiply_transposed`, for any number of rows.
-  template <class From>
-  static void prepare_multiply_transposed(int m, int n) {
-    using T = compute_type<From>;
-    const int last = n % panel_width;
-    for (const int height : {m % panel_width, panel_width})
-      for (int depth = depth_block; depth > 0 && height > 0 && height <= m; depth /= 2) {
-        if (n > last) Tile::template prepare<T, true>(height, panel_width, depth, panel_width, n, true);
-        if (last)
-          Tile::template prepare<T, true>(height, Tile::template columns_of<T, true>(last), depth, panel_width,
-                                          panel_width, true);
-      }
-  }
-
- private:
-  static constexpr int packed_bytes = 128 * 1024;  // of the second-level cache, and of the stack
-  static constexpr int deep = 128;                 // from this depth on a block takes longer than prefetching the next
-
-  // A and B are packed as they are used: rows a power of two apart would share few lines of the cache. As many panels
-  // of one factor as there is room for are packed and stay; the other's come one at a time. Meanwhile the next block
-  // of C is prefetched. Elements of bf16 are converted to float there.
-  //
-  //                  a panel of B, then the next                        the panels of B that stay
-  //     the panels   +---+                             a panel of A,    +---+---+---+
-  //     of A that    | 1 |               or            then the next    | 1 | 2 | 3 |
-  //     stay         | 2 |
-  template <class From>
-  GPIPE_OUT_OF_LINE static void multiply_panels(int m, int n, int rows, const row_parts<From>& a,
-                                                const row_parts<From>& b, compute_type<From>* c) {
+  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a,
+                                                    const row_parts<From>& b, compute_type<From>* c) {
+    // A and B are packed as they are used: rows a power of two apart would share few lines of the cache. As many panels
+    // of one factor as there is room for are packed and stay; the other's come one at a time. Meanwhile the next block
+    // of C is prefetched. Elements of bf16 are converted to float there.
+    //
+    //                  a panel of B, then the next                        the panels of B that stay
+    //     the panels   +---+                             a panel of A,    +---+---+---+
+    //     of A that    | 1 |               or            then the next    | 1 | 2 | 3 |
+    //     stay         | 2 |
     using T = compute_type<From>;
     constexpr int room = packed_bytes / sizeof(T);
     alignas(gpipe::detail::alignment) T stays[std::size_t{room}], passes[std::size_t{depth_block * panel_width}];
     for (int row = 0, depth; row < rows; row += depth) {
       depth = Tile::depth_of(rows - row);
       const int filled = (std::min)(depth, rows - row), max_width = room / depth / panel_width * panel_width;
-      const factor<From> left{a, m, row, filled, depth}, right{b, n, row, filled, depth};
+      const factor<From> left{a, m, row, filled, depth, 0.0F}, right{b, n, row, filled, depth, -0.0F};
       // The narrower factor stays, for it may fit whole. But C is walked down only with prefetching of its next block.
       const bool a_stays = m <= n && depth >= deep;
       const factor<From>&staying = a_stays ? left : right, &passing = a_stays ? right : left;
@@ -78,18 +51,37 @@ struct gemm_transposed {
     }
   }
 
-  // `filled` rows of A or of B, from row `first` on, and rows of zeros up to `depth`.
+  /// Prepares the tiles of `multiply_transposed`, for any number of rows.
+  template <class From>
+  static void prepare_multiply_transposed(int m, int n) {
+    using T = compute_type<From>;
+    const int last = n % panel_width;
+    for (const int height : {m % panel_width, panel_width})
+      for (int depth = depth_block; depth >= Tile::depth_step && height > 0 && height <= m; depth /= 2) {
+        if (n > last) Tile::template prepare<T, true>(height, panel_width, depth, panel_width, n, true);
+        if (last)
+          Tile::template prepare<T, true>(height, Tile::template columns_of<T, true>(last), depth, panel_width,
+                                          panel_width, true);
+      }
+  }
+
+ private:
+  static constexpr int packed_bytes = 128 * 1024;  // of the second-level cache, and of the stack
+  static constexpr int deep = 128;                 // from this depth on a block takes longer than prefetching the next
+
+  // `filled` rows of A or of B, from row `first` on, and rows of a zero up to `depth`. Their products are 0 * -0, which
+  // changes no sum: 0 * 0 would change -0 to 0.
   template <class From>
   struct factor {
     const row_parts<From>& source;
     int width, first, filled, depth;
+    float zero;
 
     // The panel that begins with `column`.
     template <class T>
     void pack(int column, T* into) const {
       const int columns = (std::min)(panel_width, width - column);
-      if (filled < depth || columns < panel_width)
-        std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(depth * panel_width));
+      if (columns < panel_width) std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(depth * panel_width));
       int part = first / source.rows, inside = first % source.rows;
       const From* from = source.part[part] + detail::offset(inside, width) + column;
       for (int row = 0; row < filled; ++row, ++inside, from += width, into += panel_width) {
@@ -101,6 +93,7 @@ struct gemm_transposed {
         if (columns == panel_width) detail::copy(panel_width, from, into);      // a length known at compile time
         else detail::copy(columns, from, into);
       }
+      std::fill_n(into, detail::offset(depth - filled, panel_width), static_cast<T>(zero));
     }
   };
 

@@ -1,88 +1,82 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <type_traits>
 
 #include <libxsmm.h>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/contract/address_space.hpp>
-#include <gpipe/layer/contract/panels.hpp>
+#include <gpipe/device/host/gemm/libxsmm_interface.hpp>
 
 namespace gpipe::host {
 
-/// A kernel of libxsmm that adds up several products, whose operands lie at offsets in bytes: (a, b, c, count,
-/// a_offsets, b_offsets). libxsmm's a is the b of our products.
-template <class T>
-using batch_kernel = std::conditional_t<std::is_same_v<T, float>, libxsmm_smmfunction_reducebatch_offs,
-                                        libxsmm_dmmfunction_reducebatch_offs>;
-
-/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless
-/// its rows are `ldb` apart. Each is compiled on first use and kept for the life of the process. Any thread may call
-/// `find`; a known kernel is found without a lock and without libxsmm. libxsmm 1.17 itself must not be called by two
-/// threads at once: a thread's cache of recent kernels is shared, without a lock, with thread number 1024 later, which
-/// may then get the kernel of another shape.
+/// libxsmm's kernels for blocks of products. Each is compiled on first use, checked, and kept for the life of the
+/// process. Any thread may call `find`; a known kernel is found without a lock and without libxsmm. libxsmm 1.17 itself
+/// must not be called by two threads at once: a thread's cache of recent kernels is shared, without a lock, with thread
+/// number 1024 later, which may then get the kernel of another shape.
+///
+/// A kernel adds the products of each element in ascending order of k by fused operations, in one sum, as gpipe's own
+/// products do: a program has the same bits with libxsmm and without. Kernels that add in another order are not used.
 class libxsmm_kernels {
  public:
-  struct shape {
-    int rows, columns, k, lda, ldc;
-    bool accumulate, transposed;
-    int ldb = panel_width;
-    bool alone = false;  // no panel follows that could be prefetched
-    bool operator==(const shape&) const = default;
-  };
+  using shape = libxsmm_shape;
 
-  /// Null if libxsmm has no kernel for this processor, or no memory for its code. Throws if it cannot begin: libxsmm
-  /// 1.17 writes to its tables without a look at whether it got them.
-  static libxsmm_smmfunction find(const shape& of) {
-    auto& first = chains_[bucket_of(of)];
-    for (const entry* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
-      if (e->of == of) return e->kernel;
-    return add(of, first);
-  }
+  /// Null if libxsmm has no kernel for this processor that adds in order, or no memory for its code. Throws if it
+  /// cannot begin: libxsmm 1.17 does not check whether it got memory for its tables.
+  static libxsmm_product find(const shape& wanted) { return find_kernel<libxsmm_product>(wanted); }
 
-  /// The same as a sum of products, for float and double: c (+)= sum of a_i b_i; null if there is none. Nothing is
-  /// kept: who needs it keeps it.
+  /// The same as a sum of products, for float and double: c (+)= sum of a_i b_i.
   template <class T>
-  GPIPE_COLD static batch_kernel<T> compile_batch(const shape& of) {
-    const std::lock_guard lock{adding_};
-    begin();
-    const int flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
-    const int ahead = LIBXSMM_GEMM_PREFETCH_NONE;
-    const T alpha = 1, beta = of.accumulate ? T(1) : T(0);
-    if constexpr (std::is_same_v<T, float>)
-      return libxsmm_smmdispatch_reducebatch_offs(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta,
-                                                  &flags, &ahead);
-    else
-      return libxsmm_dmmdispatch_reducebatch_offs(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta,
-                                                  &flags, &ahead);
+  static libxsmm_batch<T> find_batch(const shape& wanted) {
+    return find_kernel<libxsmm_batch<T>>(wanted);
   }
 
  private:
+  template <class Kernel>
   struct entry {
-    shape of;
-    libxsmm_smmfunction kernel;
+    shape key;
+    Kernel kernel;
     const entry* next;
   };
-  using chain = std::atomic<const entry*>;
+  template <class Kernel>
+  using chain = std::atomic<const entry<Kernel>*>;
 
-  static std::size_t bucket_of(const shape& of) {
-    std::size_t mixed = of.accumulate * 2u + of.transposed;
-    for (const int extent : {of.rows, of.columns, of.k, of.lda, of.ldc, of.ldb})
+  static std::size_t bucket_of(const shape& key) {
+    std::size_t mixed = key.accumulate * 2u + key.transposed;
+    for (const int extent : {key.rows, key.columns, key.k, key.lda, key.ldc, key.ldb})
       mixed = mixed * 31 + static_cast<unsigned>(extent);
     return (mixed ^ mixed >> 10) % count;
   }
 
-  GPIPE_COLD static libxsmm_smmfunction add(const shape& of, chain& first) {
+  template <class Kernel>
+  static Kernel find_kernel(const shape& wanted) {
+    auto& first = chains_<Kernel>[bucket_of(wanted)];
+    for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
+      if (e->key == wanted) return e->kernel;
+    return add(wanted, first);
+  }
+
+  template <class Kernel>
+  GPIPE_COLD static Kernel add(const shape& wanted, chain<Kernel>& first) {
     const std::lock_guard lock{adding_};
-    for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have added it meanwhile
-      if (e->of == of) return e->kernel;
+    for (const auto* e = first.load(); e != nullptr; e = e->next)  // another thread may have added it meanwhile
+      if (e->key == wanted) return e->kernel;
     begin();
-    const auto kernel = dispatch(of);
-    first.store(new entry{of, kernel, first}, std::memory_order_release);  // never deleted: threads may outlive statics
+    auto kernel = dispatch<Kernel>(wanted);
+    if (kernel && !adds_in_order(wanted, kernel)) kernel = {};
+    first.store(new entry<Kernel>{wanted, kernel, first},
+                std::memory_order_release);  // never deleted: threads may outlive statics
     return kernel;
   }
 
@@ -96,18 +90,101 @@ class libxsmm_kernels {
     begun_ = true;
   }
 
-  /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).
-  static libxsmm_smmfunction dispatch(const shape& of) {
-    const int flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
-    // In a block of few rows, prefetching the next panel takes longer than it saves.
-    const int ahead =
-        of.alone || of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE : LIBXSMM_GEMM_PREFETCH_AL2;
-    const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;
-    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
+  template <class Kernel>
+  static Kernel dispatch(const shape& wanted) {
+    const int target = libxsmm_get_target_archid();
+    const bool avx512 = target > LIBXSMM_X86_AVX2 && target < LIBXSMM_X86_ALLFEAT;
+    if (!avx512 || !splits_sums(wanted, wanted.columns * static_cast<int>(sizeof(typename Kernel::number))))
+      return Kernel(wanted);
+    libxsmm_set_target_archid(LIBXSMM_X86_AVX2);
+    const Kernel made(wanted);
+    libxsmm_set_target_archid(target);
+    return made;
+  }
+
+  /// Whether a kernel for AVX-512 adds every second or fourth product separately: it does so in a block of one vector
+  /// and few rows, where it has spare registers. Kernels for AVX2 never do.
+  static bool splits_sums(const shape& wanted, int bytes_of_row) {
+#if LIBXSMM_CONFIG_VERSION_MAJOR < 2
+    return bytes_of_row <= 64 && wanted.rows > 1 && wanted.rows < 12;
+#else
+    return bytes_of_row <= 32 || (bytes_of_row <= 64 && wanted.rows < 12);
+#endif
+  }
+
+  /// Compares the kernel's results with the definition.
+  template <class Kernel>
+  static bool adds_in_order(const shape& wanted, Kernel kernel) {
+    using T = typename Kernel::number;
+#if !GPIPE_HAS_FMA && defined(__x86_64__)
+    if (libxsmm_get_target_archid() < LIBXSMM_X86_AVX2) return true;  // it fuses nothing, as this program
+#endif
+    constexpr bool batch = std::is_same_v<Kernel, libxsmm_batch<T>>;
+    constexpr int products = batch ? 3 : 1;
+    const auto rows = static_cast<std::size_t>(wanted.rows), columns = static_cast<std::size_t>(wanted.columns);
+    const auto k = static_cast<std::size_t>(wanted.k), lda = static_cast<std::size_t>(wanted.lda);
+    const auto ldb = static_cast<std::size_t>(wanted.ldb), ldc = static_cast<std::size_t>(wanted.ldc);
+    const std::size_t a_rows = wanted.transposed ? k : rows, a_columns = (wanted.transposed ? rows : k) + products - 1;
+    const numbers<T> a(a_rows, a_columns, lda, 1), b(k, columns + products - 1, ldb, 2), c(rows, columns, ldc, 3);
+    // Product i begins at element i of a and of b.
+    if constexpr (batch) {
+      constexpr unsigned long long offsets[] = {0, sizeof(T), 2 * sizeof(T)};
+      kernel(a.first.get(), b.first.get(), c.first.get(), products, offsets, offsets);
+    } else {
+      kernel(a.first.get(), b.first.get(), c.first.get(), b.first.get());
+    }
+    const std::unique_ptr<T[]> sums(new T[columns]);
+    std::uint32_t seed = 3;
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t j = 0; j < columns; ++j) sums[j] = wanted.accumulate ? random<T>(seed) : T(0);
+      for (std::size_t i = 0; i < products; ++i)
+        add_products(wanted.columns, wanted.k, a.first.get() + i + row * (wanted.transposed ? 1 : lda),
+                     wanted.transposed ? lda : 1, b.first.get() + i, ldb, sums.get());
+      if (std::memcmp(sums.get(), c.first.get() + row * ldc, sizeof(T) * columns) != 0) return false;
+    }
+    return true;
+  }
+
+  /// In [-0.5, 0.5].
+  template <class T>
+  static T random(std::uint32_t& seed) {
+    seed = seed * 1664525u + 1013904223u;
+    const float value = std::bit_cast<float>(0x3f800000u | seed >> 9);
+    return static_cast<T>(value - 1.5F) + static_cast<T>(value) * T(0x1p-20);
+  }
+
+  /// Rows of numbers, between which memory stays untouched.
+  template <class T>
+  struct numbers {
+    struct release {
+      void operator()(T* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<T[], release> first;
+
+    numbers(std::size_t rows, std::size_t columns, std::size_t stride, std::uint32_t seed)
+        : first(static_cast<T*>(std::calloc((rows - 1) * stride + columns, sizeof(T)))) {
+      if (!first) throw std::bad_alloc();
+      for (std::size_t row = 0; row < rows; ++row)
+        for (std::size_t column = 0; column < columns; ++column) first[row * stride + column] = random<T>(seed);
+    }
+  };
+
+  /// sums[j] += the products of a column of a and the columns j of b.
+  template <class T>
+#if !GPIPE_HAS_FMA && defined(__x86_64__)
+  [[gnu::target("fma")]]  // which libxsmm's kernels use where the processor has it
+#endif
+  static void
+  add_products(int columns, int k, const T* a, std::size_t a_step, const T* b, std::size_t ldb, T* sums) {
+    for (int p = 0; p < k; ++p, a += a_step, b += ldb)
+      for (int j = 0; j < columns; ++j)
+        if constexpr (std::is_same_v<T, float>) sums[j] = __builtin_fmaf(*a, b[j], sums[j]);
+        else sums[j] = __builtin_fma(*a, b[j], sums[j]);
   }
 
   static constexpr std::size_t count = 1024;
-  static inline chain chains_[count]{};
+  template <class Kernel>
+  static inline chain<Kernel> chains_[count]{};
   static inline std::mutex adding_;
   static inline bool begun_ = false;  // libxsmm has its tables
 };
