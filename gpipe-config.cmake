@@ -135,16 +135,25 @@ if(NOT TARGET gpipe::libxsmm)
   add_library(gpipe::libxsmm INTERFACE IMPORTED)
   set(gpipe_gemm "its own kernels")
   if(NOT GPIPE_LIBXSMM STREQUAL "OFF")
-    find_path(GPIPE_LIBXSMM_INCLUDE_DIR libxsmm.h)
+    find_path(GPIPE_LIBXSMM_INCLUDE_DIR libxsmm.h PATH_SUFFIXES libxsmm)
     find_library(GPIPE_LIBXSMM_LIBRARY xsmm)
-    find_library(GPIPE_LIBXSMM_NOBLAS_LIBRARY xsmmnoblas)
-    mark_as_advanced(GPIPE_LIBXSMM_INCLUDE_DIR GPIPE_LIBXSMM_LIBRARY GPIPE_LIBXSMM_NOBLAS_LIBRARY)
-    if(GPIPE_LIBXSMM_INCLUDE_DIR AND GPIPE_LIBXSMM_LIBRARY AND GPIPE_LIBXSMM_NOBLAS_LIBRARY)
+    mark_as_advanced(GPIPE_LIBXSMM_INCLUDE_DIR GPIPE_LIBXSMM_LIBRARY)
+    set(gpipe_xsmm "${GPIPE_LIBXSMM_LIBRARY}")
+    set(gpipe_xsmm_version "")
+    if(GPIPE_LIBXSMM_INCLUDE_DIR AND EXISTS "${GPIPE_LIBXSMM_INCLUDE_DIR}/libxsmm_version.h")
+      file(STRINGS "${GPIPE_LIBXSMM_INCLUDE_DIR}/libxsmm_version.h" gpipe_xsmm_version
+           REGEX "define LIBXSMM_CONFIG_VERSION_MAJOR 1$")
+    endif()
+    if(gpipe_xsmm_version)  # before version 2, BLAS or a library without it is linked, too
+      find_library(GPIPE_LIBXSMM_NOBLAS_LIBRARY xsmmnoblas)
+      mark_as_advanced(GPIPE_LIBXSMM_NOBLAS_LIBRARY)
+      list(APPEND gpipe_xsmm "${GPIPE_LIBXSMM_NOBLAS_LIBRARY}")
+    endif()
+    if(GPIPE_LIBXSMM_INCLUDE_DIR AND NOT gpipe_xsmm MATCHES "NOTFOUND")
       set_target_properties(gpipe::libxsmm PROPERTIES
         INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_LIBXSMM_INCLUDE_DIR}"
         INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_LIBXSMM=1
-        INTERFACE_LINK_LIBRARIES
-          "${GPIPE_LIBXSMM_LIBRARY};${GPIPE_LIBXSMM_NOBLAS_LIBRARY};Threads::Threads;${CMAKE_DL_LIBS};m")
+        INTERFACE_LINK_LIBRARIES "${gpipe_xsmm};Threads::Threads;${CMAKE_DL_LIBS};m")
       set(gpipe_gemm "libxsmm (${GPIPE_LIBXSMM_LIBRARY})")
     elseif(GPIPE_LIBXSMM STREQUAL "ON")
       string(APPEND gpipe_missing "\n  libxsmm, which GPIPE_LIBXSMM=ON insists on: install libxsmm-dev (Debian, Ubuntu), "
@@ -279,8 +288,8 @@ elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes th
     set(gpipe_compiled_FOUND TRUE)
   endif()
 endif()
-foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi hwloc png jpeg sentencepiece cuda_by
-                            nccl_by mpi_by hwloc_by png_by jpeg_by sentencepiece_by)
+foreach(gpipe_local IN ITEMS missing option unnamed part older gemm xsmm xsmm_version cuda nccl mpi hwloc png jpeg
+                            sentencepiece cuda_by nccl_by mpi_by hwloc_by png_by jpeg_by sentencepiece_by)
   unset(gpipe_${gpipe_local})
 endforeach()
 unset(gpipe_local)
