@@ -59,18 +59,19 @@ TEST_CASE_TEMPLATE("random products have the bits of the portable tile", T, floa
   products::contexts_do_not_matter<context, portable, T>(std::is_same_v<T, float> ? 1000 : 50);
 }
 
-TEST_CASE("with AVX-512, no block of one vector splits its sums, and all of libxsmm's kernels are used") {
+TEST_CASE("libxsmm's kernels are used but for blocks of one vector whose sums it splits") {
   using gpipe::host::libxsmm_kernels;
   if (libxsmm_get_target_archid() < LIBXSMM_X86_AVX2) return;
-  int found = 0, kernels = 0;
   for (int rows = 1; rows <= 32; ++rows)
     for (int columns = 1; columns <= 32; ++columns)
       for (const bool transposed : {false, true}) {
         const libxsmm_kernels::shape shape{rows, columns, 37, transposed ? 32 : 41, 43, true, transposed};
-        const gpipe::host::libxsmm_product kernel = libxsmm_kernels::find(shape);
-        found += static_cast<bool>(kernel), ++kernels;
+        if (gpipe::host::detail::has_masks && (columns <= 8 || (columns <= 16 && rows < 12))) continue;
+        CAPTURE(rows);
+        CAPTURE(columns);
+        CAPTURE(transposed);
+        CHECK(static_cast<bool>(libxsmm_kernels::find(shape)));
       }
-  CHECK(found == kernels);
 }
 
 TEST_CASE_TEMPLATE("threads that share a product give the bits of one", T, float, double) {

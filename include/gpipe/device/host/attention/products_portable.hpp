@@ -6,6 +6,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
+#include <gpipe/device/host/gemm/narrow_block.hpp>
 #include <gpipe/device/host/gemm/vector.hpp>
 
 // Keeps the sums of a block in registers at -O2 too.
@@ -30,7 +31,8 @@ struct attention_strides {
 };
 
 /// Products in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay
-/// in registers. Each sum is in ascending order, and consists of the same operations in a block and in its rest.
+/// in registers; where the machine can, a part of a vector is a `narrow_block`. Each sum is in ascending order, and
+/// consists of the same operations in a block and in its rest.
 struct portable_products {
   template <class T, attention_product Product>
   struct table {
@@ -57,6 +59,13 @@ struct portable_products {
   template <class T, bool Transposed>
   static void multiply(int rows, int columns, int k, const T* a, int lda, const T* b, int ldb, T* c, int ldc,
                        bool add) {
+    const int last = columns % detail::vector<T>::width, whole = columns - last;
+    if (narrow_block::fits<T>(columns) || (last > 0 && narrow_block::fits<T>(last))) {
+      const int first = narrow_block::fits<T>(columns) ? 0 : whole;
+      narrow_block::multiply<Transposed>(rows, columns - first, k, a, lda, b + first, ldb, c + first, ldc, add);
+      if (first == 0) return;
+      columns = first;
+    }
     // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
     for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
       const int height = (rows - done + blocks - 1) / blocks;

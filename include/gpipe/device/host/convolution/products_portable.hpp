@@ -8,6 +8,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
+#include <gpipe/device/host/gemm/narrow_block.hpp>
 #include <gpipe/device/host/gemm/vector.hpp>
 
 // Keeps the sums of a block in registers at -O2 too.
@@ -50,6 +51,8 @@ struct portable_taps {
     void run(const convolution_plan::product& it, int samples, const convolution_plan::tap_list& taps, const T* a,
              const T* b, const number* row, result* c) const {
       const int count = it.n * samples;
+      if constexpr (std::is_same_v<T, number>)
+        if (narrow_block::fits<T>(m_)) return narrow(it, count, taps, a, b, row, c);
       int n = 0;
       for (; n + 4 <= count; n += 4) rows<4>(it, n, taps, a, b, row, c);
       for (; n < count; ++n) rows<1>(it, n, taps, a, b, row, c);
@@ -57,6 +60,15 @@ struct portable_taps {
 
    private:
     using vector = detail::vector<number>;
+
+    void narrow(const convolution_plan::product& it, int count, const convolution_plan::tap_list& taps, const T* a,
+                const T* b, const number* row, number* c) const {
+      narrow_block::multiply<Transposed>(count, m_, it.k, b, it.b_stride, a, it.a_stride, c, it.c_stride, Transposed,
+                                         {taps.b, taps.a, taps.count});
+      if (row == nullptr) return;
+      for (int i = 0; i < count; ++i, c += it.c_stride)
+        for (int j = 0; j < m_; ++j) c[j] += row[j];
+    }
 
     template <int Rows>
     void rows(const convolution_plan::product& it, int n, const convolution_plan::tap_list& taps, const T* a,

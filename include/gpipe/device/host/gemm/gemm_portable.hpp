@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
+#include <gpipe/device/host/gemm/narrow_block.hpp>
 #include <gpipe/device/host/gemm/vector.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
@@ -18,7 +19,8 @@
 namespace gpipe::host {
 
 /// A tile in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay in
-/// registers (twelve of sixteen under AVX2). Each operation is explicit, so a high block and a low one round alike.
+/// registers (twelve of sixteen under AVX2); one vector is a `narrow_block`. Each operation is explicit, so a high
+/// block and a low one round alike.
 ///
 ///            b0 b1          one row of the panel: two loads
 ///       a0 [ .. .. ]
@@ -31,7 +33,7 @@ struct portable_tile {
   template <class T, bool Transposed>
   static int columns_of(int left) {
     constexpr int step = 2 * detail::vector<T>::width;
-    return (left + step - 1) / step * step;
+    return left <= step / 2 ? step / 2 : (left + step - 1) / step * step;
   }
 
   template <class T, bool Transposed>
@@ -40,6 +42,8 @@ struct portable_tile {
   template <class T, bool Transposed>
   static auto find(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
     return [=](const T* a, const T* b, T* c, const T* /*next*/) {
+      if (narrow_block::fits<T>(columns))
+        return narrow_block::multiply<Transposed>(rows, columns, k, a, lda, b, panel_width, c, ldc, accumulate);
       // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
       for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
         const int height = (rows - done + blocks - 1) / blocks;

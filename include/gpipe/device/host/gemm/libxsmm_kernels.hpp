@@ -18,6 +18,7 @@
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/device/host/gemm/libxsmm_interface.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 
 namespace gpipe::host {
 
@@ -96,6 +97,7 @@ class libxsmm_kernels {
     const bool avx512 = target > LIBXSMM_X86_AVX2 && target < LIBXSMM_X86_ALLFEAT;
     if (!avx512 || !splits_sums(wanted, wanted.columns * static_cast<int>(sizeof(typename Kernel::number))))
       return Kernel(wanted);
+    if (detail::has_masks) return {};  // `narrow_block` is faster
     libxsmm_set_target_archid(LIBXSMM_X86_AVX2);
     const Kernel made(wanted);
     libxsmm_set_target_archid(target);

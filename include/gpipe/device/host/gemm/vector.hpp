@@ -10,4 +10,50 @@ struct vector : gpipe::detail::lanes<T, gpipe::detail::vector_bytes / static_cas
   static constexpr int width = gpipe::detail::vector_bytes / static_cast<int>(sizeof(T));
 };
 
+/// Whether the target machine has instructions that load and store the first lanes of a vector.
+#if defined(__AVX512F__) && !defined(__CUDACC__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_loadups512_mask) && __has_builtin(__builtin_ia32_storeups512_mask)
+#define GPIPE_HAS_MASKS 1
+#endif
+#endif
+#ifndef GPIPE_HAS_MASKS
+#define GPIPE_HAS_MASKS 0
+#endif
+inline constexpr bool has_masks = GPIPE_HAS_MASKS == 1;
+
+/// The first `count` numbers from memory, then zeros. Memory beyond them is not read.
+template <class T>
+[[gnu::always_inline]] inline typename vector<T>::type load_first(const T* from, int count) {
+#if GPIPE_HAS_MASKS
+  if constexpr (sizeof(T) == 4)
+    return __builtin_ia32_loadups512_mask(from, typename vector<T>::type{},
+                                          static_cast<unsigned short>(0xffffu >> (16 - count)));
+  else
+    return __builtin_ia32_loadupd512_mask(from, typename vector<T>::type{},
+                                          static_cast<unsigned char>(0xffu >> (8 - count)));
+#else
+  if (count == vector<T>::width) return vector<T>::load(from);
+  T some[vector<T>::width] = {};
+  for (int i = 0; i < count; ++i) some[i] = from[i];
+  return vector<T>::load(some);
+#endif
+}
+
+/// Stores the first `count` numbers.
+template <class T>
+[[gnu::always_inline]] inline void store_first(typename vector<T>::type value, T* into, int count) {
+#if GPIPE_HAS_MASKS
+  if constexpr (sizeof(T) == 4)
+    __builtin_ia32_storeups512_mask(into, value, static_cast<unsigned short>(0xffffu >> (16 - count)));
+  else __builtin_ia32_storeupd512_mask(into, value, static_cast<unsigned char>(0xffu >> (8 - count)));
+#else
+  if (count == vector<T>::width) return vector<T>::store(value, into);
+  T some[vector<T>::width];
+  vector<T>::store(value, some);
+  for (int i = 0; i < count; ++i) into[i] = some[i];
+#endif
+}
+
 }  // namespace gpipe::host::detail
+
+#undef GPIPE_HAS_MASKS
