@@ -8,6 +8,8 @@
 #include <gpipe/device/host/attention/products_portable.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/device/host/gemm/libxsmm_kernels.hpp>
+#include <gpipe/device/host/gemm/narrow_block.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 
 namespace gpipe::host {
 
@@ -36,47 +38,41 @@ struct libxsmm_products {
     void operator()(int keys, int query, bool add, const float* a, const float* b, float* c) const {
       using detail::offset;
       // Within a call the kernel of a piece is looked up once.
-      auto& kernels = kernels_[std::countr_zero(static_cast<unsigned>(keys))][query / key_block::strip][add];
-      if (!kernels.first) kernels = find(keys, query, add);
-      if (!kernels.first) return portable_products::table<float, Product>(of_)(keys, query, add, a, b, c);
+      auto& kernel = kernels_[std::countr_zero(static_cast<unsigned>(keys))][query / key_block::strip][add];
+      if (!kernel) kernel = find(keys, query, add);
+      if (!kernel) return portable_products::table<float, Product>(of_)(keys, query, add, a, b, c);
       if constexpr (Product == attention_product::scores) b += query, c += query;
-      else if constexpr (Product == attention_product::of_queries) a += query, c += offset(query, of_.c);
+      else if constexpr (transposed) a += query, c += offset(query, of_.c);
       else a += query, b += offset(query, of_.b);
-      kernels.first(a, b, c, nullptr);
-      if (kernels.last) kernels.last(a, b + of_.width - narrow(), c + of_.width - narrow(), nullptr);
+      kernel(a, b, c, nullptr);
+      if (const int last = narrow(); last > 0)
+        narrow_block::multiply<transposed>(rows(keys, query), last, depth(keys, query), a, of_.a, b + of_.width - last,
+                                           of_.b, c + of_.width - last, of_.c, add);
     }
 
    private:
     static constexpr int strip = Product == attention_product::scores ? key_block::lanes : key_block::strip;
+    static constexpr bool transposed = Product == attention_product::of_queries;
 
     // With AVX-512, libxsmm computes 64 columns at once, and would add the products of one last vector in another
-    // order. That vector has a kernel of its own.
-    struct pair {
-      libxsmm_product first, last;
-    };
+    // order.
     int narrow() const {
       const int last = of_.width % 64;
-      return Product != attention_product::scores && of_.width > 64 && last <= 16 ? last : 0;
+      return detail::has_masks && Product != attention_product::scores && of_.width > 64 && last <= 16 ? last : 0;
+    }
+    int rows(int keys, int query) const { return transposed ? of_.queries - query : keys; }
+    int depth(int keys, int query) const {
+      return Product == attention_product::scores ? of_.width : transposed ? keys : of_.queries - query;
     }
 
-    pair find(int keys, int query, bool add) const {
-      const bool scores = Product == attention_product::scores;
-      pair found{find(keys, query, add, scores ? of_.queries - query : of_.width - narrow()), {}};
-      if (narrow() == 0) return found;
-      found.last = find(keys, query, add, narrow());
-      return found.last ? found : pair{};
-    }
-
-    libxsmm_product find(int keys, int query, bool add, int columns) const {
-      const int queries = of_.queries - query;
-      constexpr bool transposed = Product == attention_product::of_queries;
-      const int rows = transposed ? queries : keys;
-      const int k = Product == attention_product::scores ? of_.width : transposed ? keys : queries;
-      return libxsmm_kernels::find({rows, columns, k, of_.a, of_.c, add, transposed, of_.b, true});
+    libxsmm_product find(int keys, int query, bool add) const {
+      const int columns = Product == attention_product::scores ? of_.queries - query : of_.width - narrow();
+      return libxsmm_kernels::find(
+          {rows(keys, query), columns, depth(keys, query), of_.a, of_.c, add, transposed, of_.b, true});
     }
 
     attention_strides of_;
-    mutable pair kernels_[7][key_block::largest / key_block::strip][2] = {};
+    mutable libxsmm_product kernels_[7][key_block::largest / key_block::strip][2] = {};
   };
 };
 

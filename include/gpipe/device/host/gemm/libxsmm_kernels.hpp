@@ -62,6 +62,7 @@ class libxsmm_kernels {
 
   template <class Kernel>
   static Kernel find_kernel(const shape& wanted) {
+    if (detail::has_masks && splits_sums<Kernel>(wanted)) return {};  // `narrow_block` is faster than AVX2
     auto& first = chains_<Kernel>[bucket_of(wanted)];
     for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
       if (e->key == wanted) return e->kernel;
@@ -94,10 +95,8 @@ class libxsmm_kernels {
   template <class Kernel>
   static Kernel dispatch(const shape& wanted) {
     const int target = libxsmm_get_target_archid();
-    const bool avx512 = target > LIBXSMM_X86_AVX2 && target < LIBXSMM_X86_ALLFEAT;
-    if (!avx512 || !splits_sums(wanted, wanted.columns * static_cast<int>(sizeof(typename Kernel::number))))
+    if (target <= LIBXSMM_X86_AVX2 || target > LIBXSMM_X86_ALLFEAT || !splits_sums<Kernel>(wanted))
       return Kernel(wanted);
-    if (detail::has_masks) return {};  // `narrow_block` is faster
     libxsmm_set_target_archid(LIBXSMM_X86_AVX2);
     const Kernel made(wanted);
     libxsmm_set_target_archid(target);
@@ -105,12 +104,15 @@ class libxsmm_kernels {
   }
 
   /// Whether a kernel for AVX-512 adds every second or fourth product separately: it does so in a block of one vector
-  /// and few rows, where it has spare registers. Kernels for AVX2 never do.
-  static bool splits_sums(const shape& wanted, int bytes_of_row) {
+  /// and few rows, where it has spare registers, and in such a rest of four vectors. Kernels for AVX2 never do.
+  template <class Kernel>
+  static bool splits_sums(const shape& wanted) {
+    const int bytes = wanted.columns * static_cast<int>(sizeof(typename Kernel::number)), last = (bytes - 1) % 256 + 1;
+    if (last > 64) return false;
 #if LIBXSMM_CONFIG_VERSION_MAJOR < 2
-    return bytes_of_row <= 64 && wanted.rows > 1 && wanted.rows < 12;
+    return bytes > 256 || (wanted.rows > 1 && wanted.rows < 12);
 #else
-    return bytes_of_row <= 32 || (bytes_of_row <= 64 && wanted.rows < 12);
+    return bytes > 256 || bytes <= 32 || wanted.rows < 12;
 #endif
   }
 
@@ -123,11 +125,12 @@ class libxsmm_kernels {
 #endif
     constexpr bool batch = std::is_same_v<Kernel, libxsmm_batch<T>>;
     constexpr int products = batch ? 3 : 1;
+    constexpr std::uint32_t of_c = 3;
     const auto rows = static_cast<std::size_t>(wanted.rows), columns = static_cast<std::size_t>(wanted.columns);
     const auto k = static_cast<std::size_t>(wanted.k), lda = static_cast<std::size_t>(wanted.lda);
     const auto ldb = static_cast<std::size_t>(wanted.ldb), ldc = static_cast<std::size_t>(wanted.ldc);
     const std::size_t a_rows = wanted.transposed ? k : rows, a_columns = (wanted.transposed ? rows : k) + products - 1;
-    const numbers<T> a(a_rows, a_columns, lda, 1), b(k, columns + products - 1, ldb, 2), c(rows, columns, ldc, 3);
+    const numbers<T> a(a_rows, a_columns, lda, 1), b(k, columns + products - 1, ldb, 2), c(rows, columns, ldc, of_c);
     // Product i begins at element i of a and of b.
     if constexpr (batch) {
       constexpr unsigned long long offsets[] = {0, sizeof(T), 2 * sizeof(T)};
@@ -136,9 +139,8 @@ class libxsmm_kernels {
       kernel(a.first.get(), b.first.get(), c.first.get(), b.first.get());
     }
     const std::unique_ptr<T[]> sums(new T[columns]);
-    std::uint32_t seed = 3;
     for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t j = 0; j < columns; ++j) sums[j] = wanted.accumulate ? random<T>(seed) : T(0);
+      for (std::size_t j = 0; j < columns; ++j) sums[j] = wanted.accumulate ? random<T>(of_c, row, j) : T(0);
       for (std::size_t i = 0; i < products; ++i)
         add_products(wanted.columns, wanted.k, a.first.get() + i + row * (wanted.transposed ? 1 : lda),
                      wanted.transposed ? lda : 1, b.first.get() + i, ldb, sums.get());
@@ -147,11 +149,12 @@ class libxsmm_kernels {
     return true;
   }
 
-  /// In [-0.5, 0.5].
+  /// In [-0.5, 0.5], by a hash that compilers compute in vectors.
   template <class T>
-  static T random(std::uint32_t& seed) {
-    seed = seed * 1664525u + 1013904223u;
-    const float value = std::bit_cast<float>(0x3f800000u | seed >> 9);
+  static T random(std::uint32_t seed, std::size_t row, std::size_t column) {
+    std::uint32_t bits = (seed + static_cast<std::uint32_t>(row * 8191 + column)) * 0x9e3779b1u;
+    bits = (bits ^ bits >> 15) * 0x85ebca77u;
+    const float value = std::bit_cast<float>(0x3f800000u | bits >> 9);
     return static_cast<T>(value - 1.5F) + static_cast<T>(value) * T(0x1p-20);
   }
 
@@ -167,7 +170,8 @@ class libxsmm_kernels {
         : first(static_cast<T*>(std::calloc((rows - 1) * stride + columns, sizeof(T)))) {
       if (!first) throw std::bad_alloc();
       for (std::size_t row = 0; row < rows; ++row)
-        for (std::size_t column = 0; column < columns; ++column) first[row * stride + column] = random<T>(seed);
+        for (std::size_t column = 0; column < columns; ++column)
+          first[row * stride + column] = random<T>(seed, row, column);
     }
   };
 
