@@ -1,17 +1,16 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <type_traits>
-
-#include <libxsmm.h>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
@@ -134,17 +133,17 @@ class libxsmm_kernels {
     // Product i begins at element i of a and of b.
     if constexpr (batch) {
       constexpr unsigned long long offsets[] = {0, sizeof(T), 2 * sizeof(T)};
-      kernel(a.first.get(), b.first.get(), c.first.get(), products, offsets, offsets);
+      kernel(a.first, b.first, c.first, products, offsets, offsets);
     } else {
-      kernel(a.first.get(), b.first.get(), c.first.get(), b.first.get());
+      kernel(a.first, b.first, c.first, b.first);
     }
     const std::unique_ptr<T[]> sums(new T[columns]);
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t j = 0; j < columns; ++j) sums[j] = wanted.accumulate ? random<T>(of_c, row, j) : T(0);
       for (std::size_t i = 0; i < products; ++i)
-        add_products(wanted.columns, wanted.k, a.first.get() + i + row * (wanted.transposed ? 1 : lda),
-                     wanted.transposed ? lda : 1, b.first.get() + i, ldb, sums.get());
-      if (std::memcmp(sums.get(), c.first.get() + row * ldc, sizeof(T) * columns) != 0) return false;
+        add_products(wanted.columns, wanted.k, a.first + i + row * (wanted.transposed ? 1 : lda),
+                     wanted.transposed ? lda : 1, b.first + i, ldb, sums.get());
+      if (std::memcmp(sums.get(), c.first + row * ldc, sizeof(T) * columns) != 0) return false;
     }
     return true;
   }
@@ -158,21 +157,25 @@ class libxsmm_kernels {
     return static_cast<T>(value - 1.5F) + static_cast<T>(value) * T(0x1p-20);
   }
 
-  /// Rows of numbers, between which memory stays untouched.
+  /// Rows of numbers, mapped so that the memory between them is never touched.
   template <class T>
   struct numbers {
-    struct release {
-      void operator()(T* memory) const { std::free(memory); }
-    };
-    std::unique_ptr<T[], release> first;
+    T* first;
 
     numbers(std::size_t rows, std::size_t columns, std::size_t stride, std::uint32_t seed)
-        : first(static_cast<T*>(std::calloc((rows - 1) * stride + columns, sizeof(T)))) {
-      if (!first) throw std::bad_alloc();
+        : bytes_(((rows - 1) * stride + columns) * sizeof(T)) {
+      void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (mapped == MAP_FAILED) throw std::bad_alloc();
+      first = static_cast<T*>(mapped);
       for (std::size_t row = 0; row < rows; ++row)
         for (std::size_t column = 0; column < columns; ++column)
           first[row * stride + column] = random<T>(seed, row, column);
     }
+    ~numbers() { ::munmap(first, bytes_); }
+    numbers(const numbers&) = delete;
+
+   private:
+    std::size_t bytes_;
   };
 
   /// sums[j] += the products of a column of a and the columns j of b.
