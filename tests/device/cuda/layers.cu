@@ -180,7 +180,7 @@ void agrees_in_few_rows(double tolerance, field_values fields = field_values::dr
 }
 
 // nvcc takes a minute for each type.
-#if GPIPE_QUICK
+#if GPIPE_TEST_FEW
 #define ODD_EXTENTS_TYPES float
 constexpr bool every_type = false;
 #else

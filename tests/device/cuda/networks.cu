@@ -220,13 +220,13 @@ TEST_CASE("networks train on a GPU as on the host") {
   trains_as_on_the_host<residual_images<float>, float>(images);
   trains_as_on_the_host<classified_pixels<float>, float>(pixels);
   trains_as_on_the_host<words_in_slices<float>, float>(long_texts);
-#if !GPIPE_QUICK
+#if !GPIPE_TEST_FEW
   trains_as_on_the_host<translation<float>, float>(texts);
   trains_as_on_the_host<tied_words<float>, float>(words);
 #endif
 }
 
-#if !GPIPE_QUICK
+#if !GPIPE_TEST_FEW
 TEST_CASE("networks in double train on a GPU as on the host") {
   trains_as_on_the_host<residual_images<double>, double>(images);
   trains_as_on_the_host<classified_pixels<double>, double>(pixels);
