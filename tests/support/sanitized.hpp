@@ -4,8 +4,7 @@
 #include <span>
 
 // The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other
-// cuts or types, runs it less often. Builds without one run every case (in the check: with --whole). A test that leaves
-// cases out by TESTS_SANITIZED is also run by g++, in every check.
+// cuts or types, runs it less often. Builds without one run every case, in every check.
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TESTS_SANITIZED
