@@ -101,7 +101,7 @@ foreach(line IN LISTS instruction_sets)
     set(label instruction_sets)
   endif()
   instruction_set_tests(${set}/everywhere "${flags}" ${label} laws/everywhere.cpp)
-  if(NOT GPIPE_QUICK AND NOT set STREQUAL "unoptimized")
+  if(NOT set STREQUAL "unoptimized")
     set(paths ${all_that_round})
     list(LENGTH paths last)
     math(EXPR last "${last} - 1")
@@ -114,6 +114,13 @@ foreach(line IN LISTS instruction_sets)
     instruction_set_tests(${set}/all "${flags}" whole ${batches})
   endif()
 endforeach()
+
+# laws/everywhere with the kernels that libxsmm makes for processors without AVX-512.
+if(TARGET tests.laws.everywhere AND GPIPE_MACHINE_HAS_avx2_fma)
+  add_test(NAME laws/everywhere/avx2_kernels COMMAND tests.laws.everywhere)
+  set_tests_properties(laws/everywhere/avx2_kernels PROPERTIES ENVIRONMENT LIBXSMM_TARGET=hsw TIMEOUT ${time_limit}
+                                                               LABELS laws)
+endif()
 
 # laws/everywhere for arm64: compiled by Debian's g++-aarch64-linux-gnu, and run by qemu-user.
 find_program(GPIPE_ARM64_COMPILER aarch64-linux-gnu-g++)
