@@ -30,6 +30,8 @@ def type_of(name):
     if m[1] in ('over_rows', 'over_narrow_rows', 'over_columns', 'over_elements', 'over_parameters', 'over_parts',
                 'static_kernel'):
         return m[1]
+    if m[1] == 'over_indices':  # takes the place of Thrust's kernel where Thrust is newer than 3.0
+        return 'static_kernel'
     return m[1] + (f'<{m[2]}<{m[3]}>>' if m[3] else f'<{m[2]}>' if m[2] else '')
 
 
