@@ -8,6 +8,8 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/runtime/processes/job_set_up.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 
 #include "support/threaded_job.hpp"
 

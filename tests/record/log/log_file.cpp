@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <system_error>
 
 using namespace gpipe;
 namespace detail = gpipe::detail;
