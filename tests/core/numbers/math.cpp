@@ -90,7 +90,8 @@ TEST_CASE("the logarithm of a number alone has the bits of one in a loop") {
 TEST_CASE("log1p_of_share is log1p from 0 to 1") {
   for (float x = 1; x > 0x1p-100F; x *= 0.999F) {
     const double exact = std::log1p(double{x});
-    CHECK(std::fabs(double{math::log1p_of_share(x)} - exact) <= std::ldexp(1.1, std::ilogb(exact) - 23));
+    CHECK(std::fabs(double{math::log1p_of_share(x)} - exact) <=
+          std::ldexp(GPIPE_HAS_FMA ? 1.6 : 2.1, std::ilogb(exact) - 23));
   }
   CHECK(math::log1p_of_share(0.0F) == 0);
   CHECK(math::log1p_of_share(0x1p-149F) == 0x1p-149F);

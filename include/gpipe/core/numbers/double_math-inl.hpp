@@ -103,7 +103,7 @@ inline double cosine_of(double r, double low) {
   q = multiply_add(q, z, 2.4801587288748186e-05);
   q = multiply_add(q, z, -0.0013888888888872895);
   q = multiply_add(q, z, 0.041666666666666595);
-  const double_pair first = sum_by_size(1.0, -0.5 * z);
+  const double_pair first = sum_by_size(1.0, product(-0.5, z));
   return first.high + multiply_add(z * z, q, multiply_add(-r, low, multiply_add(-0.5, error, first.low)));
 }
 
@@ -147,7 +147,7 @@ inline double_pair long_log(double x) {
   const double d = product(s, a), d_low = multiply_add(s, a_low, multiply_add(s_low, a, product_error(s, a, d)));
   const double_pair half = sum_by_size(s, d);
   const double half_low = half.low + (s_low + d_low);
-  const double_pair sum = sum_by_size(product(y.exponent, log2_high), 2.0 * half.high);
+  const double_pair sum = sum_by_size(product(y.exponent, log2_high), product(2.0, half.high));
   return sum_by_size(sum.high, multiply_add(2.0, half_low, multiply_add(y.exponent, log2_low, sum.low)));
 }
 
