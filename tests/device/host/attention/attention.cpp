@@ -375,7 +375,8 @@ TEST_CASE("libxsmm: bits of a row, of bf16; no allocation; the stack") {
   keeps_its_promises<host::block_attention<host::libxsmm_products>>();
 }
 
-TEST_CASE("libxsmm: random attentions have the bits of gpipe's own products") {
+// Without fused multiply-add in the compiler's target, gpipe's own products round twice.
+TEST_CASE("libxsmm: random attentions have the bits of gpipe's own products" * doctest::skip(GPIPE_HAS_FMA == 0)) {
   std::uint32_t state = 7;
   const auto random = [&](int most) {
     state = state * 1664525u + 1013904223u;

@@ -23,7 +23,7 @@ namespace gpipe::host {
 ///
 /// All matrices are row-major. Every tile adds the products of an element in ascending order of the inner index, by
 /// `multiply_add`, in one sum. So the bits of an element depend on its row and its column alone, and are those of every
-/// tile.
+/// tile. (libxsmm fuses each product with its sum even if the program is compiled for processors that cannot.)
 inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 
 namespace detail {
