@@ -50,7 +50,7 @@ TEST_CASE("float functions are within their stated error over all floats") {
                     [](double x) { return std::log1p(std::fabs(x)); }) <= 1);
   CHECK(worst_error([](float x) { return math::log2(std::fabs(x)); },
                     [](double x) { return std::log2(std::fabs(x)); }) <= (GPIPE_HAS_FMA ? 1.1 : 2.2));
-  // Of numbers near 1 the logarithm is as exact.
+  // The logarithm of a number near 1 is as exact.
   for (float x = 0.5F; x < 2; x += 0x1.23p-14F) {
     CHECK(std::fabs(double{math::log(x)} - std::log(double{x})) <= 0x1p-23 * std::fabs(std::log(double{x})));
     CHECK(std::fabs(double{math::log2(x)} - std::log2(double{x})) <= 0x1.4p-22 * std::fabs(std::log2(double{x})));

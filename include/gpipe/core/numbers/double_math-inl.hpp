@@ -12,7 +12,7 @@ struct reduced_angle {
   double high, low;
 };
 
-/// Of a magnitude below 2^19. pi / 2 is a sum of four numbers; three have 33 bits, so their products with n are exact.
+/// For magnitudes below 2^19. pi / 2 is a sum of four numbers; three have 33 bits, so their products with n are exact.
 inline reduced_angle reduce(double x) {
   const double shifted = multiply_add(x, 0.63661977236758138, round_to_integer), n = shifted - round_to_integer;
   const double first = multiply_add(n, -0x1.921fb54400000p+0, x);
@@ -22,7 +22,7 @@ inline reduced_angle reduce(double x) {
   return {bits(shifted), r.high, r.low};
 }
 
-/// Of a larger finite x = mantissa 2^e, by 224 bits of 2 / pi (Payne, Hanek, 1983). Bits of 2 / pi above them only add
+/// For a larger finite x = mantissa 2^e, by 224 bits of 2 / pi (Payne, Hanek, 1983). Bits of 2 / pi above them only add
 /// multiples of 4 to the product, and those below change it by less than 2^-138.
 ///
 ///     2 / pi =  words before  |  seven words  |  ...       mantissa * seven words =  ... | quadrant | fraction
@@ -122,7 +122,7 @@ GPIPE_INLINE double sine(double x) {
 }
 GPIPE_INLINE double cosine(double x) { return sine_from(x, 1); }
 
-/// log x to 2^-65 of its size, for a positive x. Of the terms of atanh, the first three have twice the precision.
+/// log x to 2^-65 of its size, for a positive x. The first three terms of atanh have twice the precision.
 ///
 ///     log(1 + f) = 2 atanh s = 2 (s + s z (1/3 + z q(z))),  s = f / (2 + f),  z = s^2
 inline double_pair long_log(double x) {

@@ -228,8 +228,8 @@ GPIPE_HOST_DEVICE inline float log1p(float x) {
 #endif
 }
 
-/// log(1 + x) for 0 <= x <= 1, such as the exponential of a negative number, to 1.6 units in the last place (2.1 without
-/// a fused operation). NaN stays NaN.
+/// log(1 + x) for 0 <= x <= 1, such as the exponential of a negative number, to 1.6 units in the last place (2.1
+/// without a fused operation). NaN stays NaN.
 ///
 ///     log(1 + x) = x + x^2 p(x)
 GPIPE_HOST_DEVICE inline float log1p_of_share(float x) {

@@ -42,6 +42,10 @@ inline double first_value(const initializer& how, double bound, std::uint64_t se
   return bound * std::sqrt(-2 * math::log(u)) * math::cos(2 * std::numbers::pi * v);
 }
 
+inline double first_value(const initializer& how, std::uint64_t seed, int layer, int number, std::size_t i) {
+  return first_value(how, value_bound(how), seed, layer, number, i);
+}
+
 /// Calls `put(offset, bytes, values)` for the first values of an array of a layer, in pieces.
 template <class Put>
 GPIPE_COLD void first_values(dtype type, const parameter& array, std::uint64_t seed, int layer, int number, Put&& put) {
