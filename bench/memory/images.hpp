@@ -134,8 +134,8 @@ inline void print_largest_of_one_stage(figures& found) {
       {"memory.amoebanet.18x416.touched", static_cast<double>(touched) / static_cast<double>(predicted), "ratio"});
 }
 
-/// Planned by the cut whose largest stage is smallest. "shared": the layers of a stage share the memory of packed
-/// weights.
+/// Planned by the cut whose largest stage is smallest, with both packed copies of every weight. "shared": the layers of
+/// a stage share the memory of packed weights.
 inline void print_models(const std::vector<measured_model>& models, int micro_batches, int moments, std::int64_t device,
                          bool whole, figures& found) {
   std::vector<std::vector<std::string>> rows{{"", "stages", "parameters", whole ? "all" : "activations", "torchgpipe",
@@ -143,9 +143,10 @@ inline void print_models(const std::vector<measured_model>& models, int micro_ba
   for (const measured_model& m : models) {
     const example::stretched made(*m.of.net, m.of.parts, (m.depth - m.of.depth) / m.of.step);
     const network net = made.net();
-    const step_plan p = example::smallest_devices(net, of_one(m.stages, micro_batches, moments));
-    plan_options sharing = of_one(m.stages, micro_batches, moments);
+    plan_options keeping = of_one(m.stages, micro_batches, moments), sharing = keeping;
+    keeping.keep_packed_weights = true;
     sharing.share_packed_weights = true;
+    const step_plan p = example::smallest_devices(net, keeping);
     const step_plan shared = example::smallest_devices(net, sharing);
     std::int64_t all = 0;
     for (const stage_plan& s : shared.stage_plans) all += s.memory.total();
