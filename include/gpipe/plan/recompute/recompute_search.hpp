@@ -167,7 +167,7 @@ class recompute_search {
     return needs_[stage_].packed != packed_weights::on_the_way && may_pack_on_the_way(o_, stage_) &&
            (!as_needed_ || is_worth_packing());
   }
-  /// What a stage that runs micro-batches or layers again can do instead.
+  /// The choice in its place if the stage runs micro-batches or layers again: these would need both copies in turn.
   constexpr packed_weights packed_for_recompute(packed_weights packed) const {
     return packed == packed_weights::in_turn && o_.micro_batches > 1 ? packed_weights::kept : packed;
   }
