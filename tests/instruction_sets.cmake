@@ -14,7 +14,7 @@
 #
 # The first five run what rounds in every check, and all of device/host, layer and laws/transparency with the label
 # "whole"; the others run all with that label. laws/everywhere runs for contract_off in every check, and for all sets
-# with the label "whole", also for arm64, by a cross compiler and qemu.
+# with the label "whole", also for arm64 and musl, by cross compilers and qemu.
 
 # A set, the processor's features that it needs, and its flags.
 set(instruction_sets
@@ -122,28 +122,63 @@ if(TARGET tests.laws.everywhere AND GPIPE_MACHINE_HAS_avx2_fma)
                                                                LABELS laws)
 endif()
 
-# laws/everywhere for arm64: compiled by Debian's g++-aarch64-linux-gnu, and run by qemu-user.
+# laws/everywhere for other systems: arm64 by Debian's g++-aarch64-linux-gnu, and musl (Alpine) for x86-64 and arm64 by
+# zig's compiler (the program zig, or Python's package ziglang). qemu-user runs programs of arm64.
 find_program(GPIPE_ARM64_COMPILER aarch64-linux-gnu-g++)
 find_program(GPIPE_ARM64_EMULATOR qemu-aarch64)
-mark_as_advanced(GPIPE_ARM64_COMPILER GPIPE_ARM64_EMULATOR)
-set(name instruction_sets/arm64/everywhere/laws/everywhere)
-if(GPIPE_ARM64_COMPILER AND GPIPE_ARM64_EMULATOR)
-  get_target_property(doctest_headers doctest::doctest INTERFACE_INCLUDE_DIRECTORIES)
-  set(arm64_folder ${CMAKE_CURRENT_BINARY_DIR}/arm64)  # doctest and Hana, without this machine's C library beside them
-  find_path(GPIPE_HANA_HEADERS boost/hana.hpp)
-  file(MAKE_DIRECTORY ${arm64_folder})
-  list(GET doctest_headers 0 doctest_headers)
-  file(CREATE_LINK ${doctest_headers}/doctest ${arm64_folder}/doctest SYMBOLIC)
-  file(CREATE_LINK ${GPIPE_HANA_HEADERS}/boost ${arm64_folder}/boost SYMBOLIC)
-  add_custom_command(OUTPUT ${arm64_folder}/everywhere
-    COMMAND ${GPIPE_ARM64_COMPILER} -std=c++20 -O2 -static -pthread -I ${PROJECT_SOURCE_DIR}/include -I ${arm64_folder}
-            -I ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/laws/everywhere.cpp
-            ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp -o ${arm64_folder}/everywhere
-    DEPENDS laws/everywhere.cpp ${headers} VERBATIM)
-  add_custom_target(tests.instruction_sets.arm64.everywhere DEPENDS ${arm64_folder}/everywhere)
-  add_test(NAME ${name} COMMAND ${GPIPE_ARM64_EMULATOR} ${arm64_folder}/everywhere)
-else()
-  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: install g++-aarch64-linux-gnu and qemu-user")
-  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+find_program(GPIPE_ZIG zig)
+find_path(GPIPE_HANA_HEADERS boost/hana.hpp)
+mark_as_advanced(GPIPE_ARM64_COMPILER GPIPE_ARM64_EMULATOR GPIPE_ZIG GPIPE_HANA_HEADERS)
+set(zig ${GPIPE_ZIG})
+if(NOT GPIPE_ZIG)
+  set(zig "")
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(Python3_Interpreter_FOUND)
+    execute_process(COMMAND ${Python3_EXECUTABLE} -m ziglang version RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(failed EQUAL 0)
+      set(zig ${Python3_EXECUTABLE} -m ziglang)
+    endif()
+  endif()
 endif()
-set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS whole)
+set(other_systems ${CMAKE_CURRENT_BINARY_DIR}/other_systems)  # doctest and Hana, without this system's C library
+get_target_property(doctest_headers doctest::doctest INTERFACE_INCLUDE_DIRECTORIES)
+list(GET doctest_headers 0 doctest_headers)
+file(MAKE_DIRECTORY ${other_systems})
+file(CREATE_LINK ${doctest_headers}/doctest ${other_systems}/doctest SYMBOLIC)
+file(CREATE_LINK ${GPIPE_HANA_HEADERS}/boost ${other_systems}/boost SYMBOLIC)
+
+# everywhere_in(<system> <what is missing, or ""> <emulator, or ""> <compiler...>)
+function(everywhere_in system missing emulator)
+  set(name instruction_sets/${system}/laws/everywhere)
+  if(missing)
+    add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: install ${missing}")
+    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+  else()
+    set(program ${other_systems}/${system})
+    add_custom_command(OUTPUT ${program}
+      COMMAND ${ARGN} -std=c++20 -O2 -static -w -pthread -I ${PROJECT_SOURCE_DIR}/include -I ${other_systems}
+              -I ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/laws/everywhere.cpp
+              ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp -o ${program}
+      DEPENDS laws/everywhere.cpp support/main.cpp ${headers} VERBATIM)
+    add_custom_target(tests.instruction_sets.${system} DEPENDS ${program})
+    add_test(NAME ${name} COMMAND ${emulator} ${program})
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS whole)
+endfunction()
+
+set(missing_emulator "")
+if(NOT GPIPE_ARM64_EMULATOR)
+  set(missing_emulator "qemu-user (Debian, Ubuntu)")
+endif()
+set(missing_compiler "${missing_emulator}")
+if(NOT GPIPE_ARM64_COMPILER)
+  set(missing_compiler "g++-aarch64-linux-gnu and qemu-user (Debian, Ubuntu)")
+endif()
+set(missing_zig "")
+if(NOT zig)
+  set(missing_zig "ziglang (PyPI)")
+  set(missing_emulator "ziglang (PyPI) and qemu-user (Debian, Ubuntu)")
+endif()
+everywhere_in(arm64 "${missing_compiler}" "${GPIPE_ARM64_EMULATOR}" ${GPIPE_ARM64_COMPILER})
+everywhere_in(musl "${missing_zig}" "" ${zig} c++ -target x86_64-linux-musl -mcpu=haswell)
+everywhere_in(musl_arm64 "${missing_emulator}" "${GPIPE_ARM64_EMULATOR}" ${zig} c++ -target aarch64-linux-musl)
