@@ -3,7 +3,7 @@
 #include <gpipe/core/numbers/double_math.hpp>
 #include <gpipe/core/numbers/math.hpp>
 
-#include "../../support/function_bits.hpp"
+#include "support/function_bits.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include <gpipe/core/numbers/math.hpp>
 
-#include "../../support/function_bits.hpp"
+#include "support/function_bits.hpp"
 
 #include <doctest/doctest.h>
 
