@@ -16,8 +16,8 @@ struct reduced_angle {
 inline reduced_angle reduce(double x) {
   const double shifted = multiply_add(x, 0.63661977236758138, round_to_integer), n = shifted - round_to_integer;
   const double first = multiply_add(n, -0x1.921fb54400000p+0, x);
-  const double_pair second = exact_sum(first, product(n, -0x1.0b4611a600000p-34));
-  const double_pair third = exact_sum(second.high, product(n, -0x1.3198a2e000000p-69));
+  const double_pair second = exact_sum(first, rounded_product(n, -0x1.0b4611a600000p-34));
+  const double_pair third = exact_sum(second.high, rounded_product(n, -0x1.3198a2e000000p-69));
   const double_pair r = sum_by_size(third.high, multiply_add(n, -0x1.b839a252049c1p-104, second.low + third.low));
   return {bits(shifted), r.high, r.low};
 }
@@ -72,7 +72,7 @@ GPIPE_COLD inline reduced_angle reduce_large(double x) {
   const double f_low =
       static_cast<double>(static_cast<std::int64_t>((high & 0x7ff) << 52 | low >> 12)) * (unit * 0x1p-63);
   constexpr double half_pi = 1.5707963267948966, half_pi_low = 6.123233995736766e-17;
-  const double product_high = product(f, half_pi), error = product_error(f, half_pi, product_high);
+  const double product_high = rounded_product(f, half_pi), error = product_error(f, half_pi, product_high);
   const double_pair r = sum_by_size(product_high, multiply_add(f_low, half_pi, multiply_add(f, half_pi_low, error)));
   const bool turned = negative != (bits(x) >> 63 != 0);
   return {bits(x) >> 63 != 0 ? 0 - quadrant : quadrant, turned ? -r.high : r.high, turned ? -r.low : r.low};
@@ -96,14 +96,14 @@ inline double sine_of(double r, double low) {
   return r + multiply_add(r * z, p, low * multiply_add(-0.5, z, 1.0));
 }
 inline double cosine_of(double r, double low) {
-  const double z = product(r, r), error = product_error(r, r, z);
+  const double z = rounded_product(r, r), error = product_error(r, r, z);
   double q = -1.1358310481156335e-11;
   q = multiply_add(q, z, 2.0875696572433778e-09);
   q = multiply_add(q, z, -2.7557314148622755e-07);
   q = multiply_add(q, z, 2.4801587288748186e-05);
   q = multiply_add(q, z, -0.0013888888888872895);
   q = multiply_add(q, z, 0.041666666666666595);
-  const double_pair first = sum_by_size(1.0, product(-0.5, z));
+  const double_pair first = sum_by_size(1.0, rounded_product(-0.5, z));
   return first.high + multiply_add(z * z, q, multiply_add(-r, low, multiply_add(-0.5, error, first.low)));
 }
 
@@ -117,8 +117,8 @@ inline double sine_from(double x, std::uint64_t quarters) {
 }
 
 GPIPE_INLINE double sine(double x) {
-  const bool small = (bits(x) & ~double_format::sign) < 0x3e40000000000000;  // 2^-27
-  return small ? x : sine_from(x, 0);
+  const bool below_limit = (bits(x) & ~double_format::sign) < 0x3e40000000000000;  // 2^-27
+  return below_limit ? x : sine_from(x, 0);
 }
 GPIPE_INLINE double cosine(double x) { return sine_from(x, 1); }
 
@@ -129,9 +129,9 @@ inline double_pair long_log(double x) {
   const scaled_number y = scaled(x);
   const double f = y.fraction;
   const double_pair u = sum_by_size(2.0, f);
-  const double s = f / u.high, su = product(s, u.high);
+  const double s = f / u.high, su = rounded_product(s, u.high);
   const double s_low = multiply_add(-s, u.low, (f - su) - product_error(s, u.high, su)) / u.high;
-  const double z = product(s, s), z_low = multiply_add(2.0 * s, s_low, product_error(s, s, z));
+  const double z = rounded_product(s, s), z_low = multiply_add(2.0 * s, s_low, product_error(s, s, z));
   double q = 0.059952166227518817;
   q = multiply_add(q, z, 0.058373241152624884);
   q = multiply_add(q, z, 0.066681628980993612);
@@ -140,14 +140,15 @@ inline double_pair long_log(double x) {
   q = multiply_add(q, z, 0.11111111108755267);
   q = multiply_add(q, z, 0.14285714285722609);
   q = multiply_add(q, z, 0.1999999999999999);
-  const double_pair b = sum_by_size(1.0 / 3.0, product(q, z));
+  const double_pair b = sum_by_size(1.0 / 3.0, rounded_product(q, z));
   const double b_low = b.low + 1.8503717077085941e-17;  // 1/3 in twice the precision
-  const double a = product(z, b.high),
+  const double a = rounded_product(z, b.high),
                a_low = multiply_add(z, b_low, multiply_add(z_low, b.high, product_error(z, b.high, a)));
-  const double d = product(s, a), d_low = multiply_add(s, a_low, multiply_add(s_low, a, product_error(s, a, d)));
+  const double d = rounded_product(s, a),
+               d_low = multiply_add(s, a_low, multiply_add(s_low, a, product_error(s, a, d)));
   const double_pair half = sum_by_size(s, d);
   const double half_low = half.low + (s_low + d_low);
-  const double_pair sum = sum_by_size(product(y.exponent, log2_high), product(2.0, half.high));
+  const double_pair sum = sum_by_size(rounded_product(y.exponent, log2_high), rounded_product(2.0, half.high));
   return sum_by_size(sum.high, multiply_add(2.0, half_low, multiply_add(y.exponent, log2_low, sum.low)));
 }
 
@@ -172,7 +173,7 @@ double power_by(Logarithm&& log_of, double x, double y) {
     return number(((size == 0) == (y < 0) ? double_format::infinity : std::uint64_t{0}) | sign);
   if (x < 0 && odd < 0) return number(double_format::nan);
   const double_pair log = log_of(size);
-  double high = product(y, log.high), low = multiply_add(y, log.low, product_error(y, log.high, high));
+  double high = rounded_product(y, log.high), low = multiply_add(y, log.low, product_error(y, log.high, high));
   if (!(high < 800 && high > -800)) {  // the result is 0 or infinite
     high = (log.high > 0) == (y > 0) ? 800.0 : -800.0;
     low = 0;

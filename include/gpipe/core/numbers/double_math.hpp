@@ -21,7 +21,7 @@ namespace gpipe::math {
 
 namespace detail {
 
-using gpipe::detail::multiply_add;
+using gpipe::detail::multiply_add, gpipe::detail::rounded_product;
 
 // The builtin, because nvcc does not compile std::bit_cast for the device.
 GPIPE_HOST_DEVICE inline std::uint64_t bits(double x) { return __builtin_bit_cast(std::uint64_t, x); }
@@ -36,12 +36,6 @@ struct double_format {
 // All ones if the magnitude is above the limit. Both are given as bits, which have the same order as the numbers.
 GPIPE_HOST_DEVICE inline std::uint64_t above(std::uint64_t magnitude, std::uint64_t limit) {
   return 0 - ((limit - magnitude) >> 63);
-}
-
-/// A product that is rounded, and that no compiler fuses with a sum it is added to.
-template <class T>
-GPIPE_HOST_DEVICE inline T product(T a, T b) {
-  return multiply_add(a, b, T(0));
 }
 
 /// What rounding took from a product p of a and b: a b - p.
@@ -132,7 +126,8 @@ struct split_log {
 };
 GPIPE_HOST_DEVICE inline split_log logarithm(double x) {
   const scaled_number y = scaled(x);
-  const double f = y.fraction, half_square = product(0.5 * f, f), error = product_error(0.5 * f, f, half_square);
+  const double f = y.fraction, half_square = rounded_product(0.5 * f, f),
+               error = product_error(0.5 * f, f, half_square);
   const double_pair first = sum_by_size(f, -half_square);
   const double s = f / (2.0 + f), z = s * s;
   const double p0 = multiply_add(z, 0.399999999994128, 0.66666666666667351);
@@ -186,7 +181,8 @@ GPIPE_HOST_DEVICE inline double exp2(double x) {
   using namespace detail;
   const double y = clamped(x, 0x4091000000000000);  // 1088: beyond, the result is 0 or infinite
   constexpr double log_of_2 = 0x1.62e42fefa39efp-1, log_of_2_low = 0x1.abc9e3b39803fp-56;
-  const double shifted = y + round_to_integer, r = y - (shifted - round_to_integer), high = product(r, log_of_2);
+  const double shifted = y + round_to_integer, r = y - (shifted - round_to_integer),
+               high = rounded_product(r, log_of_2);
   const double low = multiply_add(r, log_of_2_low, product_error(r, log_of_2, high));
   return or_nan(x, scaled_exp(bits(shifted) - bits(round_to_integer), high, low));
 #endif
@@ -199,7 +195,7 @@ GPIPE_HOST_DEVICE inline double log(double x) {
 #else
   using namespace detail;
   const split_log y = logarithm(x);
-  const double_pair sum = sum_by_size(product(y.exponent, log2_high), y.high);
+  const double_pair sum = sum_by_size(rounded_product(y.exponent, log2_high), y.high);
   return with_log_limits(x, sum.high + (sum.low + multiply_add(y.exponent, log2_low, y.low)));
 #endif
 }
@@ -212,7 +208,7 @@ GPIPE_HOST_DEVICE inline double log1p(double x) {
   using namespace detail;
   const double_pair u = exact_sum(1.0, x);
   const split_log y = logarithm(u.high);
-  const double_pair sum = sum_by_size(product(y.exponent, log2_high), y.high);
+  const double_pair sum = sum_by_size(rounded_product(y.exponent, log2_high), y.high);
   const double low = multiply_add(y.exponent, log2_low, y.low) + u.low / u.high;
   const double result = with_log_limits(u.high, sum.high + (sum.low + low));
   const std::uint64_t tiny = above(0x3c90000000000000, bits(x) & ~double_format::sign);  // below 2^-54 it is x
@@ -228,7 +224,7 @@ GPIPE_HOST_DEVICE inline double log2(double x) {
   using namespace detail;
   constexpr double inverse = 0x1.71547652b82fep+0, inverse_low = 0x1.777d0ffda0d24p-56;
   const split_log y = logarithm(x);
-  const double high = product(y.high, inverse), error = product_error(y.high, inverse, high);
+  const double high = rounded_product(y.high, inverse), error = product_error(y.high, inverse, high);
   const double low = multiply_add(y.low, inverse, multiply_add(y.high, inverse_low, error));
   const double_pair sum = sum_by_size(y.exponent, high);
   return with_log_limits(x, sum.high + (sum.low + low));

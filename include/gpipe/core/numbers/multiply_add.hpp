@@ -34,6 +34,12 @@ GPIPE_HOST_DEVICE constexpr T multiply_add(T a, T b, std::type_identity_t<T> c) 
 #endif
 }
 
+/// a * b, rounded: no compiler fuses it with a sum that it is added to.
+template <class T>
+GPIPE_HOST_DEVICE constexpr T rounded_product(T a, T b) {
+  return multiply_add(a, b, T(0));
+}
+
 /// sum + a * b, where the product is rounded in T first if that is narrower than the sum.
 template <class T>
 GPIPE_HOST_DEVICE constexpr double add_product(double sum, T a, T b) {

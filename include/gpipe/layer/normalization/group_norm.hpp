@@ -250,7 +250,9 @@ struct group_norm_kernels {
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=](std::ptrdiff_t k) {
           const std::ptrdiff_t i = pixel * C + k;
-          dx[i] = r[k] * multiply_add((mean[k] - x[i]) * r[k], of_h[k], multiply_add<number>(dy[i], w[k], -of_one[k]));
+          // A rounded product, of which `of_one` is the mean: the gradient of a group of one element is 0.
+          dx[i] =
+              r[k] * multiply_add((mean[k] - x[i]) * r[k], of_h[k], rounded_product<number>(dy[i], w[k]) - of_one[k]);
         });
     }
   };
