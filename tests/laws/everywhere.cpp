@@ -161,8 +161,8 @@ TEST_CASE("everywhere: networks of rows") {
 }
 
 TEST_CASE("everywhere: networks of images") {
-  same_bits("images", hash_of<images>(pixels(), adamw{.learning_rate = 1e-3}), "1c884289622ef6b2");
-  same_bits("depthwise", hash_of<depthwise>(pixels(), adam{.learning_rate = 1e-3}), "4b2825fce9933cd9");
+  same_bits("images", hash_of<images>(pixels(), adamw{.learning_rate = 1e-3}), "9a43f108fdd6f6aa");
+  same_bits("depthwise", hash_of<depthwise>(pixels(), adam{.learning_rate = 1e-3}), "9e98aa3265ed8ee2");
 }
 
 TEST_CASE("everywhere: networks of tokens") {
