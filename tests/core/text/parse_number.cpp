@@ -94,9 +94,9 @@ TEST_CASE("numbers are read as std::from_chars reads them") {
     require_same<float>(text);
   }
   for (std::uint32_t i = 0; i < 2000; ++i) {
-    const auto word = draw({}, i, 0).word;
-    const double wide = std::bit_cast<double>(std::uint64_t{word[0]} << 32 | word[1]);
-    const float narrow = std::bit_cast<float>(word[2]);
+    const auto drawn = draw({}, i, 0);
+    const double wide = std::bit_cast<double>(std::uint64_t{drawn.word[0]} << 32 | drawn.word[1]);
+    const float narrow = std::bit_cast<float>(drawn.word[2]);
     char digits[64];
     require_same<double>(std::string(digits, std::to_chars(digits, digits + 64, wide).ptr));
     require_same<float>(std::string(digits, std::to_chars(digits, digits + 64, narrow).ptr));
