@@ -84,7 +84,7 @@ struct translation : encoder_decoder<1, 48, 2,
                                                              .final_norms = true,
                                                              .tied_head = true}> {};
 
-// The order of the numbers is that of the draws, so that a field has the same numbers everywhere.
+// Drawn one by one, so that a field has the same numbers everywhere.
 std::vector<float> numbers(std::uint32_t stream, std::size_t count) {
   std::vector<float> drawn(count);
   for (std::size_t i = 0; i < count; ++i)
