@@ -1,10 +1,7 @@
 #pragma once
 
-#include <cstdint>
-
-#ifdef __CUDA_ARCH__
 #include <cmath>
-#endif
+#include <cstdint>
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
