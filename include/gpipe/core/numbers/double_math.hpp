@@ -11,7 +11,7 @@
 /// a compiler evaluates calls with constant arguments by other code. These functions have the same bits on every target
 /// with a fused multiply-add, with every compiler and at every -O, -march and -ffp-contract: they consist of exactly
 /// rounded operations and integer operations, and each product that is added to is an explicit `multiply_add`. A target
-/// without a fused operation has bits of its own. The functions up to `erf` have no table and no branch, so loops over
+/// without a fused operation gives other bits. The functions up to `erf` have no table and no branch, so loops over
 /// them vectorize. They follow IEEE 754 (so not under -ffast-math), without errno and floating-point exceptions. Errors
 /// are in units in the last place (ulp); a correctly rounded function has 0.5. A GPU computes them by CUDA's functions.
 namespace gpipe::math {
@@ -35,7 +35,7 @@ GPIPE_HOST_DEVICE inline std::uint64_t above(std::uint64_t magnitude, std::uint6
   return 0 - ((limit - magnitude) >> 63);
 }
 
-/// What rounding took from a product p of a and b: a b - p.
+/// The rounding error of a product p of a and b: a b - p.
 GPIPE_HOST_DEVICE inline double product_error(double a, double b, double p) {
 #if GPIPE_HAS_FMA
   return multiply_add(a, b, -p);
