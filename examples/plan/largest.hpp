@@ -131,7 +131,10 @@ class largest_search {
     int layers = of_.net->layer_count, body = 0;
     for (const repetition& r : of_.parts) body += r.length();
     while (low <= max_more && layers + low * body < stages && body > 0) ++low;
-    const auto fits = [&](int more) { return packed_with(it, more, devices_).has_value(); };
+    const auto fits = [&](int more) {
+      const stretched made(*of_.net, of_.parts, more);
+      return can_pack(made.net(), it.of(o_, devices_.size()), devices_);
+    };
     if (low > max_more || !fits(low)) return least;
     int high = low + 1;  // low fits
     for (int further = 1; high < max_more && fits(high); further *= 2) {
@@ -148,24 +151,25 @@ class largest_search {
 
   /// Which device exceeds its limit most if all limits grow until the model fits.
   shortage lacks(const configuration& it, int more) const {
-    const auto with = [&](std::int64_t bytes) {
+    const auto with_more = [&](std::int64_t bytes) {
       std::vector<std::int64_t> devices = devices_;
       for (std::int64_t& limit : devices) limit += bytes;
-      return packed_with(it, more, devices);
+      return devices;
     };
+    const stretched made(*of_.net, of_.parts, more);
+    const plan_options o = it.of(o_, devices_.size());
+    const auto fits_with = [&](std::int64_t bytes) { return can_pack(made.net(), o, with_more(bytes)); };
     const std::int64_t most = *std::max_element(devices_.begin(), devices_.end());
     std::int64_t low = 0, high = std::max<std::int64_t>(most / 64, 1 << 10);
-    std::optional<packed_model> found;
-    while (!(found = with(high))) {
+    while (!fits_with(high)) {
       if (high > max_bytes) return {};  // no number of bytes helps: the model has too few layers
       low = high, high *= 2;
     }
     for (int i = 0; i < 5; ++i) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (auto smaller = with(middle)) found = std::move(smaller), high = middle;
-      else low = middle;
+      (fits_with(middle) ? high : low) = middle;
     }
-    const auto of = found->bytes_of_devices();
+    const auto of = packed(made.net(), o, with_more(high))->bytes_of_devices();
     shortage worst{0, of[0]};
     for (std::size_t d = 1; d < devices_.size(); ++d)
       if (of[d] - devices_[d] > worst.bytes - devices_[static_cast<std::size_t>(worst.device)])

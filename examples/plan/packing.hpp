@@ -92,11 +92,17 @@ class packing {
     return std::vector<int>(first_.begin() + 1, first_.end() - 1);
   }
 
+  /// Bytes that suffice for each stage of a cut.
+  std::vector<std::int64_t> bytes_of(const std::vector<int>& boundaries) {
+    set_cut(boundaries);
+    std::vector<std::int64_t> bytes;
+    for (int s = 0; s < o_.stages; ++s) bytes.push_back(search_.sufficient_bytes(first_.data(), s));
+    return bytes;
+  }
+
   /// The stages of a cut, each with what it recomputes to obey its limit.
   packed_model model_of(const std::vector<int>& boundaries, const std::vector<std::int64_t>& limits) {
-    first_.assign(1, 0);
-    first_.insert(first_.end(), boundaries.begin(), boundaries.end());
-    first_.push_back(net_.layer_count);
+    set_cut(boundaries);
     packed_model model;
     const recompute_mode mode = o_.recompute_whole();
     const bool all_again = mode == recompute_mode::always || mode == recompute_mode::except_last;
@@ -123,6 +129,12 @@ class packing {
     std::vector<memory_requirements> needs;
     for (int s = 0; s < o.stages; ++s) needs.push_back(requirements_of(o.chosen_schedule(), o, s));
     return needs;
+  }
+
+  void set_cut(const std::vector<int>& boundaries) {
+    first_.assign(1, 0);
+    first_.insert(first_.end(), boundaries.begin(), boundaries.end());
+    first_.push_back(net_.layer_count);
   }
 
   /// The first layer from which the stage obeys the limit and leaves a layer to each stage before it; -1: none.
@@ -185,29 +197,43 @@ inline std::vector<std::int64_t> limits_of_stages(const plan_options& o, const s
   return limits;
 }
 
-/// A model whose devices obey their limits, if packing finds one: then each of a device's stages obeys its equal part.
-/// A value that skips a stage may need more slots than packing counts, because the stages before are not cut yet. Then
-/// it packs again with a limit that is smaller by these bytes.
+/// The first layers of all stages but the first of a cut whose devices obey their limits, if packing finds one: then
+/// each of a device's stages obeys its equal part. A value that skips a stage may need more slots than packing counts,
+/// because the stages before are not cut yet. Then it packs again with a limit that is smaller by these bytes.
+inline std::optional<std::vector<int>> packed_boundaries(packing& packs, const std::vector<std::int64_t>& parts) {
+  std::vector<std::int64_t> limits = parts;
+  for (int tries = 0; tries < 16; ++tries) {
+    auto boundaries = packs.boundaries(limits);
+    if (!boundaries) return {};
+    const std::vector<std::int64_t> bytes = packs.bytes_of(*boundaries);
+    bool obeys = true;
+    for (std::size_t s = 0; s < parts.size(); ++s) {
+      if (bytes[s] <= parts[s]) continue;
+      obeys = false;
+      limits[s] -= bytes[s] - parts[s];
+    }
+    if (obeys) return boundaries;
+  }
+  return {};
+}
+
+/// Whether packing finds a cut whose devices obey their limits. Much faster than `packed`, which decides what the
+/// stages recompute.
+inline bool can_pack(const network& net, const plan_options& o, const std::vector<std::int64_t>& devices) {
+  if (o.stages > net.layer_count || o.max_workers() == 0) return false;
+  packing packs(net, o);
+  return packed_boundaries(packs, limits_of_stages(o, devices)).has_value();
+}
+
+/// A model whose devices obey their limits, if packing finds one.
 inline std::optional<packed_model> packed(const network& net, const plan_options& o,
                                           const std::vector<std::int64_t>& devices) {
   if (o.stages > net.layer_count || o.max_workers() == 0) return {};
   packing packs(net, o);
   const std::vector<std::int64_t> parts = limits_of_stages(o, devices);
-  std::vector<std::int64_t> limits = parts;
-  for (int tries = 0; tries < 16; ++tries) {
-    const auto first = packs.boundaries(limits);
-    if (!first) return {};
-    packed_model model = packs.model_of(*first, limits);
-    bool obeys = true;
-    for (std::size_t s = 0; s < parts.size(); ++s) {
-      const std::int64_t above = model.stages[s].memory.total() - parts[s];
-      if (above <= 0) continue;
-      obeys = false;
-      limits[s] -= above;
-    }
-    if (obeys) return model;
-  }
-  return {};
+  const auto boundaries = packed_boundaries(packs, parts);
+  if (!boundaries) return {};
+  return packs.model_of(*boundaries, parts);
 }
 
 /// The bytes of the device that has most, with all its stages.
