@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -120,6 +121,25 @@ TEST_CASE_FIXTURE(fixture, "loading drops what was accumulated") {
   CHECK(training.accumulated() == 0);
   step(1);
   CHECK(state_of(training) == expected);
+}
+
+TEST_CASE_FIXTURE(fixture, "a link to a checkpoint is one, and what is no folder is refused") {
+  training.save(folder.path());
+  const temporary_folder elsewhere;
+  step(1);
+  training.save(elsewhere.path());
+  const std::uint64_t saved = state_of(training);
+  step(1);
+  const std::string run = folder.path(), newest = run + "/step-00000004";
+  fs::create_directory_symlink(elsewhere.path() + "/step-00000004", newest);
+  CHECK(training.load(run).path == newest);
+  CHECK(state_of(training) == saved);
+  fs::remove_all(elsewhere.path() + "/step-00000004");  // such as a disk that is not there
+  refuses(run, "the newest checkpoint, step-00000004, cannot be read: ");
+  fs::remove(newest);
+  std::ofstream(newest) << "a file";
+  refuses(run, "the newest checkpoint, step-00000004, cannot be read: ");
+  CHECK(training.load(run, {.allow_older = true}).path == run + "/step-00000003");
 }
 
 TEST_CASE_FIXTURE(fixture,

@@ -25,7 +25,7 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::name_of_step(long step) {
   return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
 }
 
-GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder::list() const {
+GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder::list(listed kinds) const {
   std::vector<std::string> names;
   if (files_->list(path_.c_str(), names) != 0) throw_file_error("reading the folder", path_);
   std::vector<found> steps;
@@ -36,7 +36,9 @@ GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder:
     if (!stem.starts_with("step-")) continue;
     long step = 0;
     if (std::from_chars(stem.data() + 5, stem.data() + stem.size(), step).ec != std::errc{} || step < 0 ||
-        name_of_step(step) != stem || files_->kind_of((path_ + "/" + name).c_str()) != file_operations::kind::folder)
+        name_of_step(step) != stem)
+      continue;
+    if (kinds == listed::folders && files_->kind_of((path_ + "/" + name).c_str()) != file_operations::kind::folder)
       continue;
     steps.push_back({std::move(name), step, ending});
   }
@@ -172,7 +174,8 @@ GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& fo
   using detail::checkpoint_folder;
   // A save that goes on meanwhile deletes old checkpoints: then the list is read again.
   for (int again = 10;; --again) {
-    const std::vector<checkpoint_folder::found> all = checkpoint_folder(folder, files).list();
+    const std::vector<checkpoint_folder::found> all =
+        checkpoint_folder(folder, files).list(checkpoint_folder::listed::all);
     found_checkpoint result;
     bool changed = false;
     for (auto at = all.rbegin(); at != all.rend() && !changed; ++at) {

@@ -54,8 +54,12 @@ class checkpoint_folder {
     long step;
     std::string_view ending;  // "", ".part" or ".old"
   };
-  /// The folders with names of checkpoints, sorted by step, whole or not.
-  std::vector<found> list() const;
+  enum class listed {
+    folders,  ///< those that a save may rename or delete
+    all       ///< links and files, too
+  };
+  /// The entries with names of checkpoints, sorted by step, whole or not.
+  std::vector<found> list(listed kinds = listed::folders) const;
 
  private:
   std::string named(long step) const { return path_ + "/" + name_of_step(step); }
