@@ -452,7 +452,7 @@ struct similar<feature_map<T, C, H, W>> {
 };
 template <class Input>
 struct image_of {
-  using type = feature_map<float, 16, 64, 64>;
+  using type = feature_map<float, 20160, 64, 64>;  // channels that most numbers of groups divide
 };
 template <class T, int C, int H, int W>
 struct image_of<tensor<T, C, H, W>> {
