@@ -115,12 +115,18 @@ foreach(line IN LISTS instruction_sets)
   endif()
 endforeach()
 
-# laws/everywhere with the kernels that libxsmm makes for processors without AVX-512.
-if(TARGET tests.laws.everywhere AND GPIPE_MACHINE_HAS_avx2_fma)
-  add_test(NAME laws/everywhere/avx2_kernels COMMAND tests.laws.everywhere)
-  set_tests_properties(laws/everywhere/avx2_kernels PROPERTIES ENVIRONMENT LIBXSMM_TARGET=hsw TIMEOUT ${time_limit}
-                                                               LABELS laws)
-endif()
+# Products with the kernels that libxsmm makes for processors without AVX-512 (hsw), and without fused operations (snb).
+foreach(path IN ITEMS laws/everywhere device/host/gemm/gemm_libxsmm)
+  string(REPLACE "/" "." target tests.${path})
+  if(NOT TARGET ${target} OR NOT GPIPE_MACHINE_HAS_avx2_fma)
+    continue()
+  endif()
+  foreach(processor IN ITEMS hsw snb)
+    add_test(NAME ${path}/kernels_of_${processor} COMMAND ${target})
+    set_tests_properties(${path}/kernels_of_${processor} PROPERTIES
+                         ENVIRONMENT LIBXSMM_TARGET=${processor} TIMEOUT ${time_limit} LABELS instruction_sets)
+  endforeach()
+endforeach()
 
 # laws/everywhere for other systems: arm64 by Debian's g++-aarch64-linux-gnu, and musl (Alpine) for x86-64 and arm64 by
 # zig's compiler (the program zig, or Python's package ziglang). qemu-user runs programs of arm64.

@@ -49,6 +49,27 @@ struct number {
 
 }  // namespace
 
+TEST_CASE("sum_rows adds in ascending order, and zeros change nothing") {
+  for (const std::ptrdiff_t n : {0, 1, 63, 64, 65, 200}) {
+    CAPTURE(n);
+    std::vector<double> values(2 * static_cast<std::size_t>(n)), spread(values.size());
+    double ascending = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      values[i] = (i % 3 == 0 ? -1.0 : 1.0) / static_cast<double>(i * i + 3);
+      spread[i + i / 2] = values[i];
+      ascending += values[i];
+    }
+    const auto from = [](const std::vector<double>& list) {
+      return [&list](std::ptrdiff_t i) { return list[static_cast<std::size_t>(i)]; };
+    };
+    double sum = -1, sum_of_spread = -1;
+    context.sum_rows(n, from(values), &sum);
+    context.sum_rows(2 * n, from(spread), &sum_of_spread);
+    CHECK(sum == ascending);
+    CHECK(sum_of_spread == ascending);
+  }
+}
+
 TEST_CASE("each visits every index once") {
   for (const int n : {0, 1, 7, 64, 1000}) {
     std::vector<int> visits(static_cast<std::size_t>(n) + 1);

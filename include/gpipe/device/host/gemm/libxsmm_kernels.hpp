@@ -9,7 +9,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
@@ -119,8 +118,8 @@ class libxsmm_kernels {
   template <class Kernel>
   static bool adds_in_order(const shape& wanted, Kernel kernel) {
     using T = typename Kernel::number;
-#if !GPIPE_HAS_FMA && defined(__x86_64__)
-    if (libxsmm_get_target_archid() < LIBXSMM_X86_AVX2) return true;  // it fuses nothing, as this program
+#ifdef __x86_64__
+    if (libxsmm_get_target_archid() < LIBXSMM_X86_AVX2) return !GPIPE_HAS_FMA;  // it fuses nothing
 #endif
     constexpr bool batch = std::is_same_v<Kernel, libxsmm_batch<T>>;
     constexpr int products = batch ? 3 : 1;
@@ -165,7 +164,10 @@ class libxsmm_kernels {
     numbers(std::size_t rows, std::size_t columns, std::size_t stride, std::uint32_t seed)
         : bytes_(((rows - 1) * stride + columns) * sizeof(T)) {
       void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (mapped == MAP_FAILED) throw std::bad_alloc();
+      if (mapped == MAP_FAILED)
+        gpipe::detail::throw_error(
+            {"the address space has no room for ", bytes_, " bytes, which check a kernel of libxsmm"},
+            {"raise the limit of addresses (ulimit -v)"});
       first = static_cast<T*>(mapped);
       for (std::size_t row = 0; row < rows; ++row)
         for (std::size_t column = 0; column < columns; ++column)
