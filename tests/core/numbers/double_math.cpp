@@ -62,7 +62,7 @@ TEST_CASE("functions of double are within their stated error") {
   CHECK(worst_error(GPIPE_OURS(log2), GPIPE_EXACT(log2), 2) <= 0.8);
   CHECK(worst_error(GPIPE_OURS(log1p), GPIPE_EXACT(log1p), 2) <= 0.8);
   CHECK(worst_error(GPIPE_OURS(tanh), GPIPE_EXACT(tanh), 4) <= 1.4);
-  CHECK(worst_error(GPIPE_OURS(erf), GPIPE_EXACT(erf), 6.5) <= 1.2);
+  CHECK(worst_error(GPIPE_OURS(erf), GPIPE_EXACT(erf), 6.5) <= (GPIPE_HAS_FMA ? 1.2 : 1.4));
   for (const double limit : {3.2, 1e3, 7e5, 1e12}) {
     CHECK(worst_error(GPIPE_OURS(sin), GPIPE_EXACT(sin), limit) <= 0.8);
     CHECK(worst_error(GPIPE_OURS(cos), GPIPE_EXACT(cos), limit) <= 0.8);

@@ -106,7 +106,12 @@ TEST_CASE("numbers are read as std::from_chars reads them") {
 
 TEST_CASE("the decimal point is the same in every locale") {
   const std::string before = std::setlocale(LC_NUMERIC, nullptr);
-  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"})
-    if (std::setlocale(LC_NUMERIC, name) != nullptr) require_same<double>("1.5");
+  bool installed = false;
+  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"}) {
+    if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
+    installed = true;
+    require_same<double>("1.5");
+  }
   std::setlocale(LC_NUMERIC, before.c_str());
+  if (!installed) MESSAGE("skipped: no locale with another decimal point is installed");
 }
