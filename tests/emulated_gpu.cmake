@@ -136,7 +136,7 @@ add_test(NAME device/cuda/registers
                  ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
 set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS "device;all")
 
-# The examples that train on GPUs, on the first 320 digits and on the first of README's text: the last two lines do not
+# The examples that train on GPUs, on the first 320 digits and on the first of the change log: the last two lines do not
 # change. See support/emulated_gpu/same_lines.cmake for the ways to run.
 if(NOT GPIPE_TEST_ROOMS)
   set(data ${CMAKE_CURRENT_BINARY_DIR}/digits_320.csv)
@@ -145,7 +145,7 @@ if(NOT GPIPE_TEST_ROOMS)
   file(CONFIGURE OUTPUT ${data} CONTENT "${lines}\n" @ONLY)
   set(digits_arguments --epochs 1 --data ${data})
   set(digits_rounding 157)  # one of 64 digits
-  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --batch 8 --sample-every 0)
+  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/CHANGELOG.md --steps 1 --batch 8 --sample-every 0)
   set(gpt_rounding 50)
   set(short_ways "1 at_once --stages 1")
   set(digits_ways "1 at_once --stages 1" "1 late --stages 2" "2 needed --stages 2" "1 2 --stages 4" "2 3 --stages 4"

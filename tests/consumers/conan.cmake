@@ -1,7 +1,7 @@
 # Builds the Conan package and trains with it, then installs it for another project. Conan comes from PyPI into a
 # virtual environment; this and Conan's home are in the scratch folder. Without PyPI, the test prints SKIPPED.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D PYTHON=<python3> -D SYSTEM=<include folders>
-#           -D GENERATOR=<CMake generator> -D README=<README.md> -P conan.cmake
+#           -D GENERATOR=<CMake generator> -D README=<install.md> -P conan.cmake
 
 set(detect conan profile detect)
 set(create conan create conan -pr:a conan/profiles/system -nr)
@@ -11,7 +11,7 @@ foreach(command IN ITEMS detect create install)
   list(JOIN ${command} " " commands)
   string(FIND "${readme}" "`${commands}`" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "README.md does not have the commands of this test: ${commands}")
+    message(FATAL_ERROR "install.md does not have the commands of this test: ${commands}")
   endif()
 endforeach()
 

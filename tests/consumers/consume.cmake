@@ -1,16 +1,16 @@
 # Builds and runs a copy of a consumer's project outside the source tree, and checks its output.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D WAY=<project> -D EXPECT=<regular expression>
 #           [-D OPTIONS=<options of cmake>] [-D LAUNCHER=<command>] [-D COPY=<gpipe> -D README=ON] -P consume.cmake
-# With README the project is the block of CMake in the copy's README.md that names FetchContent.
+# With README the project is the block of CMake in the copy's examples/guide/install.md that names FetchContent.
 
 set(work ${SCRATCH}/${WAY})
 file(REMOVE_RECURSE ${work})
 file(COPY ${CONSUMERS}/ DESTINATION ${work} PATTERN "*.cmake" EXCLUDE)
 if(README)
-  file(READ ${COPY}/README.md text)
+  file(READ ${COPY}/examples/guide/install.md text)
   string(REGEX MATCH "\n```cmake\n([^`]*FetchContent_MakeAvailable[^`]*)```\n" block "${text}")
   if(NOT block)
-    message(FATAL_ERROR "README.md has no block of CMake with FetchContent_MakeAvailable")
+    message(FATAL_ERROR "install.md has no block of CMake with FetchContent_MakeAvailable")
   endif()
   file(WRITE ${work}/${WAY}/CMakeLists.txt "${CMAKE_MATCH_1}")
   file(COPY_FILE ${CONSUMERS}/planning.cpp ${work}/${WAY}/main.cpp)

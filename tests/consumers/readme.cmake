@@ -1,5 +1,5 @@
-# Follows README.md's "Use it in your project" with a copy of gpipe without .git: writes each block of CMake to
-# CMakeLists.txt, and runs each block of commands.
+# Follows "Use it in your project" of README.md, and examples/guide/install.md, with a copy of gpipe without .git: writes
+# each block of CMake to CMakeLists.txt, and runs each block of commands.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D OTHER=<c++ for CMake> -D SYSTEM=<include folders>
 #           -D GENERATOR=<of this build: make may be missing here> -P readme.cmake
 
@@ -14,9 +14,11 @@ cmake_path(GET COMPILER PARENT_PATH folder)
 set(ENV{PATH} "${folder}:$ENV{PATH}")
 set(ENV{CMAKE_GENERATOR} ${GENERATOR})
 
-file(READ ${COPY}/README.md rest)
-string(REGEX REPLACE "^.*\n## Use it in your project\n" "" rest "${rest}")
-string(REGEX REPLACE "\n## .*$" "" rest "${rest}")
+file(READ ${COPY}/README.md text)
+string(REGEX REPLACE "^.*\n## Use it in your project\n" "" text "${text}")
+string(REGEX REPLACE "\n## .*$" "" text "${text}")
+file(READ ${COPY}/examples/guide/install.md rest)
+string(PREPEND rest "${text}\n")
 set(trained 0)
 while(rest MATCHES "\n```(sh|cmake)\n([^`]*)```\n(.*)$")
   set(block "${CMAKE_MATCH_2}")
@@ -33,5 +35,5 @@ while(rest MATCHES "\n```(sh|cmake)\n([^`]*)```\n(.*)$")
   endif()
 endwhile()
 if(NOT trained EQUAL 3)
-  message(FATAL_ERROR "${trained} of the three ways in README.md have trained the program; all must")
+  message(FATAL_ERROR "${trained} of the three ways in README.md and install.md have trained the program; all must")
 endif()

@@ -1,0 +1,96 @@
+// sanitizers: none
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+// The library gets lighter: each room has a budget of lines, and each header that users include has one of the headers
+// and lines that it reaches. Lower a budget when a change lowers the number. A budget that rises needs a reason in the
+// commit.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path include = fs::path(GPIPE_TESTS_FOLDER).parent_path() / "include";
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+int lines_of(std::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+struct size {
+  int headers = 0, lines = 0;
+};
+
+size size_of_room(const std::string& room) {
+  size total;
+  for (const auto& entry : fs::recursive_directory_iterator(include / "gpipe" / room)) {
+    if (!entry.is_regular_file()) continue;
+    if (entry.path().extension() != ".hpp") continue;
+    ++total.headers;
+    total.lines += lines_of(read(entry.path()));
+  }
+  return total;
+}
+
+/// All headers of the library behind one, under every condition.
+void reach(const std::string& header, std::map<std::string, int>& reached) {
+  if (reached.count(header) != 0) return;
+  const std::string text = read(include / header);
+  REQUIRE(!text.empty());
+  reached[header] = lines_of(text);
+  constexpr std::string_view begin = "\n#include <gpipe";
+  for (std::size_t found = text.find(begin); found != text.npos; found = text.find(begin, found + 1)) {
+    const std::size_t first = found + begin.size() - 5, end = text.find('>', first);
+    reach(text.substr(first, end - first), reached);
+  }
+}
+size size_of_reach(const std::string& header) {
+  std::map<std::string, int> reached;
+  reach(header, reached);
+  size total{.headers = static_cast<int>(reached.size())};
+  for (const auto& [name, lines] : reached) total.lines += lines;
+  return total;
+}
+
+/// A budget that is a good deal too large is to be lowered.
+void check(size found, size budget) {
+  CHECK(found.headers <= budget.headers);
+  CHECK(found.lines <= budget.lines);
+  CHECK(found.headers > budget.headers - 8);
+  CHECK(found.lines > budget.lines - 300);
+}
+
+}  // namespace
+
+TEST_CASE("rooms stay within their budgets of headers and lines") {
+  const std::map<std::string, size> budgets = {
+      {"core", {55, 3892}},   {"layer", {75, 8616}},     {"model", {22, 3850}},  {"plan", {132, 17390}},
+      {"device", {64, 8741}}, {"transport", {36, 4006}}, {"record", {53, 4436}}, {"runtime", {73, 8804}},
+      {"train", {91, 9695}},  {"testing", {4, 753}}};
+  for (const auto& room : budgets) {
+    CAPTURE(room.first);
+    check(size_of_room(room.first), room.second);
+  }
+}
+
+TEST_CASE("headers that users include reach no more headers and lines than their budgets") {
+  const std::map<std::string, size> budgets = {
+      {"checkpoint", {277, 28798}}, {"data", {61, 6338}},    {"generate", {217, 23620}}, {"images", {60, 4786}},
+      {"job", {220, 24742}},        {"layer", {94, 10663}},  {"lengths", {71, 8702}},    {"make_plan", {177, 21309}},
+      {"mpi", {240, 27004}},        {"plan", {232, 27216}},  {"predict", {276, 30965}},  {"report", {169, 18349}},
+      {"stages", {162, 19723}},     {"testing", {74, 8203}}, {"thrust", {51, 5687}},     {"train", {282, 31795}}};
+  for (const auto& header : budgets) {
+    CAPTURE(header.first);
+    check(size_of_reach("gpipe/" + header.first + ".hpp"), header.second);
+  }
+}
