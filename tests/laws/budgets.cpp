@@ -74,9 +74,9 @@ void check(size found, size budget) {
 
 TEST_CASE("rooms stay within their budgets of headers and lines") {
   const std::map<std::string, size> budgets = {
-      {"core", {55, 3892}},   {"layer", {75, 8616}},     {"model", {22, 3850}},  {"plan", {132, 17390}},
+      {"core", {55, 3894}},   {"layer", {75, 8616}},     {"model", {22, 3850}},  {"plan", {132, 17390}},
       {"device", {64, 8741}}, {"transport", {36, 4006}}, {"record", {53, 4436}}, {"runtime", {73, 8804}},
-      {"train", {91, 9695}},  {"testing", {4, 753}}};
+      {"train", {91, 9701}},  {"testing", {4, 753}}};
   for (const auto& room : budgets) {
     CAPTURE(room.first);
     check(size_of_room(room.first), room.second);
@@ -85,10 +85,10 @@ TEST_CASE("rooms stay within their budgets of headers and lines") {
 
 TEST_CASE("headers that users include reach no more headers and lines than their budgets") {
   const std::map<std::string, size> budgets = {
-      {"checkpoint", {277, 28798}}, {"data", {61, 6338}},    {"generate", {217, 23620}}, {"images", {60, 4786}},
-      {"job", {220, 24742}},        {"layer", {94, 10663}},  {"lengths", {71, 8702}},    {"make_plan", {177, 21309}},
-      {"mpi", {240, 27004}},        {"plan", {232, 27216}},  {"predict", {276, 30965}},  {"report", {169, 18349}},
-      {"stages", {162, 19723}},     {"testing", {74, 8203}}, {"thrust", {51, 5687}},     {"train", {282, 31795}}};
+      {"checkpoint", {277, 28800}}, {"data", {61, 6340}},    {"generate", {217, 23622}}, {"images", {60, 4788}},
+      {"job", {220, 24744}},        {"layer", {94, 10665}},  {"lengths", {71, 8704}},    {"make_plan", {177, 21311}},
+      {"mpi", {240, 27006}},        {"plan", {232, 27218}},  {"predict", {276, 30973}},  {"report", {169, 18351}},
+      {"stages", {162, 19725}},     {"testing", {74, 8205}}, {"thrust", {51, 5689}},     {"train", {282, 31803}}};
   for (const auto& header : budgets) {
     CAPTURE(header.first);
     check(size_of_reach("gpipe/" + header.first + ".hpp"), header.second);

@@ -6,19 +6,21 @@
 #endif
 
 /// 0: every source compiles all that it uses (header-only, the default). 1: the part that does not depend on a model is
-/// compiled once, in include/gpipe/compiled.cpp. All sources of a program use the same value.
+/// compiled once, by include/gpipe/compiled.cpp. All sources of a program use the same value.
 #ifndef GPIPE_COMPILED
 #define GPIPE_COMPILED 0
 #endif
 
-/// 1 in compiled.cpp alone.
+/// The templates that a source of the compiled library instantiates for all programs, a sum: 1 for the executor and the
+/// trainer, 2 for kernels over floats, 4 for those over bf16.
 #ifndef GPIPE_COMPILED_SOURCE
 #define GPIPE_COMPILED_SOURCE 0
 #endif
+#if GPIPE_COMPILED_SOURCE && !GPIPE_COMPILED
+#error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"
+#endif
 
-/// 1 if this source compiles the bodies of the functions that are marked GPIPE_INLINE. In the compiled mode only
-/// compiled.cpp does, and the functions are not inline.
-#define GPIPE_BODIES (!GPIPE_COMPILED || GPIPE_COMPILED_SOURCE)
+/// In the compiled mode the compiled library alone has the bodies of the functions with this mark, in files NAME-inl.
 #if GPIPE_COMPILED
 #define GPIPE_INLINE
 #else
@@ -83,7 +85,7 @@ extern const char* gpipe_has_different_compiler_flags_in_two_sources
 // A compiled source refers to the library by a name that lists its flags. A library with other flags does not define
 // it.
 extern const char GPIPE_WITH_FLAGS(gpipe_compiled_for);
-#if GPIPE_COMPILED_SOURCE
+#if GPIPE_COMPILED_SOURCE & 1
 const char GPIPE_WITH_FLAGS(gpipe_compiled_for) = 0;
 #endif
 [[gnu::used]] inline const char* gpipe_mode_compiled = &GPIPE_WITH_FLAGS(gpipe_compiled_for);

@@ -321,7 +321,7 @@ class basic_trainer {
   detail::executor_owner<Device> executor_;
 };
 
-#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
 extern template class basic_trainer<host_device>;
 #endif
 

@@ -110,7 +110,7 @@ class model_array {
   detail::named_array which_;
 };
 
-#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
 extern template class model_array<host_device>;
 #endif
 

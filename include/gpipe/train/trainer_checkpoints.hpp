@@ -22,7 +22,7 @@ struct trainer_checkpoints {
   static checkpoint_facts facts_of(const basic_trainer<Device>& training);
 };
 
-#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
 extern template struct trainer_checkpoints<host_device>;
 #endif
 

@@ -104,7 +104,7 @@ void decode_function<View, Context>::decode(const Context& c, const call& b, int
   body::decode(c, arguments(b), position);
 }
 
-#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
 extern template struct decode_function<bound_kind<attention_kernels<float, false>>, host::context>;
 extern template struct decode_function<bound_kind<learned_positions_kernels<float>>, host::context>;
 #endif
