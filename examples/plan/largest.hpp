@@ -106,9 +106,10 @@ class largest_search {
     best.whole = best.more < max_more;
     for (const configuration& it : all) {
       if (best.more < 0) break;
-      const auto found = packed_with(it, best.more, devices_);
+      const stretched made(*of_.net, of_.parts, best.more);
+      auto found = packed(made.net(), it.of(o_, devices_.size()), devices_);
       if (!found) continue;
-      best.plan = *found;
+      best.plan = std::move(*found);
       best.with = it;
       break;
     }
@@ -118,12 +119,6 @@ class largest_search {
   }
 
  private:
-  std::optional<packed_model> packed_with(const configuration& it, int more,
-                                          const std::vector<std::int64_t>& devices) const {
-    const stretched made(*of_.net, of_.parts, more);
-    return packed(made.net(), it.of(o_, devices.size()), devices);
-  }
-
   /// The most repetitions that fit; `least` if they are no more.
   int deepest(const configuration& it, int least, int max_more) const {
     const int stages = it.of(o_, devices_.size()).stages;
@@ -133,7 +128,7 @@ class largest_search {
     while (low <= max_more && layers + low * body < stages && body > 0) ++low;
     const auto fits = [&](int more) {
       const stretched made(*of_.net, of_.parts, more);
-      return can_pack(made.net(), it.of(o_, devices_.size()), devices_);
+      return packed_boundaries(made.net(), it.of(o_, devices_.size()), devices_).has_value();
     };
     if (low > max_more || !fits(low)) return least;
     int high = low + 1;  // low fits
@@ -158,7 +153,9 @@ class largest_search {
     };
     const stretched made(*of_.net, of_.parts, more);
     const plan_options o = it.of(o_, devices_.size());
-    const auto fits_with = [&](std::int64_t bytes) { return can_pack(made.net(), o, with_more(bytes)); };
+    const auto fits_with = [&](std::int64_t bytes) {
+      return packed_boundaries(made.net(), o, with_more(bytes)).has_value();
+    };
     const std::int64_t most = *std::max_element(devices_.begin(), devices_.end());
     std::int64_t low = 0, high = std::max<std::int64_t>(most / 64, 1 << 10);
     while (!fits_with(high)) {
@@ -169,11 +166,11 @@ class largest_search {
       const std::int64_t middle = low + (high - low) / 2;
       (fits_with(middle) ? high : low) = middle;
     }
-    const auto of = packed(made.net(), o, with_more(high))->bytes_of_devices();
-    shortage worst{0, of[0]};
+    const auto bytes = packed(made.net(), o, with_more(high))->bytes_of_devices();
+    shortage worst{0, bytes[0]};
     for (std::size_t d = 1; d < devices_.size(); ++d)
-      if (of[d] - devices_[d] > worst.bytes - devices_[static_cast<std::size_t>(worst.device)])
-        worst = {static_cast<int>(d), of[d]};
+      if (bytes[d] - devices_[d] > worst.bytes - devices_[static_cast<std::size_t>(worst.device)])
+        worst = {static_cast<int>(d), bytes[d]};
     // The packed stages may keep within all devices where the search for them does not.
     const std::int64_t limit = devices_[static_cast<std::size_t>(worst.device)];
     if (worst.bytes <= limit) worst.bytes = limit + high;

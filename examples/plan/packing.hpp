@@ -199,8 +199,13 @@ inline std::vector<std::int64_t> limits_of_stages(const plan_options& o, const s
 
 /// The first layers of all stages but the first of a cut whose devices obey their limits, if packing finds one: then
 /// each of a device's stages obeys its equal part. A value that skips a stage may need more slots than packing counts,
-/// because the stages before are not cut yet. Then it packs again with a limit that is smaller by these bytes.
-inline std::optional<std::vector<int>> packed_boundaries(packing& packs, const std::vector<std::int64_t>& parts) {
+/// because the stages before are not cut yet. Then it packs again with a limit that is smaller by these bytes. Much
+/// faster than `packed`, which decides what the stages recompute.
+inline std::optional<std::vector<int>> packed_boundaries(const network& net, const plan_options& o,
+                                                         const std::vector<std::int64_t>& devices) {
+  if (o.stages > net.layer_count || o.max_workers() == 0) return {};
+  packing packs(net, o);
+  const std::vector<std::int64_t> parts = limits_of_stages(o, devices);
   std::vector<std::int64_t> limits = parts;
   for (int tries = 0; tries < 16; ++tries) {
     auto boundaries = packs.boundaries(limits);
@@ -217,23 +222,12 @@ inline std::optional<std::vector<int>> packed_boundaries(packing& packs, const s
   return {};
 }
 
-/// Whether packing finds a cut whose devices obey their limits. Much faster than `packed`, which decides what the
-/// stages recompute.
-inline bool can_pack(const network& net, const plan_options& o, const std::vector<std::int64_t>& devices) {
-  if (o.stages > net.layer_count || o.max_workers() == 0) return false;
-  packing packs(net, o);
-  return packed_boundaries(packs, limits_of_stages(o, devices)).has_value();
-}
-
 /// A model whose devices obey their limits, if packing finds one.
 inline std::optional<packed_model> packed(const network& net, const plan_options& o,
                                           const std::vector<std::int64_t>& devices) {
-  if (o.stages > net.layer_count || o.max_workers() == 0) return {};
-  packing packs(net, o);
-  const std::vector<std::int64_t> parts = limits_of_stages(o, devices);
-  const auto boundaries = packed_boundaries(packs, parts);
+  const auto boundaries = packed_boundaries(net, o, devices);
   if (!boundaries) return {};
-  return packs.model_of(*boundaries, parts);
+  return packing(net, o).model_of(*boundaries, limits_of_stages(o, devices));
 }
 
 /// The bytes of the device that has most, with all its stages.
