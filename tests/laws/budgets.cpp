@@ -7,13 +7,11 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 
 // The library gets lighter: each room has a budget of lines, and each header that users include has one of the headers
-// and lines that it reaches. Lower a budget when a change lowers the number. A budget that rises needs a reason in the
-// commit.
+// and lines that it reaches. Budgets only fall: lower one when a change lowers its number.
 
 namespace {
 
@@ -75,20 +73,24 @@ void check(size found, size budget) {
 TEST_CASE("rooms stay within their budgets of headers and lines") {
   const std::map<std::string, size> budgets = {
       {"core", {55, 3894}},   {"layer", {75, 8616}},     {"model", {22, 3850}},  {"plan", {132, 17390}},
-      {"device", {64, 8741}}, {"transport", {36, 4006}}, {"record", {53, 4436}}, {"runtime", {73, 8804}},
-      {"train", {91, 9701}},  {"testing", {4, 753}}};
+      {"device", {64, 8741}}, {"transport", {36, 4006}}, {"record", {53, 4435}}, {"runtime", {73, 8804}},
+      {"train", {91, 9684}},  {"testing", {4, 753}}};
   for (const auto& room : budgets) {
     CAPTURE(room.first);
     check(size_of_room(room.first), room.second);
+  }
+  for (const auto& entry : fs::directory_iterator(include / "gpipe")) {  // no room is without a budget
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && size_of_room(name).headers > 0) CHECK_MESSAGE(budgets.count(name) == 1, name);
   }
 }
 
 TEST_CASE("headers that users include reach no more headers and lines than their budgets") {
   const std::map<std::string, size> budgets = {
-      {"checkpoint", {277, 28800}}, {"data", {61, 6340}},    {"generate", {217, 23622}}, {"images", {60, 4788}},
+      {"checkpoint", {277, 28799}}, {"data", {61, 6340}},    {"generate", {217, 23622}}, {"images", {60, 4788}},
       {"job", {220, 24744}},        {"layer", {94, 10665}},  {"lengths", {71, 8704}},    {"make_plan", {177, 21311}},
-      {"mpi", {240, 27006}},        {"plan", {232, 27218}},  {"predict", {276, 30973}},  {"report", {169, 18351}},
-      {"stages", {162, 19725}},     {"testing", {74, 8205}}, {"thrust", {51, 5689}},     {"train", {282, 31803}}};
+      {"mpi", {240, 27006}},        {"plan", {232, 27218}},  {"predict", {276, 30956}},  {"report", {169, 18351}},
+      {"stages", {162, 19725}},     {"testing", {74, 8205}}, {"thrust", {51, 5689}},     {"train", {282, 31786}}};
   for (const auto& header : budgets) {
     CAPTURE(header.first);
     check(size_of_reach("gpipe/" + header.first + ".hpp"), header.second);

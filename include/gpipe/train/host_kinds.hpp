@@ -47,33 +47,41 @@
 #define GPIPE_BF16_KIND(...) extern template struct kernel_functions<bound_kind<__VA_ARGS__>, host::context>;
 #endif
 
+/// The kinds of language models, over numbers of a type.
+// clang-format off
+#define GPIPE_LANGUAGE_KINDS(kind, T) \
+  kind(relu::kind_for<T>) \
+  kind(leaky_relu<>::kind_for<T>) \
+  kind(gelu::kind_for<T>) \
+  kind(exact_gelu::kind_for<T>) \
+  kind(silu::kind_for<T>) \
+  kind(add::kind_for<T>) \
+  kind(multiply::kind_for<T>) \
+  kind(dropout_kernels<T>) \
+  kind(linear_kernels<T>) \
+  kind(feed_forward_kernels<T, gelu, false>) \
+  kind(feed_forward_kernels<T, relu, false>) \
+  kind(feed_forward_kernels<T, silu, true>) \
+  kind(layer_norm_kernels<T, 128>) \
+  kind(layer_norm_kernels<T, 256>) \
+  kind(layer_norm_kernels<T, 512>) \
+  kind(layer_norm_kernels<T, 768>) \
+  kind(rms_norm_kernels<T, 256>) \
+  kind(rms_norm_kernels<T, 512>) \
+  kind(embedding_kernels<T>) \
+  kind(learned_positions_kernels<T>) \
+  kind(attention_kernels<T, false>) \
+  kind(cross_entropy_kernels<T, cross_entropy{}>) \
+  kind(token_head_kernels<T, cross_entropy_kernels<T, cross_entropy{}>>) \
+  kind(slice_kernels<T, cross_entropy{}, true>) \
+  kind(slice_kernels<T, cross_entropy{}, false>)
+// clang-format on
+
 namespace gpipe::detail {
 
-GPIPE_FLOAT_KIND(relu::kind_for<float>)
-GPIPE_FLOAT_KIND(leaky_relu<>::kind_for<float>)
-GPIPE_FLOAT_KIND(gelu::kind_for<float>)
-GPIPE_FLOAT_KIND(exact_gelu::kind_for<float>)
-GPIPE_FLOAT_KIND(silu::kind_for<float>)
-GPIPE_FLOAT_KIND(add::kind_for<float>)
-GPIPE_FLOAT_KIND(multiply::kind_for<float>)
-GPIPE_FLOAT_KIND(dropout_kernels<float>)
-GPIPE_FLOAT_KIND(linear_kernels<float>)
-GPIPE_FLOAT_KIND(feed_forward_kernels<float, gelu, false>)
-GPIPE_FLOAT_KIND(feed_forward_kernels<float, relu, false>)
-GPIPE_FLOAT_KIND(feed_forward_kernels<float, silu, true>)
-GPIPE_FLOAT_KIND(layer_norm_kernels<float, 128>)
-GPIPE_FLOAT_KIND(layer_norm_kernels<float, 256>)
-GPIPE_FLOAT_KIND(layer_norm_kernels<float, 512>)
-GPIPE_FLOAT_KIND(layer_norm_kernels<float, 768>)
-GPIPE_FLOAT_KIND(rms_norm_kernels<float, 256>)
-GPIPE_FLOAT_KIND(rms_norm_kernels<float, 512>)
-GPIPE_FLOAT_KIND(embedding_kernels<float>)
-GPIPE_FLOAT_KIND(learned_positions_kernels<float>)
-GPIPE_FLOAT_KIND(attention_kernels<float, false>)
-GPIPE_FLOAT_KIND(cross_entropy_kernels<float, cross_entropy{}>)
-GPIPE_FLOAT_KIND(token_head_kernels<float, cross_entropy_kernels<float, cross_entropy{}>>)
-GPIPE_FLOAT_KIND(slice_kernels<float, cross_entropy{}, true>)
-GPIPE_FLOAT_KIND(slice_kernels<float, cross_entropy{}, false>)
+GPIPE_LANGUAGE_KINDS(GPIPE_FLOAT_KIND, float)
+GPIPE_LANGUAGE_KINDS(GPIPE_BF16_KIND, bf16)
+
 GPIPE_FLOAT_KIND(carried_cross_entropy_kernels<float, cross_entropy{}>)
 GPIPE_FLOAT_KIND(channel_dropout_kernels<float>)
 GPIPE_FLOAT_KIND(convolution_kernels<float, false>)
@@ -93,33 +101,8 @@ GPIPE_FLOAT_KIND(join_kernels<float, 4>)
 GPIPE_FLOAT_KIND(pad_kernels<float>)
 GPIPE_FLOAT_KIND(upsample_kernels<float, 2>)
 
-GPIPE_BF16_KIND(relu::kind_for<bf16>)
-GPIPE_BF16_KIND(leaky_relu<>::kind_for<bf16>)
-GPIPE_BF16_KIND(gelu::kind_for<bf16>)
-GPIPE_BF16_KIND(exact_gelu::kind_for<bf16>)
-GPIPE_BF16_KIND(silu::kind_for<bf16>)
-GPIPE_BF16_KIND(add::kind_for<bf16>)
-GPIPE_BF16_KIND(multiply::kind_for<bf16>)
-GPIPE_BF16_KIND(dropout_kernels<bf16>)
-GPIPE_BF16_KIND(linear_kernels<bf16>)
-GPIPE_BF16_KIND(feed_forward_kernels<bf16, gelu, false>)
-GPIPE_BF16_KIND(feed_forward_kernels<bf16, relu, false>)
-GPIPE_BF16_KIND(feed_forward_kernels<bf16, silu, true>)
-GPIPE_BF16_KIND(layer_norm_kernels<bf16, 128>)
-GPIPE_BF16_KIND(layer_norm_kernels<bf16, 256>)
-GPIPE_BF16_KIND(layer_norm_kernels<bf16, 512>)
-GPIPE_BF16_KIND(layer_norm_kernels<bf16, 768>)
-GPIPE_BF16_KIND(rms_norm_kernels<bf16, 256>)
-GPIPE_BF16_KIND(rms_norm_kernels<bf16, 512>)
-GPIPE_BF16_KIND(embedding_kernels<bf16>)
-GPIPE_BF16_KIND(learned_positions_kernels<bf16>)
-GPIPE_BF16_KIND(attention_kernels<bf16, false>)
-GPIPE_BF16_KIND(cross_entropy_kernels<bf16, cross_entropy{}>)
-GPIPE_BF16_KIND(token_head_kernels<bf16, cross_entropy_kernels<bf16, cross_entropy{}>>)
-GPIPE_BF16_KIND(slice_kernels<bf16, cross_entropy{}, true>)
-GPIPE_BF16_KIND(slice_kernels<bf16, cross_entropy{}, false>)
-
 }  // namespace gpipe::detail
 
+#undef GPIPE_LANGUAGE_KINDS
 #undef GPIPE_FLOAT_KIND
 #undef GPIPE_BF16_KIND
