@@ -117,7 +117,7 @@ TEST_CASE("planted names that are no nouns are found") {
 TEST_CASE("no room has more names that are no nouns than its budget") {
   // A change may lower a number. It raises none.
   const std::map<std::string, int> budgets = {{"core", 50},    {"layer", 268},     {"model", 70},   {"plan", 527},
-                                              {"device", 351}, {"transport", 185}, {"record", 122}, {"runtime", 382},
+                                              {"device", 351}, {"transport", 185}, {"record", 120}, {"runtime", 382},
                                               {"train", 404},  {"testing", 14}};
   for (const auto& budget : budgets) {
     int count = 0;

@@ -59,12 +59,12 @@ TEST_CASE("sum_rows adds in ascending order, and zeros change nothing") {
       spread[i + i / 2] = values[i];
       ascending += values[i];
     }
-    const auto from = [](const std::vector<double>& list) {
+    const auto reader = [](const std::vector<double>& list) {
       return [&list](std::ptrdiff_t i) { return list[static_cast<std::size_t>(i)]; };
     };
     double sum = -1, sum_of_spread = -1;
-    context.sum_rows(n, from(values), &sum);
-    context.sum_rows(2 * n, from(spread), &sum_of_spread);
+    context.sum_rows(n, reader(values), &sum);
+    context.sum_rows(2 * n, reader(spread), &sum_of_spread);
     CHECK(sum == ascending);
     CHECK(sum_of_spread == ascending);
   }

@@ -174,20 +174,19 @@ GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& fo
   using detail::checkpoint_folder;
   // A save that goes on meanwhile deletes old checkpoints: then the list is read again.
   for (int again = 10;; --again) {
-    const std::vector<checkpoint_folder::found> all =
-        checkpoint_folder(folder, files).list(checkpoint_folder::listed::all);
+    const auto entries = checkpoint_folder(folder, files).list(checkpoint_folder::listed::all);
     found_checkpoint result;
     bool changed = false;
-    for (auto at = all.rbegin(); at != all.rend() && !changed; ++at) {
-      if (at->ending == ".part") continue;
-      const std::string path = folder + "/" + at->name;
+    for (auto entry = entries.rbegin(); entry != entries.rend() && !changed; ++entry) {
+      if (entry->ending == ".part") continue;
+      const std::string path = folder + "/" + entry->name;
       try {
         detail::open_set(path, "model", files);
         detail::open_set(path, "optimizer", files);
-        result.path = path, result.step = at->step;
+        result.path = path, result.step = entry->step;
         return result;
       } catch (const error& e) {
-        result.skipped.push_back(at->name + ": " + e.what());
+        result.skipped.push_back(entry->name + ": " + e.what());
         changed = again > 0 && files.kind_of(path.c_str()) == detail::file_operations::kind::none;
       }
     }
