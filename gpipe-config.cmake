@@ -168,7 +168,7 @@ if(NOT TARGET gpipe::libxsmm)
 endif()
 
 # For who trains on GPUs: links gpipe::cuda too, and between processes gpipe::nccl, and has nvcc compile what includes
-# gpipe/device/cuda/cuda.hpp.
+# gpipe/cuda/cuda.hpp.
 if(NOT gpipe_cuda STREQUAL "OFF" AND NOT TARGET gpipe::cuda)
   find_package(CUDAToolkit 12 QUIET)
   if(TARGET CUDA::cudart AND TARGET CUDA::cublasLt AND TARGET CUDA::nvtx3)

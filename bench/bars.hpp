@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/record/drawing/canvas.hpp>
+#include <gpipe/tools/drawing/canvas.hpp>
 
 #include <algorithm>
 #include <cmath>

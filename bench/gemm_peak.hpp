@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/testing/gemm_rate.hpp>
+#include <gpipe/tools/testing/gemm_rate.hpp>
 
 #include <barrier>
 #include <cstddef>

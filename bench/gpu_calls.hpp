@@ -3,12 +3,12 @@
 // The calls that gpu_counts counts and gpu_times times: kernels of a GPT-2, of an embedding and of image networks.
 
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include <cstddef>
 #include <cstdint>

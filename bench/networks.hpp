@@ -13,8 +13,8 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 
 namespace bench {

@@ -8,9 +8,9 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #if GPIPE_WITH_CUDA
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 #if GPIPE_WITH_NCCL
-#include <gpipe/transport/nccl/job.hpp>
+#include <gpipe/cuda/nccl/job.hpp>
 #endif
 #endif
 

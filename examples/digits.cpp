@@ -2,7 +2,7 @@
 // The result has the same bits for every number of stages: compare the last two lines of output.
 
 #include <gpipe.hpp>
-#include <gpipe/train/schedule_file.hpp>
+#include <gpipe/tools/search/schedule_file.hpp>
 
 #include <algorithm>
 #include <chrono>

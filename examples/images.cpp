@@ -6,8 +6,8 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/model/vision/unet.hpp>
-#include <gpipe/train/data/images/idx_images.hpp>
-#include <gpipe/train/data/images/image_folders.hpp>
+#include <gpipe/tools/images/idx_images.hpp>
+#include <gpipe/tools/images/image_folders.hpp>
 
 #include <algorithm>
 #include <chrono>

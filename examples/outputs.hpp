@@ -11,10 +11,10 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/file/write_file.hpp>
-#include <gpipe/record/write_profile.hpp>
+#include <gpipe/tools/report/write_profile.hpp>
 
 namespace example {
 

@@ -3,7 +3,7 @@
 // needs no backward by hand, the gradient checks, and a training that uses all three.
 
 #include <gpipe.hpp>
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 #include <iostream>
 

@@ -2,7 +2,7 @@
 // large ones only linearly, so outliers do not dominate. The training fits a curve with outliers.
 
 #include <gpipe.hpp>
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 #include <cmath>
 #include <cstdint>

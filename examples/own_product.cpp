@@ -5,7 +5,7 @@
 
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 using namespace gpipe;
 

@@ -13,7 +13,6 @@
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan.hpp>
 
-#include "plan/best/print_best.hpp"
 #include "plan/check/checked.hpp"
 #include "plan/drawing.hpp"
 #include "plan/export/exported.hpp"
@@ -25,6 +24,7 @@
 #include "plan/sweep/summary.hpp"
 #include "plan/tables.hpp"
 #include "plan/transformers.hpp"
+#include "tools/best/print_best.hpp"
 
 using namespace gpipe;
 using namespace example;

@@ -133,7 +133,7 @@ endfunction()
 
 # Calls that stand inside a sentence, which no compiler sees: a trainer's, and the host's.
 file(READ ${ROOT}/include/gpipe/train/basic_trainer.hpp callable_trainer)
-file(GLOB_RECURSE host_headers ${ROOT}/include/gpipe/device/host/*.hpp ${ROOT}/include/gpipe/testing/*.hpp)
+file(GLOB_RECURSE host_headers ${ROOT}/include/gpipe/device/host/*.hpp ${ROOT}/include/gpipe/tools/testing/*.hpp)
 set(callable_host "")
 foreach(header IN LISTS host_headers)
   file(READ ${header} code)

@@ -1,6 +1,6 @@
 # The tests for GPUs, and the examples that train on them, run on emulated GPUs: nvcc compiles them to PTX, and the
-# library of support/emulated_gpu takes the place of CUDA's, cuBLASLt's and NCCL's. Test device/cuda/context/emulated is
-# device/cuda/context.cu with short settings; with more, and with full ones, under the label "whole", whose programs take
+# library of support/emulated_gpu takes the place of CUDA's, cuBLASLt's and NCCL's. Test cuda/context/emulated is
+# cuda/context.cu with short settings; with more, and with full ones, under the label "whole", whose programs take
 # nvcc minutes. In batches all that is short is one program, without whole networks.
 
 find_package(Python3 3.8 COMPONENTS Interpreter QUIET)
@@ -11,9 +11,9 @@ elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(missing "a processor of x86-64, whose threads the emulated GPU switches")
 endif()
 if(missing)
-  add_test(NAME device/cuda/emulated
+  add_test(NAME cuda/emulated
            COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED, NOTHING RAN ON A GPU: missing ${missing}")
-  set_tests_properties(device/cuda/emulated PROPERTIES LABELS "device;all" SKIP_REGULAR_EXPRESSION "SKIPPED")
+  set_tests_properties(cuda/emulated PROPERTIES LABELS "cuda;all" SKIP_REGULAR_EXPRESSION "SKIPPED")
   return()
 endif()
 
@@ -72,7 +72,7 @@ endfunction()
 foreach(name IN ITEMS faults double_in_type)
   emulated_program(tests.support.emulated_gpu.${name} support/emulated_gpu/${name}.cu)
 endforeach()
-emulated_test(support/emulated_gpu/faults "device;all" COMMAND
+emulated_test(support/emulated_gpu/faults "cuda;all" COMMAND
   ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.support.emulated_gpu.faults>
                    -D DOUBLE_IN_TYPE=$<TARGET_FILE:tests.support.emulated_gpu.double_in_type>
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/faults.cmake)
@@ -80,7 +80,7 @@ emulated_test(support/emulated_gpu/faults "device;all" COMMAND
 # It counts what kernels do.
 emulated_program(tests.support.emulated_gpu.counts support/emulated_gpu/counts.cu)
 target_link_libraries(tests.support.emulated_gpu.counts PRIVATE tests.emulated_main)
-emulated_test(support/emulated_gpu/counts "device;all" EMULATED_COUNTS=1 COMMAND tests.support.emulated_gpu.counts)
+emulated_test(support/emulated_gpu/counts "cuda;all" EMULATED_COUNTS=1 COMMAND tests.support.emulated_gpu.counts)
 
 # Each test with its program. In one batch all that are short are one program.
 if(GPIPE_TEST_BATCHES)
@@ -101,40 +101,40 @@ foreach(path IN LISTS sources)
   target_link_libraries(${target} PRIVATE tests.emulated_main)
   set(program ${target})
   set(command ${target})
-  set(labels device all)
+  set(labels cuda all)
   if(GPIPE_TEST_BATCHES AND path IN_LIST short_sources)
     set(program tests.batches.emulated)
     set(command tests.batches.emulated --source-file=*/tests/${path}.cu)
   elseif(GPIPE_TEST_BATCHES)
-    set(labels device whole)
+    set(labels cuda whole)
   endif()
   if("all" IN_LIST labels)
     list(APPEND programs ${program})
   endif()
   emulated_test(${path}/emulated "${labels}" GPIPE_TEST_SHORT=1 COMMAND ${command})
-  if(path STREQUAL "device/cuda/training")
+  if(path STREQUAL "cuda/training")
     order_test(${path}/emulated/orders "${labels}" ${program} late needed 1 2)
     set_tests_properties(${path}/emulated/orders PROPERTIES DEPENDS ${path}/emulated)  # which compiles the kernels
     foreach(seed RANGE 3 20)
       list(APPEND seeds ${seed})
     endforeach()
-    order_test(${path}/emulated/seeds "device;whole" ${target} ${seeds})
+    order_test(${path}/emulated/seeds "cuda;whole" ${target} ${seeds})
   endif()
-  emulated_test(${path}/emulated/full "device;whole" COMMAND ${target})
+  emulated_test(${path}/emulated/full "cuda;whole" COMMAND ${target})
   foreach(order late needed)
-    emulated_test(${path}/emulated/${order} "device;whole" GPIPE_TEST_SHORT=1 EMULATED_ORDER=${order} COMMAND ${target})
+    emulated_test(${path}/emulated/${order} "cuda;whole" GPIPE_TEST_SHORT=1 EMULATED_ORDER=${order} COMMAND ${target})
   endforeach()
-  emulated_test(${path}/emulated/sm_90 "device;whole" GPIPE_TEST_SHORT=1 EMULATED_ARCHITECTURE=90 COMMAND ${target})
+  emulated_test(${path}/emulated/sm_90 "cuda;whole" GPIPE_TEST_SHORT=1 EMULATED_ARCHITECTURE=90 COMMAND ${target})
 endforeach()
 
 # The registers of all kernels in the programs of short tests.
 list(REMOVE_DUPLICATES programs)
 list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>")
-add_test(NAME device/cuda/registers
-         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py
+add_test(NAME cuda/registers
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/registers.py
                  $<IF:$<BOOL:${GPIPE_TEST_BATCHES}>,some,all> ${CUDAToolkit_BIN_DIR}/ptxas sm_80,sm_90
-                 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
-set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS "device;all")
+                 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/registers.md ${programs})
+set_tests_properties(cuda/registers PROPERTIES TIMEOUT 300 LABELS "cuda;all")
 
 # The examples that train on GPUs, on the first 320 digits and on the first of the change log: the last two lines do not
 # change. See support/emulated_gpu/same_lines.cmake for the ways to run.

@@ -69,7 +69,7 @@ endfunction()
 # The tests of device/host, layer and testing that can stand behind others in one source, and that need no library.
 set(all_that_round core/numbers/multiply_add laws/row_bits laws/transparency)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} device/host/*.cpp layer/*.cpp
-     testing/*.cpp)
+     tools/testing/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/(gemm_rate|emulated_link)")  # they measure time
 foreach(source IN LISTS sources)
   read_build_lines(${source})

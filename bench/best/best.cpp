@@ -14,9 +14,9 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/best/find_best.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/tools/best/find_best.hpp>
 
 #include "../../examples/plan/families.hpp"
 #include "../../examples/plan/stretched.hpp"

@@ -10,7 +10,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/best/find_best.hpp>
+#include <gpipe/tools/best/find_best.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <cmath>

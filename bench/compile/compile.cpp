@@ -139,7 +139,7 @@ std::vector<item> headers() {
   for (const char* header :
        {"gpipe/core/descriptions/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
         "gpipe/device/host/host.hpp", "gpipe/transport/in_process/barrier.hpp", "gpipe/plan/make_plan.hpp",
-        "gpipe/runtime/executor.hpp", "gpipe/record/report/report.hpp", "gpipe/train/trainer.hpp"})
+        "gpipe/runtime/executor.hpp", "gpipe/tools/report/report.hpp", "gpipe/train/trainer.hpp"})
     own[header];
   for (const auto& [header, result] : own) all.push_back({header, "#include <" + header + ">\n", result});
   return all;

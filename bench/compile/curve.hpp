@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/record/drawing/canvas.hpp>
+#include <gpipe/tools/drawing/canvas.hpp>
 
 #include <algorithm>
 #include <array>

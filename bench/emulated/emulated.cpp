@@ -5,9 +5,9 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/record/report/report.hpp>
+#include <gpipe/tools/report/report.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/record/drawing/stacked_bar.hpp>
 #include <gpipe/record/file/write_file.hpp>
+#include <gpipe/tools/drawing/stacked_bar.hpp>
 
 #include <algorithm>
 #include <cstdio>

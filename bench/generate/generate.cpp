@@ -6,10 +6,10 @@
 #include "../peer.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/gpt2.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/train/checkpoint/names/hugging_face.hpp>
-#include <gpipe/train/generation/generator.hpp>
+#include <gpipe/tools/generation/generator.hpp>
+#include <gpipe/tools/names/hugging_face.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 

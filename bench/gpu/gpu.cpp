@@ -6,7 +6,7 @@
 
 #if GPIPE_WITH_CUDA
 #include <gpipe.hpp>
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "support/emulated_gpu/counts.hpp"
 
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/gpt2.hpp>

@@ -7,7 +7,7 @@
 #include "bounds.hpp"
 #include "gpt2_step.hpp"
 
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 
 #include <cxxabi.h>
 

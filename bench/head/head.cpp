@@ -11,10 +11,10 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

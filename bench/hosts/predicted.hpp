@@ -6,11 +6,11 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/mpi.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/train/trainer.hpp>

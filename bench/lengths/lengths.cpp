@@ -7,7 +7,7 @@
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/lengths.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer.hpp>

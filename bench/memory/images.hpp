@@ -8,7 +8,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/trainer.hpp>

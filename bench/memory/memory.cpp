@@ -9,7 +9,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 #include <cstdio>
 #include <map>

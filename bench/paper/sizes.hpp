@@ -7,8 +7,8 @@
 
 #include "../../examples/plan/transformers.hpp"
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include <cstdint>
 #include <string>

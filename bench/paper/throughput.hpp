@@ -5,12 +5,12 @@
 #include "../emulation.hpp"
 #include "page.hpp"
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/record/drawing/timeline.hpp>
+#include <gpipe/tools/drawing/timeline.hpp>
 
 #include <algorithm>
 #include <cmath>

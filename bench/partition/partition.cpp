@@ -17,12 +17,12 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 
 #include <cstdint>

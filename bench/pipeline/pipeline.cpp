@@ -6,7 +6,7 @@
 #include "../networks.hpp"
 #include "../two_trainings.hpp"
 
-#include <gpipe/record/report/report.hpp>
+#include <gpipe/tools/report/report.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 
 namespace {

@@ -12,7 +12,7 @@
 #include "shares.hpp"
 #include "traffic.hpp"
 
-#include <gpipe/record/report/report.hpp>
+#include <gpipe/tools/report/report.hpp>
 
 #include <cstdio>
 #include <cstdlib>

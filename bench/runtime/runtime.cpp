@@ -3,8 +3,8 @@
 #include "../measure.hpp"
 
 #include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

@@ -6,10 +6,10 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/search/searched_schedule.hpp>
+#include <gpipe/tools/search/searched_schedule.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

@@ -6,13 +6,13 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

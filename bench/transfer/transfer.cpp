@@ -3,7 +3,7 @@
 //     transfer SOURCE TARGET [seeds [drawing.svg]]      folders as examples/images_data makes them
 
 #include <gpipe.hpp>
-#include <gpipe/train/data/images/idx_images.hpp>
+#include <gpipe/tools/images/idx_images.hpp>
 
 #include <cmath>
 #include <cstdio>

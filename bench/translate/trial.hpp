@@ -2,10 +2,10 @@
 
 #include <gpipe/generate.hpp>
 #include <gpipe/lengths.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/encoder_decoder.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/tools/scores/text_scores.hpp>
 #include <gpipe/train/fit.hpp>
-#include <gpipe/train/text_scores.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

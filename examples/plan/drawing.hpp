@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include <gpipe/record/drawing/timeline.hpp>
+#include <gpipe/tools/drawing/timeline.hpp>
 
 #include "choice.hpp"
 #include "planned.hpp"

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 
 #include "planned.hpp"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 
 namespace example {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <gpipe/core/text/table.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include "largest.hpp"
 #include "text.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 // Data of images: readers of files and folders, and images that move in every epoch.
-#include <gpipe/train/data/augmented_images.hpp>
-#include <gpipe/train/data/images/cifar10.hpp>
-#include <gpipe/train/data/images/idx_images.hpp>
-#include <gpipe/train/data/images/image_folders.hpp>
+#include <gpipe/tools/images/augmented_images.hpp>
+#include <gpipe/tools/images/cifar10.hpp>
+#include <gpipe/tools/images/idx_images.hpp>
+#include <gpipe/tools/images/image_folders.hpp>

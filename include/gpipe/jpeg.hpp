@@ -1,4 +1,4 @@
 #pragma once
 
 // Images in JPEG files by libjpeg: a library of its own, which who includes this links beside.
-#include <gpipe/train/data/images/jpeg.hpp>
+#include <gpipe/tools/images/jpeg.hpp>

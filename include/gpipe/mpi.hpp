@@ -2,4 +2,4 @@
 
 // Processes over MPI: a library of its own, which who includes this links beside.
 #include <gpipe/job.hpp>
-#include <gpipe/transport/mpi/job.hpp>
+#include <gpipe/mpi/job.hpp>

@@ -1,4 +1,4 @@
 #pragma once
 
 // Images in PNG files by libpng: a library of its own, which who includes this links beside.
-#include <gpipe/train/data/images/png.hpp>
+#include <gpipe/tools/images/png.hpp>

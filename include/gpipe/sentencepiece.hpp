@@ -1,4 +1,4 @@
 #pragma once
 
 // Pieces of texts by SentencePiece. A program that includes this links SentencePiece's libraries, too.
-#include <gpipe/train/data/text/sentencepiece.hpp>
+#include <gpipe/tools/text/sentencepiece.hpp>

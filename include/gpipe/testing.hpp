@@ -2,7 +2,7 @@
 
 // For tests of layers: the gradient check, a layer alone, and the rate that its products can reach. For experiments:
 // slow links.
-#include <gpipe/testing/emulated_link.hpp>
-#include <gpipe/testing/gemm_rate.hpp>
-#include <gpipe/testing/gradient_check.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/gemm_rate.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>

@@ -2,7 +2,7 @@
 // expect: best_has_devices_and_a_batch<2, 0, 64, 65536, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/best/best.hpp>
+#include <gpipe/tools/best/best.hpp>
 
 using namespace gpipe;
 

@@ -2,7 +2,7 @@
 // expect: some_plan_fits_its_devices<2, 1000, [0-9]+, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/best/best.hpp>
+#include <gpipe/tools/best/best.hpp>
 
 using namespace gpipe;
 

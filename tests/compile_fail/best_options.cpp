@@ -2,7 +2,7 @@
 // expect: option_beside_best<.*stages.*, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/best/best.hpp>
+#include <gpipe/tools/best/best.hpp>
 
 using namespace gpipe;
 

@@ -2,7 +2,7 @@
 // expect: best_has_a_plan<2, 40, 0, 0, 3, 4, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/best/best.hpp>
+#include <gpipe/tools/best/best.hpp>
 
 using namespace gpipe;
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/plan/best/find_best.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/tools/best/find_best.hpp>
 
 #include "../examples/plan/best/table_network.hpp"
 

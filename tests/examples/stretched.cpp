@@ -4,13 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/model/vision/unet.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace example;

@@ -1,7 +1,7 @@
 // optimize: yes
 // sanitizers: none
 
-#include <gpipe/plan/best/find_best.hpp>
+#include <gpipe/tools/best/find_best.hpp>
 
 #include <doctest/doctest.h>
 
@@ -13,9 +13,9 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/best/update_time.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/tools/best/update_time.hpp>
 
 #include "support/random_network.hpp"
 

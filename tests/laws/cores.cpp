@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include <gpipe/record/report/report.hpp>
+#include <gpipe/tools/report/report.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/nets.hpp"

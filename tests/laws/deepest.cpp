@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 using namespace gpipe;
 

@@ -2,7 +2,7 @@
 
 // Law 2: backward is the derivative of forward, for every layer.
 
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 #include <doctest/doctest.h>
 

@@ -12,7 +12,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

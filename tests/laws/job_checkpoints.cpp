@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <gpipe/train/checkpoint/names/hugging_face.hpp>
+#include <gpipe/tools/names/hugging_face.hpp>
 
 #include <gpipe/job.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

@@ -9,7 +9,7 @@
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 using namespace laws;
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
 using namespace gpipe;

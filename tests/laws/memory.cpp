@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 
 #include "support/attended.hpp"
 #include "support/every_allocation.hpp"

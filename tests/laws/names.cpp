@@ -15,9 +15,9 @@
 #include <gpipe.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/model/transformer.hpp>
-#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/executor.hpp>
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/report/breakdown.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 #include <gpipe/train/basic_trainer-inl.hpp>
 
 using namespace gpipe;

@@ -11,7 +11,7 @@
 #include "support/attended.hpp"
 #include "support/imaged.hpp"
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 using namespace laws;
 

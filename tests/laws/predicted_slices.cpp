@@ -16,13 +16,13 @@
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/lengths.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/structure/sliced_head.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/predict.hpp>
 #include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/tools/scores/measures.hpp>
 #include <gpipe/train/data/dataset.hpp>
-#include <gpipe/train/measures.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/nets.hpp"

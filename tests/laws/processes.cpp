@@ -10,7 +10,7 @@
 
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/job.hpp>
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 

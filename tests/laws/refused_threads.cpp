@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include <gpipe/train/data/generated_data.hpp>
+#include <gpipe/tools/data/generated_data.hpp>
 #include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 

@@ -3,7 +3,7 @@
 // Law: the bits of a sample do not depend on the samples beside it, whatever instructions the compiler chooses. So a
 // prediction is the same in any batch, and a short last micro-batch rounds as a full one does.
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include <doctest/doctest.h>
 

@@ -22,8 +22,8 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 

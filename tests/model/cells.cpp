@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/nets.hpp"

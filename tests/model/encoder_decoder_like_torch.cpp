@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/encoder_decoder.hpp"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/model/layer_types.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer.hpp>

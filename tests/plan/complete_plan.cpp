@@ -9,8 +9,8 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include "support/layers.hpp"
 

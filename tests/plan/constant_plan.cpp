@@ -10,7 +10,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 
 #include "support/layers.hpp"

@@ -9,8 +9,8 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -8,9 +8,9 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/record/write_profile.hpp>
+#include <gpipe/tools/report/write_profile.hpp>
 
 #include "support/measured.hpp"
 

@@ -1,5 +1,5 @@
 #include <gpipe/record/trace.hpp>
-#include <gpipe/record/write_trace.hpp>
+#include <gpipe/tools/report/write_trace.hpp>
 
 #include <doctest/doctest.h>
 

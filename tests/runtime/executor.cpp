@@ -11,11 +11,11 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/report/breakdown.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 
 #include "support/layers.hpp"
 

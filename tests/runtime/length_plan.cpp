@@ -12,7 +12,7 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 using namespace gpipe;
 using host_length = gpipe::detail::length_plan<host_device::context>;

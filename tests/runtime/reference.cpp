@@ -15,7 +15,7 @@
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
 #include "support/larger_error.hpp"

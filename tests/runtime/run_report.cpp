@@ -11,8 +11,8 @@
 #endif
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 
 #include "support/nets.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/train/data/images/image_format.hpp>
+#include <gpipe/tools/images/image_format.hpp>
 
 // Files of images, whole and broken.
 

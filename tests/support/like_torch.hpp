@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include "support/reference/feature_maps.hpp"
 #include "support/torch_number.hpp"

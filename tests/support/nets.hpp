@@ -25,7 +25,7 @@
 #include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 
 /// On an emulated GPU, in the quick check: less of everything that takes long. GPIPE_TEST_SHORT=1 in the environment.
 inline const bool short_settings = std::getenv("GPIPE_TEST_SHORT") != nullptr;

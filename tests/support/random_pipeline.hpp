@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include <gpipe/plan/best/plan_candidate.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/tools/best/plan_candidate.hpp>
 
 #include "support/random_network.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <gpipe.hpp>
 #include <gpipe/model/vision/resnet.hpp>
-#include <gpipe/train/checkpoint/names/torchvision.hpp>
+#include <gpipe/tools/names/torchvision.hpp>
 
 using namespace gpipe;
 

@@ -5,7 +5,7 @@
 
 #include <gpipe/train/trainer.hpp>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 namespace laws {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/plan/search/order_times.hpp>
-#include <gpipe/plan/search/pipeline.hpp>
-#include <gpipe/plan/search/worker_orders.hpp>
+#include <gpipe/tools/search/order_times.hpp>
+#include <gpipe/tools/search/pipeline.hpp>
+#include <gpipe/tools/search/worker_orders.hpp>
 
 namespace searches {
 
@@ -59,7 +59,7 @@ struct solved_pipeline {
   std::int64_t optimum = 0;
   searched_pipeline is;
 
-  /// From a line of tests/plan/search/optima.csv; optima.py beside it says what the numbers are.
+  /// From a line of tests/tools/search/optima.csv; optima.py beside it says what the numbers are.
   explicit solved_pipeline(std::string line) {
     std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream text(line);

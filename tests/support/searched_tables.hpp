@@ -12,8 +12,8 @@
 #include <gpipe/plan/program/deadlock_check.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/tools/search/searched_schedule.hpp>
 
 #include "support/searched_pipelines.hpp"
 

@@ -17,8 +17,8 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/shape/add.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/train/checkpoint/names/hugging_face.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/tools/names/hugging_face.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/sanitized.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/vision_networks.hpp"

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

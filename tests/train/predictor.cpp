@@ -12,7 +12,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/schedule/custom.hpp>

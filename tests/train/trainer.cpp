@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 
 #include <gpipe/device/contract/address_space.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>

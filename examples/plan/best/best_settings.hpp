@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include <gpipe/plan/best/plan_space.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
-#include <gpipe/record/device_file.hpp>
+#include <gpipe/tools/best/plan_space.hpp>
+#include <gpipe/tools/devices/device_file.hpp>
 
 #include "../families.hpp"
 #include "../largest_settings.hpp"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/plan/best/find_best.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/tools/best/find_best.hpp>
 
 #include "../families.hpp"
 #include "../stretched.hpp"

@@ -16,8 +16,8 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/pooling/global_average_pool.hpp>
-#include <gpipe/plan/cost/device_fit.hpp>
-#include <gpipe/record/device_file.hpp>
+#include <gpipe/tools/devices/device_file.hpp>
+#include <gpipe/tools/devices/device_fit.hpp>
 #include <gpipe/train.hpp>
 
 #include "../text.hpp"

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/record/drawing/timeline.hpp>
+#include <gpipe/tools/drawing/timeline.hpp>
 
 #include "combination.hpp"
 #include "refusals.hpp"

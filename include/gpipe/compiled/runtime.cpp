@@ -5,11 +5,11 @@
 #endif
 
 #include <gpipe/runtime/join_job-inl.hpp>
+#include <gpipe/tools/generation/decoder-inl.hpp>
+#include <gpipe/tools/generation/generator-inl.hpp>
 #include <gpipe/train.hpp>
 #include <gpipe/train/basic_trainer-inl.hpp>
 #include <gpipe/train/fit-inl.hpp>
-#include <gpipe/train/generation/decoder-inl.hpp>
-#include <gpipe/train/generation/generator-inl.hpp>
 #include <gpipe/train/model_array-inl.hpp>
 #include <gpipe/train/trainer_checkpoints-inl.hpp>
 

@@ -23,14 +23,12 @@
 #include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/network_options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/plan_pipeline.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/search/searched_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -302,40 +300,9 @@ GPIPE_COLD inline std::vector<timed_plan> plan_all_known(const network& net, pla
   return all;
 }
 
-/// Plans with a table that is searched for the stages. The plan of a known schedule decides the cut: under a memory
-/// limit of each that fits, because they run again differently; else of the one with the shortest step. A table is
-/// searched for each, and the shortest step of all wins. So none of the library's is shorter, and a table whose stages
-/// do not fit, because the search counts bytes roughly, is left.
-GPIPE_COLD inline step_plan plan_by_search(const network& net, plan_options o, const std::span<const int>* cut) {
-  o.custom_schedule = nullptr;
-  require_valid(o, net.layer_count);
-  std::vector<timed_plan> known = plan_all_known(net, o, cut);
-  const std::size_t tried = o.limits_memory() ? known.size() : 1;
-  timed_plan best = known.front();
-  for (std::size_t i = 0; i < tried; ++i) {
-    const step_plan& by = known[i].plan;
-    const plan_pipeline stages(net, by);
-    const auto found = std::make_shared<const searched_schedule>(stages.view(), 1.0 / static_cast<double>(tried));
-    o.custom_schedule = &found->schedule();
-    const std::vector<int> its(by.first.begin() + 1, by.first.end() - 1);
-    const std::span<const int> same_cut(its);
-    try {
-      timed_plan made(net, plan_known(net, o, &same_cut));
-      if (made.step >= best.step) continue;
-      best = std::move(made);
-    } catch (const error&) {
-      if (!o.limits_memory()) throw;
-      continue;
-    }
-    best.plan.table = found;
-    best.plan.table_gap = found->gap();
-  }
-  return std::move(best.plan);
-}
-
 GPIPE_COLD inline step_plan plan_in_any_way(const network& net, const plan_options& o,
                                             const std::span<const int>* cut) {
-  return o.schedule == schedule_kind::searched ? plan_by_search(net, o, cut) : plan_known(net, o, cut);
+  return o.schedule == schedule_kind::searched ? searched_plan::make(net, o, cut) : plan_known(net, o, cut);
 }
 
 }  // namespace detail

@@ -20,6 +20,12 @@ step_plan plan_with_cut(const network& net, const plan_options& options, std::sp
 
 namespace detail {
 
+/// Plans with a table that is searched for the stages: `schedule_kind::searched`. <gpipe/make_plan.hpp> defines it, so
+/// that planning itself does not include the search.
+struct searched_plan {
+  static step_plan make(const network& net, plan_options options, const std::span<const int>* cut);
+};
+
 /// Plans a training of `ranks` processes, or of none: as `make_plan`, and as `plan_with_cut`. Processes share no
 /// memory. If they are fewer than the schedule's workers, the schedule is folded onto them.
 step_plan plan_training(const network& net, const plan_options& options, std::span<const int> cut, int ranks);

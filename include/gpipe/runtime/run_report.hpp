@@ -10,7 +10,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
-#include <gpipe/record/report/stage_report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>

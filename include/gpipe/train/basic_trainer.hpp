@@ -20,7 +20,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/measured_profile.hpp>
-#include <gpipe/record/report/stage_report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>

@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include <gpipe/device/cuda/cuda.hpp>
+#include <gpipe/cuda/cuda.hpp>
 
 int main() {
   try {

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 using namespace gpipe;
 

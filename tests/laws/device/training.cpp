@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/tools/report/breakdown.hpp>
 #include <gpipe/train/basic_trainer-inl.hpp>
 
 #include "support/nets.hpp"

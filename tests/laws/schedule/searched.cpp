@@ -1,6 +1,6 @@
 // Law 1 for schedules that are made for a pipeline, by a rule or by a search: the bits of one stage.
 
-#include <gpipe/plan/search/searched_schedule.hpp>
+#include <gpipe/tools/search/searched_schedule.hpp>
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/searched_pipelines.hpp"

@@ -3,7 +3,7 @@
 // A plan that searches its own table has no longer step than one with a schedule of the library, obeys the memory
 // limit, and trains with the bits of one stage.
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 #include <doctest/doctest.h>
 

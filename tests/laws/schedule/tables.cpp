@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/nets.hpp"

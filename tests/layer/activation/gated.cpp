@@ -8,7 +8,7 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/activation/silu.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include "support/larger_error.hpp"
 #include "support/plain_attention.hpp"

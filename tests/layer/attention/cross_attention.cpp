@@ -13,9 +13,9 @@
 
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/testing/gradient_check.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/larger_error.hpp"

@@ -13,8 +13,8 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/token_layers.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <gpipe.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include "support/reference/token_layers.hpp"
 #include "support/temporary_folder.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

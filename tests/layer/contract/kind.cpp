@@ -9,8 +9,8 @@
 #include <gpipe/layer/contract/initialized.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
-#include <gpipe/testing/gradient_check.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include <gpipe/core/numbers/math.hpp>
-#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/tools/testing/gradient_check.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

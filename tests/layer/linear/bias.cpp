@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <gpipe.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -12,8 +12,8 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/mean_squared_error.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/make_plan.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/larger_error.hpp"

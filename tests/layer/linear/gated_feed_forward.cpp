@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

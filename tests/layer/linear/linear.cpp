@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include "support/larger_error.hpp"
 

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 #include "support/like_torch.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/normalization/rms_norm.hpp>
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/testing/layer_fixture.hpp>
+#include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -16,8 +16,8 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/gpt2.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/trainer.hpp>

@@ -9,8 +9,8 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

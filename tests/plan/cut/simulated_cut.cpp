@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 
 #include "support/random_network.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 
 #include "support/layers.hpp"

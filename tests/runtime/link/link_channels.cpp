@@ -8,9 +8,9 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
-#include <gpipe/testing/emulated_link.hpp>
+#include <gpipe/tools/testing/emulated_link.hpp>
 
 #include "support/layers.hpp"
 

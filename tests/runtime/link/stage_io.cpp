@@ -7,8 +7,8 @@
 
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/testing.hpp>
 
 #include "support/layers.hpp"

@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include "support/threaded_job.hpp"
 

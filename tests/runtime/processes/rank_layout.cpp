@@ -6,8 +6,8 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include "support/threaded_job.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <thread>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 #include "support/replica_gradients.hpp"
 #include "support/threaded_job.hpp"

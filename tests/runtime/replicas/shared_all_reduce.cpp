@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 
 #include "support/replica_gradients.hpp"
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 
 #include "support/layers.hpp"

@@ -12,8 +12,8 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/sliced_head.hpp>
-#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/trainer.hpp>
 

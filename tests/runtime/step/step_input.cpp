@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

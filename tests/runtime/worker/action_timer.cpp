@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
 
 #include "support/layers.hpp"
 

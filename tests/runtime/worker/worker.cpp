@@ -9,7 +9,7 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/device/cuda/kernels/mma.hpp>
+#include <gpipe/cuda/kernels/mma.hpp>
 
 // Kernels whose counts are known by hand. CMake runs this with EMULATED_COUNTS=1.
 

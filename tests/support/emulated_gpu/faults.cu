@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/device/cuda/kernels/mma.hpp>
+#include <gpipe/cuda/kernels/mma.hpp>
 
 // faults [fault]: a sum of numbers on two streams, correct or with one planted fault. The emulated GPU must find the
 // fault, and nothing in the correct program. faults.cmake names what it says.

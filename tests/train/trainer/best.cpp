@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/tools/data/generated_data.hpp>
 #include <gpipe/train/data/dataset.hpp>
-#include <gpipe/train/data/generated_data.hpp>
 #include <gpipe/train/fit.hpp>
 
 #include "support/nets.hpp"

@@ -9,9 +9,9 @@
 
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/record/report/breakdown.hpp>
+#include <gpipe/tools/report/breakdown.hpp>
 
 #include "support/small_training.hpp"
 

@@ -8,7 +8,7 @@
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/report/stage_report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/link/stage_io.hpp>
 #include <gpipe/runtime/step/step_context.hpp>

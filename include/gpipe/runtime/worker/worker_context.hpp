@@ -5,7 +5,7 @@
 
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/record/report/stage_report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>

@@ -8,7 +8,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/activation/silu.hpp>
 #include <gpipe/model/gpt2.hpp>
-#include <gpipe/train/checkpoint/names/hugging_face.hpp>
+#include <gpipe/tools/names/hugging_face.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"

@@ -1,0 +1,308 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/cuda/stream/stream.hpp>
+#include <gpipe/layer/contract/panels.hpp>
+
+namespace gpipe::cuda {
+
+/// cuBLASLt's name of an element type.
+template <class T>
+inline constexpr cudaDataType library_type = CUDA_R_32F;
+template <>
+inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
+template <>
+inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
+
+/// The further work on a product while it is computed.
+enum class epilogue {
+  none,
+  bias,           ///< a row, of D's type, is added to every row of D
+  bias_gradient,  ///< the columns of a transposed A are summed, in D's type: written, not added
+  gelu_and_bias,  ///< H = the product + row is written beside D = GELU(H), by tanh
+  gelu_gradient,  ///< each element is multiplied by the derivative of GELU at H
+};
+
+/// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, D without gaps. A transposed A is stored as k x m, a transposed B
+/// as n x k. The rows are the extent that short micro-batches reduce: k of a transposed A, else m.
+struct product {
+  cudaDataType in = CUDA_R_32F, out = CUDA_R_32F;
+  epilogue then = epilogue::none;
+  bool a_transposed = false, b_transposed = false;
+  int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
+  int b_stride = 0;       ///< elements from row to row of the stored B
+  int a_stride = 0;       ///< the same of the stored A; 0: its rows have no gaps
+  int a_alignment = full_alignment, b_alignment = full_alignment, d_alignment = full_alignment;  ///< bytes
+  int rows = 0;
+
+  static constexpr int full_alignment = static_cast<int>(gpipe::detail::alignment);
+  /// The largest power of two that divides an address, or an offset, up to that of all buffers. A part of a buffer may
+  /// have less.
+  static int alignment_of(std::uintptr_t at) {
+    at |= static_cast<std::uintptr_t>(full_alignment);
+    return static_cast<int>(at & (~at + 1));
+  }
+  static int alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
+  bool has_h() const { return then == epilogue::gelu_and_bias || then == epilogue::gelu_gradient; }
+  int m() const { return a_transposed ? across : rows; }
+  int k() const { return a_transposed ? rows : across; }
+
+  // The products of a context's operations. `padded` are the columns of a packed B with its gap.
+  static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
+  template <class T>
+  static product by_packed(int rows, int n, int k) {
+    return {.in = library_type<T>, .out = library_type<T>, .n = n, .across = k, .b_stride = padded(n), .rows = rows};
+  }
+  template <class T>
+  static product by_weight(int rows, int n, int k, bool transposed) {
+    return {.in = library_type<T>,
+            .out = library_type<T>,
+            .b_transposed = transposed,
+            .n = n,
+            .across = k,
+            .b_stride = transposed ? k : n,
+            .rows = rows};
+  }
+  template <class T>
+  static product of_transposed(int m, int n, int rows) {
+    return {.in = library_type<T>,
+            .out = library_type<compute_type<T>>,
+            .a_transposed = true,
+            .n = n,
+            .across = m,
+            .b_stride = n,
+            .rows = rows};
+  }
+
+  auto operator<=>(const product&) const = default;
+};
+
+/// cuBLASLt on one stream. The handle, the workspace and the algorithm of each product are made once. The algorithm
+/// depends on the product alone, and each gives the same bits every time; float is not TF32 unless that is allowed, and
+/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, whatever
+/// else was prepared: its bits do not depend on the layers that share the stream.
+class gemm {
+ public:
+  /// Bytes that cuBLASLt's fast kernels load at once.
+  static constexpr int vector_bytes = 16;
+  /// Bytes behind the workspace, for the other operations on the stream.
+  static constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
+  /// Behind these, counters of blocks: zeros before and after each operation.
+  static constexpr int max_arrivals = 1 << 10;
+
+  GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
+    use(on.gpu());
+    check(cublasLtCreate(&handle_), "cublasLtCreate");
+    cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes + arrival_bytes);
+    if (given == cudaSuccess)  // the scratch, too: an atomic operation reads what it replaces
+      given = cudaMemsetAsync(scratch<std::byte>(), 0, scratch_bytes + arrival_bytes, stream_.get());
+    if (given == cudaSuccess) return;
+    static_cast<void>(cudaFree(workspace_));
+    static_cast<void>(cublasLtDestroy(handle_));
+    check(given, "cudaMalloc and cudaMemsetAsync");
+  }
+  GPIPE_COLD ~gemm() {
+    static_cast<void>(cudaSetDevice(stream_.gpu()));
+    static_cast<void>(cudaFree(workspace_));
+    static_cast<void>(cublasLtDestroy(handle_));
+  }
+  gemm(const gemm&) = delete;
+  gemm& operator=(const gemm&) = delete;
+
+  /// Factors in float may be rounded to TF32, 10 bits behind the point; before the first product is prepared.
+  void allow_tf32() { tf32_ = true; }
+
+  template <class T>
+  T* scratch() const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(workspace_) + workspace_bytes);
+  }
+
+  unsigned* arrivals() const {
+    return reinterpret_cast<unsigned*>(static_cast<std::byte*>(workspace_) + workspace_bytes + scratch_bytes);
+  }
+
+  /// The next power of two, if an int has one.
+  static int enough(int rows) {
+    constexpr int largest = 1 << 30;
+    return rows > largest ? (std::numeric_limits<int>::max)()
+                          : static_cast<int>(std::bit_ceil(static_cast<unsigned>((std::max)(rows, 1))));
+  }
+
+  template <class T>
+  static constexpr bool fits_scratch(int count) {
+    return sizeof(T) * static_cast<std::size_t>(count) <= scratch_bytes;
+  }
+
+  /// Chooses the algorithm of a product whose rows are a power of two.
+  GPIPE_COLD void choose(const product& p) {
+    const auto at = position_of(p);
+    if (at != chosen_.end() && at->of == p) return;
+    cublasLtMatmulPreferenceOpaque_t wish{};
+    check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
+    const auto prefer = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+    // Parts of a sum are combined in the workspace and in a fixed order.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const auto bytes = [](int alignment) { return static_cast<std::uint32_t>(alignment); };
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(p.b_alignment));  // see `terms`
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(p.a_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(p.d_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(p.d_alignment));
+    use(stream_.gpu());
+    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
+    // the full one.
+    std::byte* const aligned = static_cast<std::byte*>(workspace_) + product::full_alignment;
+    terms of(p, compute_type_of(p), aligned, aligned);
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish, 1, &best, &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+    chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
+  }
+
+  /// Products whose algorithms were chosen.
+  std::size_t chosen() const { return chosen_.size(); }
+
+  /// Chooses algorithms for a product of up to `p.rows` rows.
+  GPIPE_COLD void prepare(product p) {
+    const int most = enough(p.rows);
+    for (p.rows = 1; p.rows < most; p.rows = enough(p.rows + 1)) choose(p);
+    choose(p);
+  }
+
+  /// Returns true if cuBLASLt has the product with its epilogue; without an epilogue it must.
+  bool offers(const product& p, const void* a, const void* b, const void* d) {
+    return chosen_for(aligned(p, a, b, d)).offered;
+  }
+
+  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`, which has full alignment, and the
+  /// matrix `h`, which has D's type and extents.
+  void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr,
+           void* h = nullptr) {
+    const choice& by = chosen_for(aligned(p, a, b, d));
+    if (!by.offered)
+      detail::throw_error(
+          {"cuBLASLt has no algorithm for the product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
+          {"choose other extents; multiples of 8 are best"});
+    terms of(p, compute_type_of(p), bias, h);
+    const float one = 1, add = accumulate ? 1 : 0;
+    const double one_in_double = 1, add_in_double = add;
+    const bool doubles = p.out == CUDA_R_64F;
+    check(cublasLtMatmul(handle_, of.how(), doubles ? static_cast<const void*>(&one_in_double) : &one, b, of.b(), a,
+                         of.a(), doubles ? static_cast<const void*>(&add_in_double) : &add, d, of.d(), d, of.d(),
+                         &by.algorithm, workspace_, workspace_bytes, stream_.get()),
+          "cublasLtMatmul");
+  }
+
+ private:
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's advice for Hopper
+  static constexpr std::size_t arrival_bytes = max_arrivals * sizeof(unsigned);
+
+  // The product in cuBLASLt's column-major order: a row-major matrix is its transpose there, so that D^T = op(B)^T
+  // op(A)^T. Descriptions live on the stack.
+  class terms {
+   public:
+    terms(const product& p, cublasComputeType_t by, void* bias, void* h) {
+      const auto m = static_cast<std::uint64_t>(p.m()), n = static_cast<std::uint64_t>(p.n),
+                 k = static_cast<std::uint64_t>(p.k());
+      check(cublasLtMatmulDescInit(&how_, by, p.out == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescInit");
+      set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+      set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+      if (p.then != epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(p.then));
+      if (p.then != epilogue::none && p.then != epilogue::gelu_gradient) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (p.has_h()) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, h);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.n});
+      }
+      const auto stride = static_cast<std::int64_t>(p.b_stride);
+      layout(b_, p.in, p.b_transposed ? k : n, p.b_transposed ? n : k, stride);
+      layout(a_, p.in, p.a_transposed ? m : k, p.a_transposed ? k : m, p.a_stride > 0 ? p.a_stride : p.across);
+      layout(d_, p.out, n, m, p.n);
+    }
+    cublasLtMatmulDesc_t how() { return &how_; }
+    cublasLtMatrixLayout_t a() { return &a_; }
+    cublasLtMatrixLayout_t b() { return &b_; }
+    cublasLtMatrixLayout_t d() { return &d_; }
+
+   private:
+    template <class T>
+    void set(cublasLtMatmulDescAttributes_t what, T value) {
+      check(cublasLtMatmulDescSetAttribute(&how_, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    }
+    static void layout(cublasLtMatrixLayoutOpaque_t& of, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
+                       std::int64_t stride) {
+      check(cublasLtMatrixLayoutInit(&of, type, rows, columns, stride), "cublasLtMatrixLayoutInit");
+    }
+
+    static cublasLtEpilogue_t library_epilogue(epilogue then) {
+      switch (then) {
+        case epilogue::bias:
+          return CUBLASLT_EPILOGUE_BIAS;
+        case epilogue::bias_gradient:
+          return CUBLASLT_EPILOGUE_BGRADB;
+        case epilogue::gelu_and_bias:
+          return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+        case epilogue::gelu_gradient:
+          return CUBLASLT_EPILOGUE_DGELU;
+        default:
+          return CUBLASLT_EPILOGUE_DEFAULT;
+      }
+    }
+
+    cublasLtMatmulDescOpaque_t how_{};
+    cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
+  };
+
+  cublasComputeType_t compute_type_of(const product& p) const {
+    if (p.out == CUDA_R_64F) return CUBLAS_COMPUTE_64F;
+    return tf32_ && p.in == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
+
+  static product aligned(product p, const void* a, const void* b, const void* d) {
+    p.a_alignment = product::alignment_of(a);
+    p.b_alignment = product::alignment_of(b);
+    p.d_alignment = product::alignment_of(d);
+    return p;
+  }
+
+  struct choice {
+    product of;
+    cublasLtMatmulAlgo_t algorithm{};
+    bool offered = false;
+  };
+
+  std::vector<choice>::iterator position_of(const product& p) {
+    return std::lower_bound(chosen_.begin(), chosen_.end(), p,
+                            [](const choice& c, const product& other) { return c.of < other; });
+  }
+  const choice& chosen_for(product p) {
+    p.rows = enough(p.rows);
+    auto at = position_of(p);
+    if (at == chosen_.end() || at->of != p) {  // not prepared
+      choose(p);
+      at = position_of(p);
+    }
+    return *at;
+  }
+
+  const stream& stream_;
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::vector<choice> chosen_;  // sorted
+  bool tf32_ = false;
+};
+
+}  // namespace gpipe::cuda

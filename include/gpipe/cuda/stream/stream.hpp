@@ -1,0 +1,70 @@
+#pragma once
+
+#include <utility>
+
+#include <gpipe/cuda/stream/gpu.hpp>
+
+namespace gpipe::cuda {
+
+/// A queue of work for one GPU, independent of the default stream and its waits.
+class stream {
+ public:
+  GPIPE_COLD explicit stream(int gpu) : gpu_(gpu) {
+    use(gpu);
+    check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  GPIPE_COLD ~stream() { ignore(cudaStreamDestroy(handle_)); }
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+
+  int gpu() const noexcept { return gpu_; }
+  cudaStream_t get() const noexcept { return handle_; }
+
+ private:
+  int gpu_;
+  cudaStream_t handle_ = nullptr;
+};
+
+/// A CUDA event. It is created on the GPU on which it is first recorded.
+class event {
+ public:
+  /// `timed`: the time between two of them can be measured.
+  explicit event(bool timed = false) : flags_(timed ? cudaEventDefault : cudaEventDisableTiming) {}
+  GPIPE_COLD ~event() {
+    if (handle_ != nullptr) ignore(cudaEventDestroy(handle_));
+  }
+  event(event&& other) noexcept : flags_(other.flags_), handle_(std::exchange(other.handle_, nullptr)) {}
+  event& operator=(event&&) = delete;
+
+  /// The GPU of the stream is the current one.
+  void record(const stream& on) {
+    if (handle_ == nullptr) check(cudaEventCreateWithFlags(&handle_, flags_), "cudaEventCreateWithFlags");
+    check(cudaEventRecord(handle_, on.get()), "cudaEventRecord");
+  }
+  /// Work enqueued on `waiting` from now on begins after the event, if it was recorded.
+  void make_wait(const stream& waiting) const {
+    if (handle_ != nullptr) check(cudaStreamWaitEvent(waiting.get(), handle_, 0), "cudaStreamWaitEvent");
+  }
+  /// The calling thread waits for the event, if it was recorded.
+  void wait() const {
+    if (handle_ != nullptr) check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+  }
+  /// Returns true if the event is complete or was never recorded.
+  bool over() const {
+    const cudaError_t found = handle_ == nullptr ? cudaSuccess : cudaEventQuery(handle_);
+    if (found != cudaErrorNotReady) check(found, "cudaEventQuery");  // CUDA keeps no code of NotReady
+    return found == cudaSuccess;
+  }
+  /// Milliseconds from this event to a later one; both are complete and timed.
+  float until(const event& later) const {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, handle_, later.handle_), "cudaEventElapsedTime");
+    return ms;
+  }
+
+ private:
+  unsigned flags_;
+  cudaEvent_t handle_ = nullptr;
+};
+
+}  // namespace gpipe::cuda

@@ -1,0 +1,311 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/model/in_bf16.hpp>
+#include <gpipe/model/network.hpp>
+#include <gpipe/model/promises.hpp>
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/promises.hpp>
+#include <gpipe/plan/options/static_options.hpp>
+#include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/tools/best/choose_best.hpp>
+#include <gpipe/tools/best/plan_space.hpp>
+
+namespace gpipe {
+
+namespace broken {
+
+template <int Devices, int MiniBatch, int MaxDevices, int MaxMiniBatch, bool Holds>
+struct best_has_devices_and_a_batch {
+  static_assert(Holds,
+                "gpipe: best<...> needs the number of devices and the samples of a mini-batch, as in "
+                "best<devices<8>, mini_batch<512>> (Devices, MiniBatch, MaxDevices, MaxMiniBatch)");
+};
+template <class Option, bool Holds>
+struct option_beside_best {
+  static_assert(Holds,
+                "gpipe: best<...> chooses stages, chunks and cut itself, for equal devices and a built-in schedule: "
+                "leave this option out. replicas<R>, workers<K>, micro_batches<M>, micro_batch_size<B> and "
+                "schedule<type> may be fixed");
+};
+template <int ProfileMicroBatchSize, int MicroBatchSize, bool Holds>
+struct best_of_a_profile_has_its_size {
+  static_assert(Holds,
+                "gpipe: a profile is of one size of micro-batches: fix it in best<..., micro_batch_size<B>> "
+                "(ProfileMicroBatchSize, MicroBatchSize)");
+};
+template <int Devices, int MiniBatch, int Replicas, int Workers, int MicroBatches, int MicroBatchSize, bool Holds>
+struct best_has_a_plan {
+  static_assert(Holds,
+                "gpipe: no plan has these fixed choices, of which 0 is free: replicas x workers are at most Devices, "
+                "replicas x micro-batches x their size hold a mini-batch, and at compile time a plan has at most 256 "
+                "stages x micro-batches (Devices, MiniBatch, Replicas, Workers, MicroBatches, MicroBatchSize)");
+};
+template <int Devices, std::int64_t BytesAllowed, std::int64_t SufficientBytes, bool Holds>
+struct some_plan_fits_its_devices {
+  static_assert(Holds,
+                "gpipe: best<...> finds no plan that fits the memory of a device (Devices, BytesAllowed, "
+                "SufficientBytes): SufficientBytes are enough for a plan with the most workers; or give it more "
+                "devices");
+};
+
+}  // namespace broken
+
+// Compile-time options of a search.
+
+template <int D>
+struct devices {
+  static constexpr void choose(plan_space& of) { of.devices = D; }
+};
+/// The samples of a step, of all replicas.
+template <int Samples>
+struct mini_batch {
+  static constexpr void choose(plan_space& of) { of.batch = Samples; }
+};
+
+/// An option of a compile-time plan: the compiler chooses stages, micro-batches, their size, replicas, schedule, cut
+/// and recompute by `choose_best`. Further choices fix numbers; other options of the plan, such as `memory_limit`,
+/// which is that of each device, stand among them or beside `best`.
+///
+///     using plan = gpipe::plan<net, best<devices<4>, mini_batch<64>, memory_limit<16_GiB>>>;
+template <class... Choices>
+struct best {};
+
+namespace detail {
+
+inline constexpr int max_best_devices = 64, max_best_batch = 1 << 16;
+
+template <class Option>
+inline constexpr bool is_best = false;
+template <class... Choices>
+inline constexpr bool is_best<best<Choices...>> = true;
+
+/// The options in one list, with those of `best` among them.
+template <class... Options>
+struct option_list {
+  template <template <class...> class Of, class First>
+  using of = Of<First, Options...>;
+  template <class... Others>
+  static option_list<Options..., Others...> with(option_list<Others...>);
+};
+template <class Option>
+struct listed {
+  using type = option_list<Option>;
+};
+template <class... Choices>
+struct listed<best<Choices...>> {
+  using type = option_list<Choices...>;
+};
+template <class... Options>
+constexpr auto flatten() {
+  if constexpr (sizeof...(Options) == 0) return option_list<>{};
+  else
+    return []<class First, class... Rest>(std::type_identity<First>, std::type_identity<Rest>...) {
+      return decltype(listed<First>::type::with(flatten<Rest...>())){};
+    }(std::type_identity<Options>{}...);
+}
+
+template <class Option>
+concept of_space = requires(plan_space& space) {
+  Option::choose(space);
+};
+
+/// Whether `best` obeys an option.
+template <class Option>
+inline constexpr bool suits_best = true;
+template <int S>
+inline constexpr bool suits_best<stages<S>> = false;
+template <int V>
+inline constexpr bool suits_best<chunks<V>> = false;
+template <warmup_kind Kind>
+inline constexpr bool suits_best<warmup<Kind>> = false;
+template <int G>
+inline constexpr bool suits_best<group_gradients<G>> = false;
+template <int... First>
+inline constexpr bool suits_best<cut_at<First...>> = false;
+template <const device_spec&... Devices>
+inline constexpr bool suits_best<on_devices<Devices...>> = false;
+template <class Schedule>
+inline constexpr bool suits_best<schedule<Schedule>> = [] {
+  plan_options o;
+  schedule<Schedule>::choose(o);
+  return o.schedule < schedule_kind::forward_only;
+}();
+
+template <class Option>
+constexpr bool require_beside_best() {
+  static_cast<void>(asserted<broken::option_beside_best<Option, suits_best<Option>>>{});
+  return suits_best<Option>;
+}
+
+/// A built-in schedule as a type.
+template <schedule_kind Kind, class First, class... Rest>
+constexpr auto schedule_among() {
+  constexpr bool is_first = [] {
+    plan_options o;
+    schedule<First>::choose(o);
+    return o.schedule == Kind;
+  }();
+  if constexpr (is_first || sizeof...(Rest) == 0) return std::type_identity<First>{};
+  else return schedule_among<Kind, Rest...>();
+}
+template <schedule_kind Kind>
+using schedule_of_kind =
+    typename decltype(schedule_among<Kind, one_f_one_b, v_min, v_half, zb_h1, zb_v, zb_2p, dual_pipe_v, interleaved,
+                                     looped_bfs, interleaved_zb, fill_drain>())::type;
+
+/// All options of a plan at once.
+template <class Search>
+struct chosen_by {
+  static constexpr void choose(plan_options& o) { o = Search::options; }
+};
+
+/// `choose_best` in steps, each a constant evaluation.
+template <class Model, class... Choices>
+struct compiled_best {
+  using as = decltype(planned_model<Model>());
+  static constexpr plan_options given = [] {
+    plan_options o;
+    o.replicas = o.micro_batches = o.micro_batch_size = 0;
+    const auto take = [&o]<class Option>(std::type_identity<Option>) {
+      if constexpr (!of_space<Option>) detail::choose<Option>(o);
+    };
+    (take(std::type_identity<Choices>{}), ...);
+    return o;
+  }();
+  static constexpr plan_space space = [] {
+    plan_space of{.devices = 0, .batch = 0};
+    const auto take = [&of]<class Option>(std::type_identity<Option>) {
+      if constexpr (of_space<Option>) Option::choose(of);
+    };
+    (take(std::type_identity<Choices>{}), ...);
+    of.replicas = given.replicas;
+    of.workers = given.workers;
+    of.micro_batches = given.micro_batches;
+    of.micro_batch_size = given.micro_batch_size;
+    if (chosen_types<Choices...>::has_schedule) of.schedule = given.schedule;
+    return of;
+  }();
+  using planned = typename model_in<typename as::type, given.precision>::type;
+
+  static constexpr bool is_space =
+      space.devices >= 1 && space.devices <= max_best_devices && space.batch >= 1 && space.batch <= max_best_batch;
+  static_assert(sizeof(broken::best_has_devices_and_a_batch<space.devices, space.batch, max_best_devices,
+                                                            max_best_batch, is_space>) > 0);
+  static constexpr bool has_size = given.profile.count == 0 || given.profile.micro_batch_size == given.micro_batch_size;
+  static_assert(
+      sizeof(broken::best_of_a_profile_has_its_size<given.profile.micro_batch_size, given.micro_batch_size, has_size>) >
+      0);
+  static constexpr bool searches = (int{require_beside_best<Choices>()} + ... + 0) == sizeof...(Choices) && is_space &&
+                                   has_size && !as::mistaken &&
+                                   (suits<Choices, planned, given.micro_batch_size>() && ...);
+
+  static constexpr plan_options all = options_of_search(given);
+  static constexpr stage_shares shares = [] {
+    if constexpr (searches) return measure_stages(network_of<planned>, space, all);
+    else return stage_shares{};
+  }();
+  template <int R>
+  static constexpr ranked_plans ranked_with = rank_plans(network_of<planned>, space, all, shares, R);
+  static constexpr ranked_plans ranked = [] {
+    ranked_plans found{};
+    if constexpr (searches) {
+      const auto add = [&found]<int R>(std::integral_constant<int, R>) {
+        if constexpr ((space.replicas == 0 || space.replicas == R) && R <= space.batch) found.add(ranked_with<R>);
+      };
+      [&]<int... R>(std::integer_sequence<int, R...>) { (add(std::integral_constant<int, R + 1>{}), ...); }
+      (std::make_integer_sequence<int, space.devices>{});
+    }
+    found.shorten(ranked_plans::most, ranked_plans{});
+    return found;
+  }();
+  static constexpr bool has_plan = ranked.plans > 0;
+  static_assert(sizeof(broken::best_has_a_plan < space.devices, space.batch, space.replicas, space.workers,
+                       space.micro_batches, space.micro_batch_size, has_plan || !searches >) > 0);
+
+  static constexpr int tries = all.limits_memory() ? 2 : 1;  // of each plan
+  /// The best of the first `Count` tries.
+  template <bool Nearby, int Count>
+  static constexpr best_choice best_of() {
+    if constexpr (Count == 0 && Nearby) return first;
+    else if constexpr (Count == 0) return best_choice{};
+    else {
+      constexpr best_choice before = best_of<Nearby, Count - 1>();
+      constexpr plan_candidate it = [] {
+        if constexpr (Nearby) return nearby.of[(Count - 1) / tries].it;
+        else return ranked.of[(Count - 1) / tries].it;
+      }();
+      constexpr tried_cut tried = cut_to_try(network_of<planned>, it, all, before, (Count - 1) % tries == 1);
+      return simulate_plan(network_of<planned>, it, all, before, tried);
+    }
+  }
+  static constexpr best_choice of_ranked = best_of<false, ranked.count * tries>();
+  static constexpr best_choice first = [] {
+    best_choice found = of_ranked;
+    if constexpr (has_plan && !of_ranked.fits())
+      found = simulate_plan(network_of<planned>, ranked.smallest, all, found,
+                            cut_to_try(network_of<planned>, ranked.smallest, all, found, true));
+    found.min = ranked.min;
+    return found;
+  }();
+  static constexpr std::int64_t sufficient = [] {
+    if constexpr (has_plan && !first.fits()) return sufficient_bytes(network_of<planned>, ranked.smallest, all);
+    else return std::int64_t{0};
+  }();
+  static_assert(sizeof(broken::some_plan_fits_its_devices < space.devices, all.device.memory_limit, sufficient,
+                       first.fits() || !has_plan >) > 0);
+
+  static constexpr ranked_plans nearby = [] {
+    if constexpr (first.fits()) return rank_near(network_of<planned>, space, all, shares, first, ranked);
+    else return ranked_plans{};
+  }();
+  template <int Rounds>
+  static constexpr cut_moves moved() {
+    if constexpr (Rounds == 0) return cut_moves{best_of<true, nearby.count * tries>()};
+    else {
+      constexpr cut_moves before = moved<Rounds - 1>();
+      return before.further(network_of<planned>, all);
+    }
+  }
+  static constexpr best_choice choice = [] {
+    if constexpr (first.fits()) return moved<rounds_of_moves>().best;
+    else return best_choice{};  // its error is above
+  }();
+  static constexpr plan_options options = choice.fits() ? choice.winner.in(all) : plan_options{};
+
+  /// An option that a plan checks with the model; in place of others one without an effect.
+  template <class Option>
+  struct checked {
+    static constexpr void choose(plan_options&) {}
+  };
+  template <class Option>
+  requires(searches&& requires { Option::template suits<planned, 1>(); }) struct checked<Option> : Option {
+  };
+
+  template <int... S>
+  static auto plan_with(std::integer_sequence<int, S...>)
+      -> plan<Model, chosen_by<compiled_best>, schedule<schedule_of_kind<options.schedule>>,
+              cut_at<choice.first[index(S + 1)]...>, checked<Choices>...>;
+  using type = decltype(plan_with(std::make_integer_sequence<int, options.stages - 1>{}));
+};
+
+}  // namespace detail
+
+/// A plan whose options the compiler has chosen. It is an ordinary one beside.
+template <class Model, class... Options>
+requires(detail::is_best<Options> || ...) class plan<Model, Options...>
+    : public decltype(detail::flatten<Options...>())::template of<detail::compiled_best, Model>::type {
+  using search = typename decltype(detail::flatten<Options...>())::template of<detail::compiled_best, Model>;
+
+ public:
+  /// Replicas, workers and the predicted step with the update, and a bound: no plan of the space has a shorter step.
+  static constexpr best_choice choice = search::choice;
+};
+
+}  // namespace gpipe

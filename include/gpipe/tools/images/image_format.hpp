@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <gpipe/tools/images/image_set.hpp>
+
+namespace gpipe {
+
+/// A format of files with one image each. A program adds its own beside `pnm_format` and `png_format`.
+struct image_format {
+  const char* name;
+  /// Whether a file's first bytes are this format's.
+  bool (*recognizes)(std::span<const std::byte> file);
+  /// One image. The file may be anything, so an error names it by its path.
+  image_set (*decode)(std::span<const std::byte> file, const std::string& path);
+};
+
+}  // namespace gpipe

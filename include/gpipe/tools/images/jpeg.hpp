@@ -1,0 +1,110 @@
+#pragma once
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <jpeglib.h>  // behind <cstdio>, whose FILE it needs
+
+#include <gpipe/tools/images/image_format.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+inline bool is_jpeg(std::span<const std::byte> file) {
+  return file.size() >= 3 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8} && file[2] == std::byte{0xff};
+}
+
+/// One reading of a JPEG from memory. A failed call of libjpeg is left by longjmp, so the functions that call it own
+/// nothing that has a destructor. What libjpeg warns of, such as a file that ends too early, is a failure, too: it
+/// would go on with grey.
+class jpeg_reading {
+ public:
+  explicit jpeg_reading(std::span<const std::byte> file) : file_(file) {
+    jpeg_.err = jpeg_std_error(&errors_);
+    jpeg_.client_data = this;
+    errors_.error_exit = fail;
+    errors_.emit_message = warn;
+  }
+  jpeg_reading(const jpeg_reading&) = delete;
+  jpeg_reading& operator=(const jpeg_reading&) = delete;
+  ~jpeg_reading() { jpeg_destroy_decompress(&jpeg_); }
+
+  /// Reads the header, and asks for grey or for red, green, blue. False: see message().
+  bool read_header();
+  /// Reads the pixels to rows[0] ... rows[height() - 1].
+  bool read_pixels(JSAMPROW* rows);
+
+  std::size_t width() const { return jpeg_.image_width; }
+  std::size_t height() const { return jpeg_.image_height; }
+  int channels() const { return jpeg_.out_color_space == JCS_GRAYSCALE ? 1 : 3; }
+  const char* message() const { return message_; }
+
+ private:
+  static void fail(j_common_ptr jpeg) {
+    auto& self = *static_cast<jpeg_reading*>(jpeg->client_data);
+    jpeg->err->format_message(jpeg, self.message_);
+    std::longjmp(self.back_, 1);
+  }
+  static void warn(j_common_ptr jpeg, int level) {
+    if (level < 0) fail(jpeg);  // others are traces
+  }
+
+  std::span<const std::byte> file_;
+  jpeg_decompress_struct jpeg_{};
+  jpeg_error_mgr errors_{};
+  std::jmp_buf back_{};
+  char message_[JMSG_LENGTH_MAX]{};
+};
+
+inline bool jpeg_reading::read_header() {
+  if (setjmp(back_)) return false;
+  jpeg_create_decompress(&jpeg_);
+  jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(file_.data()), static_cast<unsigned long>(file_.size()));
+  jpeg_read_header(&jpeg_, TRUE);
+  jpeg_.out_color_space = jpeg_.jpeg_color_space == JCS_GRAYSCALE ? JCS_GRAYSCALE : JCS_RGB;
+  return true;
+}
+
+inline bool jpeg_reading::read_pixels(JSAMPROW* rows) {
+  if (setjmp(back_)) return false;
+  jpeg_start_decompress(&jpeg_);
+  while (jpeg_.output_scanline < jpeg_.output_height)
+    jpeg_read_scanlines(&jpeg_, rows + jpeg_.output_scanline, jpeg_.output_height - jpeg_.output_scanline);
+  jpeg_finish_decompress(&jpeg_);
+  return true;
+}
+
+inline image_set decode_jpeg(std::span<const std::byte> file, const std::string& path) {
+  jpeg_reading reading(file);
+  const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole JPEG file", {.file = path}); };
+  if (!reading.read_header()) fail(std::string("is no JPEG that can be read: ") + reading.message());
+  image_set one{.channels = reading.channels(),
+                .height = static_cast<int>(reading.height()),
+                .width = static_cast<int>(reading.width())};
+  // A block of 8 x 8 pixels takes some bits, so a small file with large extents is refused before they are allocated.
+  if (reading.width() * reading.height() > 1024 * file.size())
+    fail(concat({"has ", file.size(), " bytes, too few for ", one.width, " x ", one.height, " pixels"}));
+  std::vector<JSAMPLE> bytes(one.row());
+  std::vector<JSAMPROW> starts(reading.height());
+  for (std::size_t y = 0; y < starts.size(); ++y) starts[y] = bytes.data() + y * (one.row() / starts.size());
+  if (!reading.read_pixels(starts.data())) fail(std::string("is no JPEG that can be read: ") + reading.message());
+  one.pixels.resize(one.row());
+  for (std::size_t i = 0; i < one.row(); ++i) one.pixels[i] = static_cast<float>(bytes[i]) / 255.0F;
+  return one;
+}
+
+}  // namespace detail
+
+/// JPEG by libjpeg, such as libjpeg-turbo: grey, or red, green, blue, of 8 bits. The orientation that a camera notes is
+/// not applied. Files of four colours (CMYK) are refused.
+///
+///     read_image_folders("flowers", {.channels = 3, .formats = {jpeg_format, pnm_format}, .height = 64, .width = 64})
+inline constexpr image_format jpeg_format{"JPEG", detail::is_jpeg, detail::decode_jpeg};
+
+}  // namespace gpipe
