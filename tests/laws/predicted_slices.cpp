@@ -1,5 +1,5 @@
 // sanitizers: address
-// optimize: kernels
+// optimize: yes
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// optimize: kernels
+// optimize: yes
 // sanitizers: thread
 
 #include <doctest/doctest.h>
