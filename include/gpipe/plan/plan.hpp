@@ -406,9 +406,9 @@ class plan {
       return detail::distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
-  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless no micro-batch runs forward again: with
-  /// recompute never, or as needed without a memory limit. Include <gpipe/stages.hpp>, which has Hana's algorithms, to
-  /// call it.
+  /// The stages as types: a Hana tuple of `stage`. A stage that runs forward again is in `recomputed`, with the numbers
+  /// of its recomputed layers, or, if whole micro-batches run again, without a list. Include <gpipe/stages.hpp>, which
+  /// has Hana's algorithms, to call it.
   template <class Self = plan>
   static constexpr auto stages() {
     static_assert(detail::included<detail::stage_tuple<Self>>,

@@ -6,8 +6,11 @@
 #include <type_traits>
 
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/plan.hpp>
 
 #include "support/layers.hpp"
 
@@ -44,6 +47,7 @@ struct planned {
   static constexpr plan_options options{.recompute = Mode, .memory_limit = Limit};
   struct boundaries {
     int first[S + 1];
+    const int* recomputed_before = nullptr;
   };
   static constexpr boundaries cut() { return {{0, 6, 13}}; }
 };
@@ -57,6 +61,21 @@ static_assert(std::is_same_v<stages_of<recompute_mode::always>,
 static_assert(std::is_same_v<stages_of<recompute_mode::as_needed, 1000>,
                              boost::hana::tuple<recomputed<plain, recompute_mode::as_needed>,
                                                 recomputed<plain_tail, recompute_mode::as_needed>>>);
+
+// A plan that recomputes layers: a stage has the list of its own, and a stage without one is not wrapped.
+struct deep
+    : model<input<float, 8>, linear<8>, relu, linear<8>, relu, linear<8>, relu, linear<4>, softmax_cross_entropy> {};
+using by_layer = plan<deep, cut_at<2, 6>, micro_batches<2>, micro_batch_size<1>, recompute_layers<"relu">>;
+template <int S>
+using stage_by_layer = std::remove_cvref_t<decltype(boost::hana::at_c<S>(by_layer::stages()))>;
+static_assert(stage_by_layer<0>::by_layer && stage_by_layer<0>::mode == recompute_mode::as_needed);
+static_assert(stage_by_layer<0>::recomputed_layers == boost::hana::tuple_c<int, 1>);
+static_assert(stage_by_layer<1>::recomputed_layers == boost::hana::tuple_c<int, 3, 5>);
+static_assert(std::is_same_v<stage_by_layer<1>::wrapped,
+                             decltype(detail::wrapped_stage<deep, recompute_mode::never, 1, 2, 6>())>);
+static_assert(
+    std::is_same_v<stage_by_layer<2>, decltype(detail::wrapped_stage<deep, recompute_mode::never, 2, 6, 8>())>);
+static_assert(!wrapped::by_layer);
 
 // A stash, of one tensor or of several, is no layer.
 struct named : model<input<float, 8>, halve, stash<"a", "b">, only<pop<"b">>, pop<"a">, join> {};

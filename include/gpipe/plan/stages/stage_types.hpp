@@ -14,6 +14,7 @@
 #include <boost/hana/tuple.hpp>
 #include <boost/hana/unpack.hpp>
 
+#include <cstddef>
 #include <utility>
 
 #include <gpipe/core/descriptions/recompute.hpp>
@@ -36,13 +37,28 @@ struct stage {
   using layers = Layers;
 };
 
-/// A stage that keeps only its boundary inputs and runs forward again before backward: for all micro-batches, or for
-/// all but the last forward one.
-template <class Stage, recompute_mode Mode>
+/// A stage that runs forward again before backward: the given layers, by their numbers in the model, of every
+/// micro-batch; or, without a list, the whole stage for the micro-batches of the mode, which keep the stage's inputs
+/// only.
+template <class Stage, recompute_mode Mode, int... Layers>
 struct recomputed : Stage {
   using wrapped = Stage;
   static constexpr recompute_mode mode = Mode;
+  static constexpr bool by_layer = sizeof...(Layers) > 0;
+  static constexpr auto recomputed_layers = boost::hana::tuple_c<int, Layers...>;
 };
+
+// The layers of a stage that a plan recomputes one by one, in model order.
+template <class Plan, int First, int Last>
+constexpr auto recomputed_between() {
+  struct {
+    int count = 0;
+    int layer[static_cast<std::size_t>(Last - First)]{};
+  } found;
+  for (int l = First; Plan::cut().recomputed_before != nullptr && l < Last; ++l)
+    if (Plan::cut().recomputed_before[l] >= 0) found.layer[found.count++] = l;
+  return found;
+}
 
 // The distinct layer types of the layers [First, Last), in model order: their numbers in the network, and how many
 // layers each has.
@@ -77,15 +93,30 @@ constexpr auto wrapped_stage() {
   else return recomputed<plain, Mode>{};
 }
 
+template <class Plan, class Stage, int... Indices>
+constexpr auto wrapped_by_layer(std::integer_sequence<int, Indices...>) {
+  constexpr auto found = recomputed_between<Plan, Stage::first, Stage::last>();
+  return recomputed<Stage, recompute_mode::as_needed, found.layer[Indices]...>{};
+}
+
 /// The tuple of a plan's stages.
 template <class Plan>
 struct stage_tuple {
   static constexpr recompute_mode mode =
       Plan::options.keeps_all() ? recompute_mode::never : Plan::options.recompute_whole();
+  template <int Index, int First, int Last>
+  static constexpr auto stage_of() {
+    constexpr int layers = recomputed_between<Plan, First, Last>().count;
+    if constexpr (layers == 0) return wrapped_stage<typename Plan::model, mode, Index, First, Last>();
+    else {
+      using plain = decltype(wrapped_stage<typename Plan::model, recompute_mode::never, Index, First, Last>());
+      return wrapped_by_layer<Plan, plain>(std::make_integer_sequence<int, layers>{});
+    }
+  }
   template <int... Indices>
   static constexpr auto make(std::integer_sequence<int, Indices...>) {
-    return boost::hana::tuple<decltype(wrapped_stage<typename Plan::model, mode, Indices, Plan::cut().first[Indices],
-                                                     Plan::cut().first[Indices + 1]>())...>{};
+    return boost::hana::tuple<
+        decltype(stage_of<Indices, Plan::cut().first[Indices], Plan::cut().first[Indices + 1]>())...>{};
   }
   static constexpr auto make() { return make(std::make_integer_sequence<int, Plan::S>{}); }
 };
