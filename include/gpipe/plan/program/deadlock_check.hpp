@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/program/execution.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/program_run.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

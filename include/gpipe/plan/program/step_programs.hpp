@@ -2,8 +2,8 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/program/execution.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/program_run.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
