@@ -78,7 +78,7 @@ inline timed_pipeline pipeline_of(const printed_network& of, const gpipe::device
   for (const gpipe::stage_link& l : plan.links) {
     const gpipe::pass_cost ps =
         gpipe::detail::link_cost_of(gpipe::detail::traffic_of(*of.net, plan.cut(), l, size), device);
-    gpipe::link_times& over = made.links[static_cast<std::size_t>(l.from)];
+    gpipe::link_times& over = made.links[static_cast<std::size_t>(l.source)];
     over.forward += ps.forward / 1000;
     over.back += ps.backward / 1000;
   }

@@ -52,7 +52,7 @@ void equals_run_time(plan_options with) {
     CAPTURE(s);
     const auto i = static_cast<std::size_t>(s);
     const detail::stage_slots &a = p.slots_of_stages[i], &b = q.slots_of_stages[i];
-    CHECK(std::tie(a.entering, a.forward, a.again, a.held) == std::tie(b.entering, b.forward, b.again, b.held));
+    CHECK(std::tie(a.entering, a.forward, a.backward, a.held) == std::tie(b.entering, b.forward, b.backward, b.held));
     CHECK(p.requirements(s) == q.requirements(s));
     CHECK(p.memory(s).total() == q.memory(s).total());
     REQUIRE(p.blocks[i].size() == q.blocks[i].size());
@@ -61,7 +61,7 @@ void equals_run_time(plan_options with) {
   }
   CHECK(p.programs == q.programs);
   CHECK(p.forward_programs == q.forward_programs);
-  CHECK(p.each == q.each);
+  CHECK(p.own_slots == q.own_slots);
   CHECK(p.leaving == q.leaving);
   CHECK(p.ties.size() == q.ties.size());
   CHECK(p.costs_of_layers == q.costs_of_layers);

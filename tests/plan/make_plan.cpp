@@ -118,7 +118,7 @@ TEST_CASE("a custom cut is used as it is, with its links at both ends") {
   CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
   CHECK(p.incoming == std::vector<std::vector<int>>{{}, {0}, {1, 2}});
   CHECK(p.max_batch() == 20);
-  CHECK(p.each == std::vector<int>{0, 1, 2, 3});
+  CHECK(p.own_slots == std::vector<int>{0, 1, 2, 3});
 }
 
 TEST_CASE("the micro-batches in flight decide the slots") {
@@ -131,7 +131,7 @@ TEST_CASE("the micro-batches in flight decide the slots") {
   CHECK(p.requirements(1).in_flight == 3);
   const step_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
   CHECK(kept.slots_of_stages[1].forward == std::vector<int>{2, 1, 0});
-  CHECK(kept.slots_of_stages[1].again == kept.slots_of_stages[1].forward);
+  CHECK(kept.slots_of_stages[1].backward == kept.slots_of_stages[1].forward);
   CHECK(kept.requirements(1).kept_copies == 3);
   CHECK(kept.costs_of_layers == p.costs_of_layers);
 }

@@ -193,7 +193,7 @@ TEST_CASE("profile_layers times layers and changes no parameter") {
   CHECK(weight[0] == before);
   CHECK(plain->steps() == 0);
   CHECK(breakdown_of(plain->report()).steps == 0);
-  CHECK(compare(found.view(), plain->net(), 2).what == profile_fault::none);
+  CHECK(compare(found.view(), plain->net(), 2).error == profile_fault::none);
   for (const measured_layer& line : found.layers) CHECK(line.forward_ns >= 0);
   CHECK(found.layers[1].backward_parameters_ns > 0);
   CHECK(found.layers[2].backward_input_ns > 0);

@@ -146,7 +146,7 @@ struct programs {
         if (it.link >= 0) {
           const stage_link& over = net.links[it.link];
           const auto peer = static_cast<std::size_t>(
-              worker_of[static_cast<std::size_t>(it.stage == over.from ? over.to : over.from)]);
+              worker_of[static_cast<std::size_t>(it.stage == over.source ? over.target : over.source)]);
           const auto mine = end_of(it), other = mine ^ 1u;  // a receive comes before its send
           if (memory_slots == rendezvous) {
             if (at[peer] == lines[peer].size()) continue;
@@ -168,7 +168,7 @@ struct programs {
   }
 };
 
-inline std::string fault_of(const check_result& found) { return name_of(found.what); }
+inline std::string fault_of(const check_result& found) { return name_of(found.error); }
 
 /// The table of a schedule, which a test then changes.
 struct edited {

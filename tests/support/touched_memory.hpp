@@ -53,7 +53,7 @@ inline std::size_t spare_slots(const network& net, const step_plan& plan, int s)
   std::size_t bytes = 0;
   const auto taken = [&](int from, int to, bool back) {
     for (std::size_t k = 0; k < plan.links.size(); ++k)
-      if (plan.links[k].from == from && plan.links[k].to == to) {
+      if (plan.links[k].source == from && plan.links[k].target == to) {
         const gpipe::detail::link_slots& its = plan.slots_of_links[k];
         const std::vector<int>& memory_slots = back ? its.returned : its.stash;
         return *std::max_element(memory_slots.begin(), memory_slots.end()) + 1;

@@ -17,11 +17,11 @@
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
-// The parts that a training adds to the arrays of a plan, whether the compiler made them or the program.
+// The parts that a training adds to the arrays of a plan, whether the compiler or the program made them.
 
 namespace gpipe::detail {
 
-/// The links of each stage, the ties of parameters, and the slots that no schedule decides.
+/// The links of each stage, the ties of parameters, and the slots that do not depend on a schedule.
 GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   for (int l = 0; l < net.layer_count; ++l)
     for (int i = 0; i < net.layers[l].tied; ++i) {
@@ -31,10 +31,10 @@ GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
   p.incoming.resize(static_cast<std::size_t>(p.stages()));
   p.outgoing.resize(static_cast<std::size_t>(p.stages()));
   for (std::size_t k = 0; k < p.links.size(); ++k) {
-    p.outgoing[static_cast<std::size_t>(p.links[k].from)].push_back(static_cast<int>(k));
-    p.incoming[static_cast<std::size_t>(p.links[k].to)].push_back(static_cast<int>(k));
+    p.outgoing[static_cast<std::size_t>(p.links[k].source)].push_back(static_cast<int>(k));
+    p.incoming[static_cast<std::size_t>(p.links[k].target)].push_back(static_cast<int>(k));
   }
-  for (int m = 0; m < p.all_micro_batches(); ++m) p.each.push_back(m);
+  for (int m = 0; m < p.all_micro_batches(); ++m) p.own_slots.push_back(m);
   for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
 }
 
@@ -57,11 +57,12 @@ GPIPE_COLD inline std::string limit_name(const plan_options& o, int stage) {
 /// The same with its value: "memory_limit is 1000 bytes", or "devices[1].memory_limit is 1000 bytes (L4)".
 GPIPE_COLD inline std::string limit_in_words(const plan_options& o, int stage) {
   const auto size = [](std::int64_t bytes) { return chosen_size(static_cast<std::uint64_t>(bytes)); };
-  const std::string is = limit_name(o, stage) + " is ";
-  if (o.limit_of(stage) == o.memory_limit) return is + size(o.memory_limit);
-  const device_spec& of = o.device_of(stage);
+  const std::string text = limit_name(o, stage) + " is ";
+  if (o.limit_of(stage) == o.memory_limit) return text + size(o.memory_limit);
+  const device_spec& device = o.device_of(stage);
   const int sharing = o.stages_beside(stage);
-  return is + size(of.memory_limit) + " (" + of.name + ")" + (sharing > 1 ? ", for " + several(sharing, "stage") : "");
+  return text + size(device.memory_limit) + " (" + device.name + ")" +
+         (sharing > 1 ? ", for " + several(sharing, "stage") : "");
 }
 
 /// Other options with which a stage may need less memory: ", or recompute as-needed, which may need fewer".
@@ -92,9 +93,9 @@ struct small_limit {
 GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, int stage, const std::int64_t* needed) {
   std::vector<small_limit> found{{limit_name(o, stage), 0}};
   const auto add = [&found](const std::string& option, std::int64_t bytes) {
-    for (small_limit& it : found)
-      if (it.option == option) {
-        it.bytes = (std::max)(it.bytes, bytes);
+    for (small_limit& limit : found)
+      if (limit.option == option) {
+        limit.bytes = (std::max)(limit.bytes, bytes);
         return;
       }
     found.push_back({option, bytes});
@@ -107,7 +108,7 @@ GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, i
   return found;
 }
 
-/// No cut obeys the limits. In the one that exceeds them least the stages need these bytes, and `stage` exceeds its
+/// No cut obeys the limits. In the cut that exceeds them least, the stages need these bytes, and `stage` exceeds its
 /// limit by most.
 [[noreturn]] GPIPE_COLD inline void throw_no_cut(const plan_options& o, int stage, const std::int64_t* needed) {
   constexpr std::size_t max_named = 4;
@@ -117,14 +118,14 @@ GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, i
   if (o.limit_of(stage) != o.memory_limit)
     wrong += concat(
         {", and in the smallest ", o.stages_beside(stage) > 1 ? "these stages need " : "this stage needs ", bytes});
-  std::string others;
+  std::string other_limits;
   const std::size_t count = limits.size();
   for (std::size_t i = 1; count <= max_named && i < count; ++i)
-    others += concat({i + 1 == count ? ", and " : ", ", limits[i].bytes, " bytes for ", limits[i].option});
+    other_limits += concat({i + 1 == count ? ", and " : ", ", limits[i].bytes, " bytes for ", limits[i].option});
   if (count > max_named)
-    others = concat({", and ", needed[stage] - o.limit_of(stage), " bytes more a stage for ",
-                     static_cast<std::int64_t>(count - 1), " other limits"});
-  throw_error({wrong}, {"choose at least ", bytes, others, smaller_options(o)}, location{.stage = stage});
+    other_limits = concat({", and ", needed[stage] - o.limit_of(stage), " bytes more a stage for ",
+                           static_cast<std::int64_t>(count - 1), " other limits"});
+  throw_error({wrong}, {"choose at least ", bytes, other_limits, smaller_options(o)}, location{.stage = stage});
 }
 
 /// The arena of every stage, from its requirements.

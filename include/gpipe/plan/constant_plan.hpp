@@ -27,9 +27,9 @@ struct plan_constants {
   const double* shares;  ///< [S]
 };
 
-/// The plan of a training with these options, which are those of the constants but for what the optimizer keeps: it
-/// decides only the sizes of arenas.
-step_plan plan_from(const plan_constants& of, const network& net, const plan_options& options);
+/// The plan of a training with these options. They equal the options of the constants except for the arrays of the
+/// optimizer, which determine only the sizes of arenas.
+step_plan plan_from(const plan_constants& constants, const network& net, const plan_options& options);
 
 }  // namespace gpipe::detail
 

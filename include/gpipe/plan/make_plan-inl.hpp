@@ -37,12 +37,12 @@ namespace gpipe {
 
 namespace detail {
 
-// The steps of `make_plan`, in their order. Those of a compile-time plan have the same names.
+// The steps of `make_plan`, in order. The steps of a compile-time plan have the same names.
 
-/// A plan has a line for each action of each micro-batch in each stage, and an `int` counts them. Throws if it counts
-/// too few, or if there is no memory for the plan: a program that runs out of it later may end without an error.
-// Measured while a plan is made, in bytes for each micro-batch: 148 to 165 of one stage, 837 to 847 of three.
-// The memory is asked for and returned at once: the system refuses what it cannot have, and no page is touched.
+/// A plan has one line per action of each micro-batch in each stage, and an `int` counts them. Throws if an `int` is
+/// too small, or if there is no memory for the plan: a program that runs out of it later may end without an error.
+// Measured while a plan is made, in bytes per micro-batch: 148 to 165 with one stage, 837 to 847 with three.
+// The memory is allocated and freed at once: the system refuses more than it has, and no page is touched.
 GPIPE_COLD inline void require_countable(const plan_options& o) {
   constexpr std::int64_t max_lines = (std::numeric_limits<int>::max)(), lines_of_cell = 8;  // at most
   constexpr std::int64_t bytes_of_cell = 144, bytes_of_link = 192;                          // at least
@@ -51,9 +51,9 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
     throw_error({"stages x micro_batches is ", S, " x ", M, ", of at most ", lines_of_cell,
                  " actions each, more than an int counts"},
                 {"choose at most ", max_lines / lines_of_cell / S, " micro-batches"});
-  void* const all = ::operator new(static_cast<std::size_t>(M * bytes), std::nothrow);
-  ::operator delete(all, std::nothrow);
-  if (all == nullptr)
+  void* const memory = ::operator new(static_cast<std::size_t>(M * bytes), std::nothrow);
+  ::operator delete(memory, std::nothrow);
+  if (memory == nullptr)
     throw_error({"micro_batches is ", M, ": a plan of ", several(o.stages, "stage"), " needs ", M * bytes,
                  " bytes while it is made, and the system does not give them"},
                 {"choose fewer micro-batches"});
@@ -90,30 +90,30 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
   throw_no_cut(o, stage, needed.data());
 }
 
-/// For the author of a schedule: which cell is wrong, and what to do.
+/// For the author of a schedule: names the wrong cell and the remedy.
 [[noreturn]] GPIPE_COLD inline void throw_unsound(const step_plan& p, const schedule_choice& chosen,
                                                   const check_result& found) {
-  const auto& [what, worker, tick, at] = found;
+  const auto& [error, worker, tick, action] = found;
   const std::string schedule = concat({"the schedule's table is wrong: ", p.schedule, ": "});
-  if (at.kind == action_kind::idle)
+  if (action.kind == action_kind::idle)
     throw_error({schedule, "worker ", worker, " has no stage"}, {"let workers() count those of worker_of()"});
-  std::string cell = concat({label_of(at, true).text(), " (", name_of(at.kind), ") of worker ", worker});
-  if (what == fault::missing)
+  std::string cell = concat({label_of(action, true).text(), " (", name_of(action.kind), ") of worker ", worker});
+  if (error == fault::missing)
     throw_error({schedule, cell, " is missing"}, {"run every stage and micro-batch forward and backward once"});
   cell += concat({" at tick ", tick});
-  if (what == fault::unknown)
+  if (error == fault::unknown)
     throw_error(
         {schedule, cell, " is of a stage or micro-batch that this worker does not have"},
         {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ", p.micro_batches() - 1});
-  if (what == fault::repeated)
+  if (error == fault::repeated)
     throw_error({schedule, cell, " ran before, or must not run"},
                 {"run every stage and micro-batch forward and backward once"});
-  if (what == fault::retirement)
+  if (error == fault::retirement)
     throw_error({schedule, cell, " has parameter gradients, which a stage makes in the order 0, 1, 2, ..."},
                 {"run the backwards of a stage in ascending order of micro-batches"});
-  if (what == fault::stash)
+  if (error == fault::stash)
     throw_error({schedule, cell, ": the stage then holds the inputs of more micro-batches than in_flight(), which is ",
-                 chosen.in_flight(p.stages(), p.micro_batches(), at.stage)},
+                 chosen.in_flight(p.stages(), p.micro_batches(), action.stage)},
                 {"return more from in_flight(), or run backward earlier"});
   throw_error({schedule, cell, " runs before what it needs"},
               {"run it in a later tick than the cells whose outputs it reads"});
@@ -124,8 +124,8 @@ GPIPE_COLD inline void require_sound(const step_plan& p, const schedule_choice& 
   const check_result checked = check_timetable(chosen, S, M, p.links.data(), count);
   if (checked.ok()) return;
   std::string circle;
-  find_circle_of(chosen, S, M, p.links.data(), count, [&circle](const waiting_worker& it) {
-    circle += (circle.empty() ? "" : ", for ") + gpipe::describe(it);
+  find_cycle_of(chosen, S, M, p.links.data(), count, [&circle](const waiting_worker& worker) {
+    circle += (circle.empty() ? "" : ", for ") + gpipe::describe(worker);
   });
   if (!circle.empty())
     throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"},
@@ -137,43 +137,44 @@ GPIPE_COLD inline void assign_slots(step_plan& p, const schedule_choice& chosen,
   const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
   const auto count = static_cast<std::size_t>(M);
   tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
-  for (const stage_link& l : p.links) {
-    link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
-    assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
+  for (const stage_link& link : p.links) {
+    link_slots& slots = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
+    assign_link_slots(table, link, late, slots.stash.data(), slots.returned.data());
   }
   for (int s = 0; s < S; ++s) {
-    stage_slots& its = p.slots_of_stages.emplace_back();
-    for (auto* memory_slots : {&its.entering, &its.forward, &its.again, &its.held}) memory_slots->resize(count);
-    stash_slots(table, s, s, its.entering.data());
-    working_set_slots(chosen, S, M, choice, s, its.forward.data(), its.again.data());
-    if (p.requirements(s).split) held_slots(table, s, its.held.data());
+    stage_slots& slots = p.slots_of_stages.emplace_back();
+    for (auto* memory_slots : {&slots.entering, &slots.forward, &slots.backward, &slots.held})
+      memory_slots->resize(count);
+    stash_slots(table, s, s, slots.entering.data());
+    working_set_slots(chosen, S, M, choice, s, slots.forward.data(), slots.backward.data());
+    if (p.requirements(s).split) held_slots(table, s, slots.held.data());
   }
 }
 
 GPIPE_COLD inline void lower_programs(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
   const auto lower_all = [&](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
-    const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), choice, p.links.data(),
-                                             static_cast<int>(p.links.size()), send_mode::buffered,
-                                             schedule.trains ? p.group_gradients : 1);
-    for (int w = 0; w < all.workers(); ++w)
-      programs.emplace_back(all.views()[w].lines, all.views()[w].lines + all.views()[w].length);
+    const step_programs<schedule_choice> lowered(schedule, p.stages(), p.micro_batches(), choice, p.links.data(),
+                                                 static_cast<int>(p.links.size()), send_mode::buffered,
+                                                 schedule.trains ? p.group_gradients : 1);
+    for (int w = 0; w < lowered.workers(); ++w)
+      programs.emplace_back(lowered.views()[w].lines, lowered.views()[w].lines + lowered.views()[w].length);
   };
   lower_all(chosen, p.programs);
   lower_all(chosen.forwards(), p.forward_programs);
 }
 
-/// Runs the plan's programs in the plan's slots: those that the workers will run, in those that their channels have.
+/// Runs the programs that the workers will run, in the slots that their channels have.
 GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choice& chosen,
                                         const recompute_choice& choice) {
   const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
   std::vector<int> stash, returned, copies, worker_of, in_flight;
   for (std::size_t k = 0; k < p.links.size(); ++k) {
-    const auto& [from, to, gradient] = p.links[k];
-    const link_slots& its = p.slots_of_links[k];
-    stash.insert(stash.end(), its.stash.begin(), its.stash.end());
-    returned.insert(returned.end(), its.returned.begin(), its.returned.end());
-    copies.push_back(p.requirements(to).stash.from(to - from));
-    copies.push_back(p.requirements(from).returned.from(to - from));
+    const auto& [source, target, gradient] = p.links[k];
+    const link_slots& slots = p.slots_of_links[k];
+    stash.insert(stash.end(), slots.stash.begin(), slots.stash.end());
+    returned.insert(returned.end(), slots.returned.begin(), slots.returned.end());
+    copies.push_back(p.requirements(target).stash.from(target - source));
+    copies.push_back(p.requirements(source).returned.from(target - source));
   }
   tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
   const zeroed_array<bool> recomputed(S * M);
@@ -182,36 +183,36 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
     in_flight.push_back(chosen.in_flight(S, M, s));
     flag_recomputing(table, choice, s, recomputed.data() + s * M);
   }
-  expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
-  terms.memory_slots = {stash.data(), returned.data(), copies.data()};
-  terms.ties = !p.ties.empty();
+  expected_step expected{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
+  expected.memory_slots = {stash.data(), returned.data(), copies.data()};
+  expected.ties = !p.ties.empty();
   const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
     std::vector<program_view> views;
     for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
-    const check_result found = check(terms, views.data(), static_cast<int>(views.size()));
+    const check_result found = check(expected, views.data(), static_cast<int>(views.size()));
     if (!found.ok())
       throw_error({"a program ", pass, " does not run in the plan's slots: ", gpipe::describe(found)},
                   {"choose another schedule"});
   };
   require(p.programs, "that trains");
-  terms.trains = terms.ties = false;
-  terms.recomputed = nullptr;
-  terms.in_flight = nullptr;
+  expected.trains = expected.ties = false;
+  expected.recomputed = nullptr;
+  expected.in_flight = nullptr;
   require(p.forward_programs, "that only runs forward");
 }
 
 GPIPE_COLD inline void set_shares(step_plan& p, const schedule_choice& chosen) {
   std::vector<std::int64_t> times;
-  std::int64_t all = 0;
+  std::int64_t total = 0;
   for (int s = 0; s < p.stages(); ++s) {
     times.push_back(time_in(chosen, p.options, p.costs(), p.cut(), s));
-    all += times.back();
+    total += times.back();
   }
   for (const std::int64_t time : times)
-    p.shares.push_back(all == 0 ? 0 : static_cast<double>(time) / static_cast<double>(all));
+    p.shares.push_back(total == 0 ? 0 : static_cast<double>(time) / static_cast<double>(total));
 }
 
-/// All that follows from the cut.
+/// Everything that follows from the cut.
 GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   if (p.options.device_count > 0) {  // the caller's array may end before the plan
     p.devices =
@@ -248,7 +249,7 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   set_shares(p, chosen);
 }
 
-/// Plans with a schedule that is known: with a cut, or with the best.
+/// Plans with a known schedule: with a given cut, or with the best one.
 GPIPE_COLD inline step_plan plan_known(const network& net, const plan_options& options,
                                        const std::span<const int>* cut) {
   step_plan p = uncut_plan(net, options);
@@ -279,25 +280,27 @@ struct timed_plan {
 GPIPE_COLD inline std::vector<timed_plan> plan_all_known(const network& net, plan_options o,
                                                          const std::span<const int>* cut) {
   const schedule_choice placed = o.chosen_schedule().on_workers(0);
-  std::vector<timed_plan> all;
+  std::vector<timed_plan> plans;
   std::exception_ptr failure;
   for (const schedule_kind kind : schedule_kinds) {
     const schedule_choice known = schedule_choice(kind);
-    // A fill-drain plan has more choices, and hardly ever a shorter step than a search.
-    bool same = known.trains && kind != schedule_kind::fill_drain && known.admits(o.stages, o.micro_batches) &&
-                known.workers(o.stages) == placed.workers(o.stages);
-    for (int s = 0; same && s < o.stages; ++s) same = known.worker_of(o.stages, s) == placed.worker_of(o.stages, s);
-    if (!same) continue;
+    // A fill-drain plan has more choices, and hardly ever a shorter step than a searched one.
+    bool placed_alike = known.trains && kind != schedule_kind::fill_drain && known.admits(o.stages, o.micro_batches) &&
+                        known.workers(o.stages) == placed.workers(o.stages);
+    for (int s = 0; placed_alike && s < o.stages; ++s)
+      placed_alike = known.worker_of(o.stages, s) == placed.worker_of(o.stages, s);
+    if (!placed_alike) continue;
     o.schedule = kind;
     try {
-      all.emplace_back(net, plan_known(net, o, cut));
+      plans.emplace_back(net, plan_known(net, o, cut));
     } catch (const error&) {
       failure = std::current_exception();
     }
   }
-  if (all.empty()) std::rethrow_exception(failure);
-  std::stable_sort(all.begin(), all.end(), [](const timed_plan& a, const timed_plan& b) { return a.step < b.step; });
-  return all;
+  if (plans.empty()) std::rethrow_exception(failure);
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const timed_plan& a, const timed_plan& b) { return a.step < b.step; });
+  return plans;
 }
 
 GPIPE_COLD inline step_plan plan_in_any_way(const network& net, const plan_options& o,
@@ -323,9 +326,9 @@ namespace detail {
 GPIPE_COLD inline plan_options options_of_job(plan_options options, int ranks) {
   if (ranks > 0) {
     options.separate_memory = true;
-    const int each = ranks / (options.replicas > 1 ? options.replicas : 1);  // of each replica
-    const bool named = options.named_processes() > 0;                        // the devices place every worker
-    if (options.workers == 0 && !named && each < options.max_workers()) options.workers = each;
+    const int ranks_of_replica = ranks / (options.replicas > 1 ? options.replicas : 1);
+    const bool named = options.named_processes() > 0;  // the devices place every worker
+    if (options.workers == 0 && !named && ranks_of_replica < options.max_workers()) options.workers = ranks_of_replica;
   }
   return options;
 }

@@ -100,7 +100,7 @@ struct cut_array {
 template <int Count>
 struct stage_array {
   plan_options options;  ///< with the number of micro-batches whose gradients are computed together
-  stage_plan of[static_cast<std::size_t>(Count)]{};
+  stage_plan plans[static_cast<std::size_t>(Count)]{};
 };
 template <int Count>
 struct link_array {
@@ -217,7 +217,7 @@ class plan {
   static constexpr auto grouped_ = [] {
     detail::stage_array<valid_stages> found{valid_options};
     found.options.group_gradients = choose_gradient_group(network_of<planned>, valid_options, schedule,
-                                                          gpipe::cut{cut_.first, valid_stages}, found.of);
+                                                          gpipe::cut{cut_.first, valid_stages}, found.plans);
     return found;
   }();
 
@@ -230,7 +230,7 @@ class plan {
     detail::link_array<link_count_> found;
     int count = 0;
     detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
-                       [&](const stage_link& l) { found.links[count++] = l; });
+                       [&](const stage_link& link) { found.links[count++] = link; });
     return found;
   }();
   struct table {
@@ -243,13 +243,14 @@ class plan {
 
   static constexpr auto stages_ = [] {
     struct {
-      stage_plan of[static_cast<std::size_t>(valid_stages)]{};
+      stage_plan plans[static_cast<std::size_t>(valid_stages)]{};
       int before[static_cast<std::size_t>(L)]{};  // of each layer: see `cut`
       bool by_layer[static_cast<std::size_t>(valid_stages)]{}, any_by_layer = false;
     } found;
-    for (int s = 0; s < valid_stages; ++s) found.of[s] = grouped_.of[s];
+    for (int s = 0; s < valid_stages; ++s) found.plans[s] = grouped_.plans[s];
     with_costs([&](const stage_costs& costs) {
-      detail::decide_stages(network_of<planned>, grouped_.options, schedule, costs, cut_.first, found.of, found.before);
+      detail::decide_stages(network_of<planned>, grouped_.options, schedule, costs, cut_.first, found.plans,
+                            found.before);
     });
     for (int s = 0; s < valid_stages; ++s) {
       const stage_view stage(network_of<planned>, {cut_.first, valid_stages, found.before}, s);
@@ -276,74 +277,75 @@ class plan {
     }();
     static constexpr auto working_sets = [] {
       detail::cut_array<valid_stages> sets;
-      for (int s = 0; s < valid_stages; ++s) sets.first[s] = stages_.of[s].requirements.kept_copies;
+      for (int s = 0; s < valid_stages; ++s) sets.first[s] = stages_.plans[s].requirements.kept_copies;
       return sets;
     }();
     static constexpr detail::recompute_choice recompute() {
       return {options.recompute_whole(),
               options.recompute_whole() == recompute_mode::as_needed ? working_sets.first : nullptr, stages_.by_layer};
     }
-    static constexpr void set_copies(const stage_link& l, int* copies) {
-      copies[0] = stages_.of[l.to].requirements.stash.from(l.to - l.from);
-      copies[1] = stages_.of[l.from].requirements.returned.from(l.to - l.from);
+    static constexpr void set_copies(const stage_link& link, int* copies) {
+      copies[0] = stages_.plans[link.target].requirements.stash.from(link.target - link.source);
+      copies[1] = stages_.plans[link.source].requirements.returned.from(link.target - link.source);
     }
   };
   static_assert(detail::require_programs<programs>());
   struct constants : programs {
     static constexpr int S = valid_stages, M = valid_micro_batches;
     static constexpr auto workers_of_stages = [] {
-      detail::constant_list<int, S> all;
-      for (int s = 0; s < S; ++s) all.of[s] = schedule.worker_of(S, s);
-      return all;
+      detail::constant_list<int, S> workers;
+      for (int s = 0; s < S; ++s) workers.elements[s] = schedule.worker_of(S, s);
+      return workers;
     }();
     static constexpr auto slots_of_stages = [] {
-      detail::constant_list<int, 4 * S * M> all;
+      detail::constant_list<int, 4 * S * M> slots;
       detail::tick_index index(schedule, S, M, programs::group_gradients);
       for (int s = 0; s < S; ++s) {
-        int* const its = all.of + 4 * s * M;
-        detail::stash_slots(index, s, s, its);
-        detail::working_set_slots(schedule, S, M, programs::recompute(), s, its + M, its + 2 * M);
-        if (stages_.of[s].requirements.split) detail::held_slots(index, s, its + 3 * M);
+        int* const stage = slots.elements + 4 * s * M;
+        detail::stash_slots(index, s, s, stage);
+        detail::working_set_slots(schedule, S, M, programs::recompute(), s, stage + M, stage + 2 * M);
+        if (stages_.plans[s].requirements.split) detail::held_slots(index, s, stage + 3 * M);
       }
-      return all;
+      return slots;
     }();
     static constexpr int cost_count = detail::cost_count(network_of<planned>, valid_options);
     static constexpr auto costs = [] {
-      detail::constant_list<layer_cost, cost_count> all;
-      detail::fill_costs(network_of<planned>, valid_options, all.of);
-      return all;
+      detail::constant_list<layer_cost, cost_count> list;
+      detail::fill_costs(network_of<planned>, valid_options, list.elements);
+      return list;
     }();
     static constexpr auto shares = [] {
-      detail::constant_list<double, S> all;
-      with_costs([&all](const stage_costs& of) {
+      detail::constant_list<double, S> list;
+      with_costs([&list](const stage_costs& layer_times) {
         std::int64_t times[static_cast<std::size_t>(S)]{}, sum = 0;
         for (int s = 0; s < S; ++s)
-          sum += times[s] = detail::time_in(schedule, valid_options, of, gpipe::cut{cut_.first, S}, s);
-        for (int s = 0; s < S && sum > 0; ++s) all.of[s] = static_cast<double>(times[s]) / static_cast<double>(sum);
+          sum += times[s] = detail::time_in(schedule, valid_options, layer_times, gpipe::cut{cut_.first, S}, s);
+        for (int s = 0; s < S && sum > 0; ++s)
+          list.elements[s] = static_cast<double>(times[s]) / static_cast<double>(sum);
       });
-      return all;
+      return list;
     }();
-    static constexpr detail::plan_constants all{schedule.name(),
-                                                schedule.trains,
-                                                schedule.workers(S),
-                                                programs::group_gradients,
-                                                cut(),
-                                                workers_of_stages.of,
-                                                links_.links,
-                                                link_count_,
-                                                detail::link_slots_of<programs>.of,
-                                                slots_of_stages.of,
-                                                stages_.of,
-                                                detail::program_views_of<programs, true>.of,
-                                                detail::program_views_of<programs, false>.of,
-                                                costs.of,
-                                                cost_count,
-                                                shares.of};
+    static constexpr detail::plan_constants arrays{schedule.name(),
+                                                   schedule.trains,
+                                                   schedule.workers(S),
+                                                   programs::group_gradients,
+                                                   cut(),
+                                                   workers_of_stages.elements,
+                                                   links_.links,
+                                                   link_count_,
+                                                   detail::link_slots_of<programs>.elements,
+                                                   slots_of_stages.elements,
+                                                   stages_.plans,
+                                                   detail::program_views_of<programs, true>.elements,
+                                                   detail::program_views_of<programs, false>.elements,
+                                                   costs.elements,
+                                                   cost_count,
+                                                   shares.elements};
   };
   struct laid_out {
     static constexpr int stages = valid_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, cut(), s}; }
-    static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
+    static constexpr const memory_requirements& requirements(int s) { return stages_.plans[s].requirements; }
     static constexpr std::int64_t limit(int s) { return valid_options.limit_of(s); }
   };
   // The best cut obeys the limit; a custom cut must.
@@ -357,15 +359,15 @@ class plan {
  public:
   /// The stage of a layer.
   static constexpr int stage_of(int layer) { return cut().stage_of(layer); }
-  /// Whether a training takes the plan over as it is: the compiler has run its programs, and the training's optimizer
-  /// decides nothing but the sizes of arenas.
+  /// Whether a training uses the plan unchanged: the compiler has run its programs, and the training's optimizer
+  /// determines only the sizes of arenas.
   static constexpr bool is_constant =
       detail::runs_early<programs>() &&
       (!options.limits_memory() || (options.recompute_whole() != recompute_mode::as_needed &&
                                     !(options.group_gradients == 0 && options.may_group_gradients())));
   /// The plan of a training with these options, if it is constant.
   static step_plan made_for(const network& net, const plan_options& with) {
-    return detail::plan_from(constants::all, net, with);
+    return detail::plan_from(constants::arrays, net, with);
   }
   /// Bytes of a stage, by kind.
   static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
@@ -375,7 +377,7 @@ class plan {
     return detail::each_stage_fits<laid_out, detail::equal_limit<Bytes>>(
         std::make_integer_sequence<int, valid_stages>{});
   }
-  /// All that the memory of a stage depends on beside its layers.
+  /// The numbers on which the memory of a stage depends, besides its layers.
   static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }

@@ -23,7 +23,7 @@ class table_schedule;
 
 namespace detail {
 
-/// The slot of memory of each micro-batch, for what goes over a link.
+/// The memory slots of the micro-batches whose values go over a link.
 struct link_slots {
   std::vector<int> stash;     ///< of activations, in the stage that receives them
   std::vector<int> returned;  ///< of their gradients, in the stage that sent the activations
@@ -31,20 +31,20 @@ struct link_slots {
 
 /// The slot of memory of each micro-batch in a stage.
 struct stage_slots {
-  std::vector<int> entering;        ///< of inputs of the model
-  std::vector<int> forward, again;  ///< of the working set: in forward, and in recompute and backward
-  std::vector<int> held;            ///< of gradients between backward's two parts
+  std::vector<int> entering;           ///< of inputs of the model
+  std::vector<int> forward, backward;  ///< of the working set: in forward, and in recompute and backward
+  std::vector<int> held;               ///< of gradients between backward's two parts
 };
 
 /// A parameter of a layer that uses the parameter of an earlier one.
 struct tie {
   named_array owner, user;
-  std::size_t before = 0;  ///< bytes of the owner's before the rows that the user has
+  std::size_t before = 0;  ///< bytes of the owner before the rows that the user has
 };
 
 }  // namespace detail
 
-/// A plan as data, all that a training reads of it: cut, links, programs, the slots of micro-batches, and the memory of
+/// A plan as data, complete for a training: cut, links, programs, the slots of micro-batches, and the memory of
 /// every stage. The compiler made it (see `plan`), or the program (see `make_plan`), by the same steps.
 struct step_plan {
   plan_options options;
@@ -60,17 +60,17 @@ struct step_plan {
   std::vector<detail::link_slots> slots_of_links;
   /// A forward-only pass uses the same slots, and frees them after forward.
   std::vector<detail::stage_slots> slots_of_stages;
-  std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
+  std::vector<int> own_slots;     ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has
   std::vector<int> leaving;       ///< the slots of each micro-batch for values sent to workers that share no memory
   std::vector<detail::tie> ties;  ///< in model order of their users
-  /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
+  /// The program of each worker in a pass that trains, and in one that only runs forward.
   std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
   std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
-  std::vector<layer_cost> costs_of_layers;                ///< [kind][layer], a micro-batch, in picoseconds
+  std::vector<layer_cost> costs_of_layers;                ///< [kind][layer], per micro-batch, in picoseconds
   std::vector<double> shares;                             ///< of each stage, of the predicted time
-  /// A table that was searched for the stages, to which the options point, and the share by which it is at most longer
-  /// than the best for them.
+  /// A table that was searched for the stages, to which the options point, and the maximum share by which it is longer
+  /// than the best table.
   std::shared_ptr<const table_schedule> table{};
   double table_gap = 0;
   /// The devices to which the options point; null: there are none, or the compiler has made the plan.

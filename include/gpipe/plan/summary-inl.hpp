@@ -28,7 +28,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The options that are not their default, but for those that the table and its sentence name: ", group_gradients 4".
+/// The options that differ from their defaults and are not in the table or its sentence: ", group_gradients 4".
 GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int group_gradients) {
   constexpr std::string_view in_sentence[] = {"stages",   "micro_batches", "micro_batch_size",
                                               "replicas", "schedule",      "recompute"};
@@ -66,7 +66,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
   return text;
 }
 
-/// A line about a choice of shares that does not do what its name says.
+/// A line about a choice of `shard` that has no effect, or not the full one.
 GPIPE_COLD inline std::string shard_text(const plan_facts& plan) {
   const plan_options& o = plan.options;
   if (o.shard == shard::none) return "";
@@ -94,25 +94,25 @@ GPIPE_COLD inline int micro_batches_again(const plan_facts& plan, int stage) {
                          recomputed.data());
 }
 
-/// What a stage runs forward again, and its share of the stage's time: "6 layers, 4.1 %", or "3 of 8 micro-batches,
+/// The parts that a stage runs forward again, and their share of its time: "6 layers, 4.1 %", or "3 of 8 micro-batches,
 /// 11.0 %".
 GPIPE_COLD inline std::string recomputed_text(const plan_facts& plan, int stage) {
   const stage_view view(plan.net, plan.cut, stage);
   const layer_cost* const costs = plan.costs.of(stage);
   int layers = 0;
-  double again = 0, once = 0, forward = 0;
+  double recomputed = 0, time = 0, forward = 0;
   for (int l = view.first(); l < view.last(); ++l) {
     const layer_cost& c = costs[l];
-    once += static_cast<double>(c.forward + c.backward_input + c.backward_parameters);
+    time += static_cast<double>(c.forward + c.backward_input + c.backward_parameters);
     forward += static_cast<double>(c.forward);
-    if (view.recomputed(l)) ++layers, again += static_cast<double>(c.forward);
+    if (view.recomputed(l)) ++layers, recomputed += static_cast<double>(c.forward);
   }
   if (const int whole = layers > 0 ? 0 : micro_batches_again(plan, stage); whole > 0) {
-    const int all = plan.options.micro_batches;
-    return concat(
-        {whole, " of ", several(all, "micro-batch"), ", ", percent(whole * forward, all * once + whole * forward)});
+    const int micro_batches = plan.options.micro_batches;
+    return concat({whole, " of ", several(micro_batches, "micro-batch"), ", ",
+                   percent(whole * forward, micro_batches * time + whole * forward)});
   }
-  return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(again, once + again);
+  return layers == 0 ? "none" : several(layers, "layer") + ", " + percent(recomputed, time + recomputed);
 }
 
 /// A path for a column: without its middle if it is long.
@@ -133,7 +133,7 @@ GPIPE_COLD inline std::string layers_again(const plan_facts& plan, int stage) {
   return count > max_named ? concat({text, " and ", count - max_named, " more"}) : text;
 }
 
-/// A line for each pattern in `recompute_layers` that recomputes nothing.
+/// One line per pattern in `recompute_layers` that recomputes nothing.
 GPIPE_COLD inline std::string idle_patterns_text(const plan_facts& plan) {
   const layer_patterns& patterns = plan.options.recompute_layers;
   if (patterns.empty()) return "";
@@ -182,11 +182,11 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
   const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
   std::vector<double> times;
-  double all = 0;
+  double total = 0;
   for (int s = 0; s < o.stages; ++s) {
     const stage_times t = times_of(plan.costs.of(s), plan.cut.first[s], plan.cut.first[s + 1], split);
     times.push_back(static_cast<double>(t.forward + t.backward_input + t.backward_parameters));
-    all += times.back();
+    total += times.back();
   }
   std::vector<std::vector<std::string>> rows{{"stage", "layers", "from", "to", "share", "parameters", "memory"}};
   bool recomputes = plan.cut.recomputed_before != nullptr;
@@ -204,10 +204,10 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     rows.push_back({std::to_string(s),
                     last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
                     column_name(plan.net.type_of(first).name), column_name(plan.net.type_of(last - 1).name),
-                    percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
+                    percent(times[static_cast<std::size_t>(s)], total), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
     if (recomputes) rows.back().push_back(recomputed_text(plan, s));
-    if (std::string again = layers_again(plan, s); !again.empty()) rows.back().push_back(std::move(again));
+    if (std::string names = layers_again(plan, s); !names.empty()) rows.back().push_back(std::move(names));
   }
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
   return table(rows) + concat({plan.schedule,

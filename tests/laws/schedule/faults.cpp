@@ -127,7 +127,7 @@ TEST_CASE("a missing receive is found at the action that needs its input") {
   CHECK(fault_of(found) == "premature");
   CHECK(found.worker == 1);
   CHECK(found.position == 0);
-  CHECK(found.at == instruction{action_kind::forward, 1, 1, -1});
+  CHECK(found.action == instruction{action_kind::forward, 1, 1, -1});
 }
 
 TEST_CASE("a swapped pair of different actions is found or does no harm") {

@@ -53,8 +53,8 @@ struct plan_slots {
       const stage_link& l = net.links[static_cast<std::size_t>(i)];
       gpipe::detail::assign_link_slots(table, l, gpipe::detail::on_the_way(transfers), stash.data() + i * M,
                                        returned.data() + i * M);
-      copies.push_back(requirements_of(schedule, options, l.to).stash.from(l.to - l.from));
-      copies.push_back(requirements_of(schedule, options, l.from).returned.from(l.to - l.from));
+      copies.push_back(requirements_of(schedule, options, l.target).stash.from(l.target - l.source));
+      copies.push_back(requirements_of(schedule, options, l.source).returned.from(l.target - l.source));
     }
   }
   link_slot_table view() const { return {stash.data(), returned.data(), copies.data()}; }

@@ -21,7 +21,7 @@ struct measured {
   static constexpr measured_layer layers[] = {
       {0, "linear<8>", 10, 11, 12}, {1, "relu", 900, 800}, {2, "linear", 13, 14, 15}, {3, "relu", 1, 2}};
 };
-static_assert(compare(profile_of<measured>, n, 4).what == profile_fault::none);
+static_assert(compare(profile_of<measured>, n, 4).error == profile_fault::none);
 
 using by_profile = plan<net, stages<2>, micro_batches<4>, micro_batch_size<4>, profiled<measured>>;
 using by_device = plan<net, stages<2>, micro_batches<4>, micro_batch_size<4>, on_device<p100>>;
@@ -58,16 +58,16 @@ profile_mismatch changed(Change change) {
 
 TEST_CASE("a profile of another model is rejected, with the line") {
   profile_mismatch found = changed([](measured_layer* lines) { lines[2].layer = "relu"; });
-  CHECK(found.what == profile_fault::layer);
+  CHECK(found.error == profile_fault::layer);
   CHECK(found.line == 2);
   found = changed([](measured_layer* lines) { lines[1].position = 2; });
-  CHECK(found.what == profile_fault::position);
+  CHECK(found.error == profile_fault::position);
   CHECK(found.line == 1);
   found = changed([](measured_layer* lines) { lines[3].backward_parameters_ns = -1; });
-  CHECK(found.what == profile_fault::negative);
+  CHECK(found.error == profile_fault::negative);
   CHECK(found.line == 3);
-  CHECK(compare({measured::layers, 3, 4}, n, 4).what == profile_fault::length);
-  CHECK(compare(profile_of<measured>, n, 8).what == profile_fault::micro_batch_size);
+  CHECK(compare({measured::layers, 3, 4}, n, 4).error == profile_fault::length);
+  CHECK(compare(profile_of<measured>, n, 8).error == profile_fault::micro_batch_size);
 }
 
 TEST_CASE("the error names position, expected and given layer") {

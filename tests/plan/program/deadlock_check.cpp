@@ -37,15 +37,15 @@ constexpr expected_step both{.stages = 2, .micro_batches = 1, .links = pair, .li
 
 void finds(const check_result& found, fault what, int worker, int position, const char* at) {
   CAPTURE(describe(found));
-  CHECK(found.what == what);
+  CHECK(found.error == what);
   CHECK(found.worker == worker);
   CHECK(found.position == position);
-  CHECK(std::string(label_of(found.at).text()) == at);
+  CHECK(std::string(label_of(found.action).text()) == at);
 }
 
 constexpr instruction forwards_only[] = {{action_kind::forward, 0, 1, -1}, {action_kind::forward, 0, 0, -1}};
 constexpr program_view forwards{forwards_only, 2};
-static_assert(check(alone, &forwards, 1).what == fault::missing);
+static_assert(check(alone, &forwards, 1).error == fault::missing);
 static_assert(check({.stages = 1, .micro_batches = 2, .trains = false}, &forwards, 1).ok());
 
 }  // namespace
@@ -107,7 +107,7 @@ TEST_CASE("sends and receives pair") {
   two.micro_batches = 2;
   const std::string sends = "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update";
   for (const int memory_slots : {rendezvous, 1, 2})
-    CHECK(run({sends, "F0<0 F0 F1<0 F1 I0 B0>0 W0 I1 B1>0 W1 reduce update"}, two, memory_slots).what ==
+    CHECK(run({sends, "F0<0 F0 F1<0 F1 I0 B0>0 W0 I1 B1>0 W1 reduce update"}, two, memory_slots).error ==
           fault::unpaired);
   expected_step forward = both;
   forward.trains = false;

@@ -26,7 +26,7 @@ static_assert(require_programs<table<schedule_kind::fill_drain, 8>>());
 static_assert(require_programs<table<schedule_kind::one_f_one_b, 4>>());
 static_assert(require_programs<table<schedule_kind::zb_h1, 8>>());
 static_assert(require_programs<table<schedule_kind::interleaved, 8>>());
-static_assert(detail::programs_of<table<schedule_kind::one_f_one_b, 3>, true>.found.what == fault::stash);
+static_assert(detail::programs_of<table<schedule_kind::one_f_one_b, 3>, true>.found.error == fault::stash);
 
 /// Near the largest that constant evaluations run.
 template <schedule_kind Kind, int Stages, int MicroBatches>
@@ -51,8 +51,8 @@ static_assert(runs<schedule_kind::one_f_one_b, 4, 64>);
 std::string circle(const schedules::edited& schedule, int S, int M) {
   const schedules::linked_stages net(S, false);
   std::string text;
-  find_circle_of(schedule, S, M, net.links, net.count,
-                 [&](const waiting_worker& it) { text += (text.empty() ? "" : "; ") + describe(it); });
+  find_cycle_of(schedule, S, M, net.links, net.count,
+                [&](const waiting_worker& it) { text += (text.empty() ? "" : "; ") + describe(it); });
   return text;
 }
 

@@ -28,7 +28,7 @@ TEST_CASE("the programs of all workers are those that lower makes") {
           mode);
       CHECK(describe(all.views()[w]) == describe(program_view{lines.data(), static_cast<int>(lines.size())}));
     }
-    const expected_step terms = all.terms();
+    const expected_step terms = all.expected();
     CHECK(terms.in_flight[0] == 3);
     CHECK(terms.worker_of[2] == 2);
     CHECK(terms.recomputed[0]);

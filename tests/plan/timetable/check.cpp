@@ -30,10 +30,10 @@ static_assert(scheduler<changed>);
 void finds(const changed& schedule, fault what, int worker, int tick, const char* at) {
   const check_result found = check_timetable(schedule, 3, 4, chain<3>.links, 2);
   CAPTURE(describe(found));
-  CHECK(found.what == what);
+  CHECK(found.error == what);
   CHECK(found.worker == worker);
   CHECK(found.position == tick);
-  CHECK(std::string(label_of(found.at, true).text()) == at);
+  CHECK(std::string(label_of(found.action, true).text()) == at);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ TEST_CASE("parameter gradients retire in ascending order") {
     }
   };
   const check_result found = check_timetable(swapped{}, 1, 2, nullptr, 0);
-  CHECK(found.what == fault::retirement);
+  CHECK(found.error == fault::retirement);
   CHECK(found.position == 2);
 }
 
@@ -106,9 +106,9 @@ TEST_CASE("a stage of a worker that does not exist is unknown") {
     static constexpr int workers(int) { return 2; }
   };
   const check_result found = check_timetable(fewer_workers{}, 3, 4, chain<3>.links, 2);
-  CHECK(found.what == fault::unknown);
+  CHECK(found.error == fault::unknown);
   CHECK(found.worker == 2);
-  CHECK(found.at.stage == 2);
+  CHECK(found.action.stage == 2);
 }
 
 TEST_CASE("a worker without a stage is missing") {
@@ -118,7 +118,7 @@ TEST_CASE("a worker without a stage is missing") {
     static constexpr cell at(int S, int M, int w, int t) { return w > 0 ? fill_drain::at(S, M, w - 1, t) : cell{}; }
   };
   const check_result found = check_timetable(spare_worker{}, 3, 4, chain<3>.links, 2);
-  CHECK(found.what == fault::missing);
+  CHECK(found.error == fault::missing);
   CHECK(found.worker == 0);
   CHECK(check_timetable(interleaved{4}, 4, 4, chain<4>.links, 3).ok());  // all stages are one worker's
 }

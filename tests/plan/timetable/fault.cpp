@@ -8,7 +8,7 @@ using namespace gpipe;
 using namespace gpipe::detail;
 
 static_assert(check_result{}.ok());
-static_assert(!check_result{.what = fault::deadlock}.ok());
+static_assert(!check_result{.error = fault::deadlock}.ok());
 
 TEST_CASE("every fault has its own name") {
   for (int a = 0; a <= static_cast<int>(fault::stash); ++a)

@@ -45,7 +45,7 @@ struct early : one_f_one_b {
 };
 static_assert(require_sound<table<early<-1>{}, 16, 128>>());
 constexpr check_result found = checked_table<table<early<2>{}, 4, 8>>();
-static_assert(found.what == fault::premature && found.worker == 2 && found.position == 4);
+static_assert(found.error == fault::premature && found.worker == 2 && found.position == 4);
 
 struct fewer_workers : fill_drain {
   static constexpr int workers(int) { return 2; }
@@ -56,9 +56,9 @@ struct no_workers : fill_drain {
 struct no_ticks : fill_drain {
   static constexpr int ticks(int, int) { return -1; }
 };
-static_assert(checked_table<table<fewer_workers{}, 3, 4>>().what == fault::unknown);
-static_assert(checked_table<table<no_workers{}, 3, 4>>().what == fault::unknown);
-static_assert(checked_table<table<no_ticks{}, 3, 4>>().what == fault::missing);
+static_assert(checked_table<table<fewer_workers{}, 3, 4>>().error == fault::unknown);
+static_assert(checked_table<table<no_workers{}, 3, 4>>().error == fault::unknown);
+static_assert(checked_table<table<no_ticks{}, 3, 4>>().error == fault::missing);
 
 // Tick runs that differ from the table prove nothing, and its cells are checked.
 struct lying : fill_drain {
@@ -71,7 +71,7 @@ struct lying : fill_drain {
 
 template <>
 struct gpipe::tick_runs_of<lying> : tick_runs_of<fill_drain> {};
-static_assert(checked_table<table<lying{}, 3, 4>>().what == fault::premature);
+static_assert(checked_table<table<lying{}, 3, 4>>().error == fault::premature);
 
 TEST_CASE("a table is checked in pieces within the compilers' limits") {
   CHECK(detail::pieces_of(fill_drain{}, 128, 512).workers == 8);

@@ -14,7 +14,7 @@ std::vector<std::vector<std::string>> read(const std::string& text) {
   for (const auto& row : detail::read_schedule_text("t.csv", text)) {
     auto& made = rows.emplace_back();
     for (const detail::text_cell& c : row)
-      made.push_back(std::to_string(c.column) + ": " + std::string(detail::label_of(c.is, true).text()));
+      made.push_back(std::to_string(c.column) + ": " + std::string(detail::label_of(c.action, true).text()));
   }
   return rows;
 }

@@ -53,16 +53,16 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
   if (amount < 0) negative_work(amount);
   if (amount == 0) return 0;
   if (per_second < 1 || per_second > max_cost / 1000) device_lacks_rate(device, per_second);
-  std::int64_t time = amount / per_second, rest = amount % per_second;
+  std::int64_t time = amount / per_second, remainder = amount % per_second;
   for (int step = 0; step < 4; ++step) {
-    rest *= 1000;
-    time = summed(multiplied(time, 1000), rest / per_second);
-    rest %= per_second;
+    remainder *= 1000;
+    time = summed(multiplied(time, 1000), remainder / per_second);
+    remainder %= per_second;
   }
   return time;
 }
 
-/// A kernel of a layer: operations, those of attention among them, and bytes. The shares of the rate are in
+/// A kernel of a layer: operations, attention included, and bytes. The shares of the rate are in
 /// thousandths; 0: not counted.
 struct layer_kernel {
   std::int64_t flops, bytes, attention;
@@ -73,27 +73,28 @@ struct layer_kernel {
 
 /// Operations at the device's peak plus bytes; where kernels were counted, operations at their shares, or bytes if
 /// those take longer. One launch.
-constexpr std::int64_t kernel_time(const layer_kernel& k, int samples, dtype type, const device_spec& on) {
-  const std::int64_t peak = on.flops_per_second(type);
+constexpr std::int64_t kernel_time(const layer_kernel& kernel, int samples, dtype type, const device_spec& device) {
+  const std::int64_t peak = device.flops_per_second(type);
   const auto computes = [&](std::int64_t flops, std::int64_t rate) {
-    return picoseconds(multiplied(flops, samples), rate, on.name);
+    return picoseconds(multiplied(flops, samples), rate, device.name);
   };
-  std::int64_t bytes = multiplied(k.bytes, samples), moves = 0;
-  if (on.parameter_bytes_per_second > 0) moves = picoseconds(k.of_parameters, on.parameter_bytes_per_second, on.name);
-  else bytes = summed(bytes, k.of_parameters);
-  moves = summed(moves, picoseconds(bytes, on.memory_bytes_per_second, on.name));
+  std::int64_t bytes = multiplied(kernel.bytes, samples), moves = 0;
+  if (device.parameter_bytes_per_second > 0)
+    moves = picoseconds(kernel.of_parameters, device.parameter_bytes_per_second, device.name);
+  else bytes = summed(bytes, kernel.of_parameters);
+  moves = summed(moves, picoseconds(bytes, device.memory_bytes_per_second, device.name));
   std::int64_t time = 0;
-  if (k.share == 0) {
-    const std::int64_t rate = k.kind == work_kind::convolution ? on.convolution
-                              : k.kind == work_kind::other     ? on.other
-                                                               : 0;
-    time = summed(computes(k.flops, rate > 0 ? rate : peak), moves);
+  if (kernel.share == 0) {
+    const std::int64_t rate = kernel.kind == work_kind::convolution ? device.convolution
+                              : kernel.kind == work_kind::other     ? device.other
+                                                                    : 0;
+    time = summed(computes(kernel.flops, rate > 0 ? rate : peak), moves);
   } else {
-    time = summed(computes(k.flops - k.attention, peak / 1000 * k.share),
-                  computes(k.attention, k.attention_share > 0 ? peak / 1000 * k.attention_share : peak));
+    time = summed(computes(kernel.flops - kernel.attention, peak / 1000 * kernel.share),
+                  computes(kernel.attention, kernel.attention_share > 0 ? peak / 1000 * kernel.attention_share : peak));
     time = time > moves ? time : moves;
   }
-  return summed(time, multiplied(on.launch_ns, 1000));
+  return summed(time, multiplied(device.launch_ns, 1000));
 }
 
 /// The kernels of a layer. A layer without parameters has no last one.
@@ -101,31 +102,33 @@ struct layer_kernels {
   layer_kernel forward, backward_input, backward_parameters;
 };
 
-/// The kernels of a layer on a device. If they were counted, backward also moves what it reads of forward, and the
-/// parameter part what forward moves. If `parameters` count, each kernel of a product or a convolution also reads them,
-/// and the parameter part reads and writes their gradients.
-GPIPE_COLD constexpr layer_kernels work_kernels(const layer_type& r, const device_spec& on, bool parameters) {
-  const work& w = r.cost;
-  const counted_shares by = on.shares(r.computes);
-  const bool counted = by.product > 0, convolves = w.kind == work_kind::convolution;
-  const int share = convolves ? by.convolution : w.kind == work_kind::product ? by.product : 0;
-  const std::int64_t again = counted && (r.keeps.input || r.keeps.output) ? w.bytes / 2 : 0;
-  const auto elements = static_cast<std::int64_t>(r.parameter_elements());
-  const bool reads = parameters && w.kind != work_kind::other;
-  const std::int64_t read = reads ? multiplied(elements, static_cast<std::int64_t>(bytes_of(r.computes))) : 0,
-                     added = reads ? multiplied(elements, 2 * static_cast<std::int64_t>(bytes_of(r.type))) : 0;
-  return {
-      {w.forward, w.bytes, w.attention, share, by.attention, read, w.kind},
-      {w.backward_input, summed(w.bytes, again), w.attention_backward, share, by.attention_backward, read, w.kind},
-      {w.backward_parameters, counted ? w.bytes : 0, 0, convolves ? by.convolution_weight : share, 0, added, w.kind}};
+/// The kernels of a layer on a device. If they were counted, backward also moves the values of forward that it
+/// reads, and the parameter part as many bytes as forward. If `parameters` count, each kernel of a product or a
+/// convolution also reads them, and the parameter part reads and writes their gradients.
+GPIPE_COLD constexpr layer_kernels work_kernels(const layer_type& type, const device_spec& device, bool parameters) {
+  const work& cost = type.cost;
+  const counted_shares shares = device.shares(type.computes);
+  const bool counted = shares.product > 0, convolves = cost.kind == work_kind::convolution;
+  const int share = convolves ? shares.convolution : cost.kind == work_kind::product ? shares.product : 0;
+  const std::int64_t reread = counted && (type.keeps.input || type.keeps.output) ? cost.bytes / 2 : 0;
+  const auto elements = static_cast<std::int64_t>(type.parameter_elements());
+  const bool reads = parameters && cost.kind != work_kind::other;
+  const std::int64_t read = reads ? multiplied(elements, static_cast<std::int64_t>(bytes_of(type.computes))) : 0,
+                     added = reads ? multiplied(elements, 2 * static_cast<std::int64_t>(bytes_of(type.type))) : 0;
+  return {{cost.forward, cost.bytes, cost.attention, share, shares.attention, read, cost.kind},
+          {cost.backward_input, summed(cost.bytes, reread), cost.attention_backward, share, shares.attention_backward,
+           read, cost.kind},
+          {cost.backward_parameters, counted ? cost.bytes : 0, 0, convolves ? shares.convolution_weight : share, 0,
+           added, cost.kind}};
 }
 
 /// The analytic cost of a layer for one micro-batch of `samples`.
-GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& r, int samples, const device_spec& on = this_cpu,
+GPIPE_COLD constexpr layer_cost layer_cost_of(const layer_type& type, int samples, const device_spec& device = this_cpu,
                                               bool parameters = false) {
-  const layer_kernels of = work_kernels(r, on, parameters);
-  const auto time = [&](const layer_kernel& k) { return kernel_time(k, samples, r.computes, on); };
-  return {time(of.forward), time(of.backward_input), r.parameter_count > 0 ? time(of.backward_parameters) : 0};
+  const layer_kernels kernels = work_kernels(type, device, parameters);
+  const auto time = [&](const layer_kernel& kernel) { return kernel_time(kernel, samples, type.computes, device); };
+  return {time(kernels.forward), time(kernels.backward_input),
+          type.parameter_count > 0 ? time(kernels.backward_parameters) : 0};
 }
 
 }  // namespace detail
@@ -139,17 +142,19 @@ constexpr pass_cost pass_cost_of(const layer_cost& c, bool recomputed) {
 namespace detail {
 
 /// The analytic cost of a layer type, as a partition takes it.
-constexpr pass_cost cost_of(const layer_type& r, int samples, bool recomputed, const device_spec& on = this_cpu) {
-  return pass_cost_of(layer_cost_of(r, samples, on), recomputed);
+constexpr pass_cost cost_of(const layer_type& type, int samples, bool recomputed,
+                            const device_spec& device = this_cpu) {
+  return pass_cost_of(layer_cost_of(type, samples, device), recomputed);
 }
 
 }  // namespace detail
 
 /// The analytic cost of every layer; it is computed once for each layer type.
-GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs,
+GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& device, layer_cost* costs,
                                       bool parameters = false) {
   const detail::zeroed_array<layer_cost> of_type(net.type_count);
-  for (int t = 0; t < net.type_count; ++t) of_type[t] = detail::layer_cost_of(net.types[t], samples, on, parameters);
+  for (int t = 0; t < net.type_count; ++t)
+    of_type[t] = detail::layer_cost_of(net.types[t], samples, device, parameters);
   for (int l = 0; l < net.layer_count; ++l) costs[l] = of_type[net.layers[l].type];
 }
 

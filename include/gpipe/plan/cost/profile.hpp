@@ -43,7 +43,7 @@ inline constexpr profile profile_of{Table::layers, static_cast<int>(sizeof(Table
 enum class profile_fault { none, length, micro_batch_size, position, layer, negative };
 /// The result of `compare`: the first mismatch, and its line; -1 if it has no line.
 struct profile_mismatch {
-  profile_fault what = profile_fault::none;
+  profile_fault error = profile_fault::none;
   int line = -1;
 };
 
@@ -69,35 +69,35 @@ constexpr profile_mismatch compare(const profile& p, const network& net, int mic
 // Not constexpr: a call in constant evaluation is an error.
 [[noreturn]] GPIPE_COLD inline void bad_profile(const profile_mismatch& found, const profile& p, const network& net,
                                                 int micro_batch_size) {
-  const location where{.layer_index = found.line};
-  if (found.what == profile_fault::length)
+  const location layer_location{.layer_index = found.line};
+  if (found.error == profile_fault::length)
     throw_error({"the profile has ", p.count, " layers, but the model has ", net.layer_count}, {"profile this model"});
-  if (found.what == profile_fault::micro_batch_size)
+  if (found.error == profile_fault::micro_batch_size)
     throw_error({"the profile's micro-batch size is ", p.micro_batch_size, ", but the plan's is ", micro_batch_size},
                 {"profile again with the plan's size"});
   const measured_layer& line = p.layers[found.line];
-  if (found.what == profile_fault::position)
+  if (found.error == profile_fault::position)
     throw_error({"line ", found.line, " of the profile has position ", line.position},
                 {"give one line per layer, in order, from position 0"});
-  if (found.what == profile_fault::layer)
+  if (found.error == profile_fault::layer)
     throw_error(
         {"the profile has the layer ", line.layer, ", but the model has ", net.type_of(found.line).name, " there"},
-        {"profile this model"}, where);
-  throw_error({"the profile has a negative time"}, {"give at least 0"}, where);
+        {"profile this model"}, layer_location);
+  throw_error({"the profile has a negative time"}, {"give at least 0"}, layer_location);
 }
 
 /// Throws unless the profile matches the model.
 constexpr void require_profile_of(const profile& p, const network& net, int micro_batch_size) {
   const profile_mismatch found = compare(p, net, micro_batch_size);
-  if (found.what != profile_fault::none) detail::bad_profile(found, p, net, micro_batch_size);
+  if (found.error != profile_fault::none) detail::bad_profile(found, p, net, micro_batch_size);
 }
 
 }  // namespace detail
 
 /// The cost of every layer of a model: measured if there is a profile, else analytic.
-GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
-                                      layer_cost* costs, bool parameters = false) {
-  if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs, parameters);
+GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& device,
+                                      const profile& p, layer_cost* costs, bool parameters = false) {
+  if (p.count == 0) return layer_costs(net, micro_batch_size, device, costs, parameters);
   detail::require_profile_of(p, net, micro_batch_size);
   for (int l = 0; l < net.layer_count; ++l) {
     const auto picoseconds = [](std::int64_t ns) { return detail::multiplied(ns, 1000); };

@@ -51,20 +51,20 @@ constexpr bool require_profile() {
   constexpr profile p = profile_of<Table>;
   constexpr profile_mismatch found = compare(p, network_of<Model>, MicroBatchSize);
   constexpr int line = found.line;
-  if constexpr (found.what == profile_fault::length) {
+  if constexpr (found.error == profile_fault::length) {
     static_cast<void>(asserted<broken::profile_has_a_line_for_each_layer<layers_of<Model>, p.count, false>>{});
-  } else if constexpr (found.what == profile_fault::micro_batch_size) {
+  } else if constexpr (found.error == profile_fault::micro_batch_size) {
     static_cast<void>(asserted<broken::profile_has_the_micro_batch_size<MicroBatchSize, p.micro_batch_size, false>>{});
-  } else if constexpr (found.what == profile_fault::position) {
+  } else if constexpr (found.error == profile_fault::position) {
     static_cast<void>(asserted<broken::profile_is_in_order<line, p.layers[line].position, false>>{});
-  } else if constexpr (found.what == profile_fault::layer) {
+  } else if constexpr (found.error == profile_fault::layer) {
     using expected = typename bound_layer_type<Model, network_of<Model>.layers[line].type>::layer;
     using given = decltype(letters_of<Table, line>(std::make_index_sequence<p.layers[line].layer.size()>{}));
     static_cast<void>(asserted<broken::profile_names_the_layer<line, expected, given, false>>{});
-  } else if constexpr (found.what == profile_fault::negative) {
+  } else if constexpr (found.error == profile_fault::negative) {
     static_cast<void>(asserted<broken::profile_times_are_not_negative<line, false>>{});
   }
-  return found.what == profile_fault::none;
+  return found.error == profile_fault::none;
 }
 
 }  // namespace detail

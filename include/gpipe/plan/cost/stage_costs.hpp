@@ -6,12 +6,12 @@ namespace gpipe {
 
 /// The costs of every layer on the device of each stage, in picoseconds. The array belongs to the caller.
 struct stage_costs {
-  const layer_cost* costs = nullptr;  ///< [kind][layer]: one kind of device, or one for each stage
+  const layer_cost* costs = nullptr;  ///< [kind][layer]: one kind of device, or one per stage
   int layers = 0;
-  bool each = false;
+  bool per_stage = false;
 
-  constexpr int kinds(int stages) const { return each ? stages : 1; }
-  constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * layers : 0); }
+  constexpr int kinds(int stages) const { return per_stage ? stages : 1; }
+  constexpr const layer_cost* of(int stage) const { return costs + (per_stage ? stage * layers : 0); }
 };
 
 }  // namespace gpipe

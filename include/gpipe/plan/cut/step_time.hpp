@@ -65,8 +65,8 @@ constexpr void require_in_reach(int stages, int micro_batches, std::int64_t max)
 /// The times of a link's transfers for one micro-batch. Between stages of one process memory carries them, at once.
 constexpr pass_cost transfer_cost_of(const network& net, const plan_options& o, const cut& cut,
                                      const stage_link& over) {
-  const bool one_process = o.device_count > 0 && o.devices[over.from].process >= 0 &&
-                           o.devices[over.from].process == o.devices[over.to].process;
+  const bool one_process = o.device_count > 0 && o.devices[over.source].process >= 0 &&
+                           o.devices[over.source].process == o.devices[over.target].process;
   return one_process ? pass_cost{} : link_cost_of(traffic_of(net, cut, over, o.micro_batch_size), o.device);
 }
 

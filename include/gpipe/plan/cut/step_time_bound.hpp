@@ -155,7 +155,7 @@ namespace detail {
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
-  if (!costs.each)
+  if (!costs.per_stage)
     return schedule_lower_bound(schedule, costs.costs, costs.layers, o.stages, o.micro_batches, o.recompute_whole());
   const bool split = splits_backward(schedule, o.stages, o.micro_batches);
   const zeroed_array<pass_cost> none(o.stages * costs.layers);
@@ -254,7 +254,7 @@ GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_
       const layer_cost& c = costs.of(k)[l];
       free[k * costs.layers + l] = l < chained.gradients - 1 ? layer_cost{c.forward, 0, 0} : c;
     }
-  return lower_bound_of(o, schedule, {free.data(), costs.layers, costs.each});
+  return lower_bound_of(o, schedule, {free.data(), costs.layers, costs.per_stage});
 }
 
 /// The shortest step of fill-drain with a stage that no gradient reaches, from below: layers 0 ... k - 1 are forward
@@ -273,7 +273,7 @@ GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const
   const zeroed_array<int> kind_of(o.stages), first(o.stages);
   for (int s = 0; s < costs.kinds(o.stages); ++s)
     for (int l = k; l < L; ++l) of_layers[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
-  for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.each ? s : 0;
+  for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.per_stage ? s : 0;
   std::int64_t shortest = unlimited;
   for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these layers
     if (o.stages - s > left) continue;
@@ -282,7 +282,7 @@ GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const
     p.first_again = o.recompute_whole() == recompute_mode::always;
     partition(p, first.data());
     if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
-    if (!costs.each) break;  // fewer stages take longer
+    if (!costs.per_stage) break;  // fewer stages take longer
   }
   return shortest == unlimited ? unlimited : summed(passed, shortest);  // one stage alone has no such cut
 }

@@ -22,7 +22,7 @@ enum class send_mode { synchronous, buffered };
   throw_error({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
 }
 
-/// `lower` without its checks. `recomputed` has an element for each (stage, micro-batch), or is null.
+/// `lower` without its checks. `recomputed` has one element per (stage, micro-batch), or is null.
 template <scheduler Schedule, class Sink>
 GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const stage_link* links,
                                        int link_count, int worker, Sink&& sink,
@@ -31,14 +31,15 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
   for (int i = 0; i < link_count; ++i) {
-    const bool leaves = table.worker_of(links[i].from) == worker, reaches = table.worker_of(links[i].to) == worker;
+    const bool leaves = table.worker_of(links[i].source) == worker,
+               reaches = table.worker_of(links[i].target) == worker;
     if (reaches && !leaves) incoming[incoming_count++] = i;
     if (leaves && !reaches) outgoing[outgoing_count++] = i;
   }
 
   transfer_queue transfers;
-  cell behind;  // its parameter part has not run yet, nor those of its group
-  cell ahead;   // has not been recomputed yet
+  cell behind;  // whose parameter part has not run yet, nor the parameter parts of its group
+  cell ahead;   // that has not been recomputed yet
   const auto settle = [&] {
     if (behind.kind != action_kind::idle)
       for (int m = table.first_with(behind.micro_batch); m <= behind.micro_batch; ++m)
@@ -60,34 +61,35 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     const bool back = kind == action_kind::send_gradient || kind == action_kind::receive_gradient;
     const bool leaves =
         kind == action_kind::send_activation || kind == action_kind::receive_gradient;  // over outgoing links
-    const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
+    const int *const chosen = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
     int planned = 0;
     for (int i = 0; i < count; ++i) {
-      const stage_link& it = links[over[i]];
-      if ((leaves ? it.from : it.to) != c.stage || (back && !it.gradient)) continue;
-      int rank = back ? -1 - over[i] : over[i];
+      const stage_link& link = links[chosen[i]];
+      if ((leaves ? link.source : link.target) != c.stage || (back && !link.gradient)) continue;
+      int rank = back ? -1 - chosen[i] : chosen[i];
       if (mode == send_mode::synchronous) {
-        const cell_ticks &from = table.of(it.from)[c.micro_batch], &to = table.of(it.to)[c.micro_batch];
-        tick = 1 + (back ? later(to.backward, from.before_backward) : later(from.forward, to.before_forward));
-        rank = back ? over[i] - link_count : link_count - over[i];
+        const cell_ticks &source = table.of(link.source)[c.micro_batch], &target = table.of(link.target)[c.micro_batch];
+        tick =
+            1 + (back ? later(target.backward, source.before_backward) : later(source.forward, target.before_forward));
+        rank = back ? chosen[i] - link_count : link_count - chosen[i];
       }
-      transfers.put({tick, rank, {kind, c.stage, c.micro_batch, over[i]}});
+      transfers.put({tick, rank, {kind, c.stage, c.micro_batch, chosen[i]}});
       ++planned;
     }
     return planned;
   };
 
   table.walk(worker, [&](int t, const cell& c) {
-    if (!table.knows(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
+    if (!table.contains(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
     const bool forward = c.kind == action_kind::forward,
                back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
     if (forward) plan(action_kind::receive_activation, t, c);
     if (back) plan(action_kind::receive_gradient, t, c);
     if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
     make_transfers_before(t);
-    const bool gives =
+    const bool sends =
         forward ? plan(action_kind::send_activation, t, c) > 0 : back && plan(action_kind::send_gradient, t, c) > 0;
-    const bool parts = c.kind == action_kind::backward && (gives || table.group_gradients() > 1);
+    const bool parts = c.kind == action_kind::backward && (sends || table.group_gradients() > 1);
     sink(instruction{parts ? action_kind::backward_input : c.kind, c.stage, c.micro_batch, -1});
     if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;
   });
@@ -110,11 +112,11 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 /// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
 /// - A link between two stages of one worker is no transfer and makes no instruction.
 ///
-/// If sends are synchronous, a transfer happens before a tick that both ends know: the first tick after the cell that
-/// produces the value, and after the cell that the receiver runs before the one that needs the value. (So a receiver
-/// receives nothing early, and a sender may run cells in between.) Before a tick gradients go first, over ascending
-/// links, then activations, over descending ones: a worker with one stage sends before it receives. `links` ascend in
-/// (from, to).
+/// If sends are synchronous, a transfer happens before a tick that both ends can compute: the first tick after the cell
+/// that produces the value, and after the cell that the receiver runs before the one that needs the value. (So a
+/// receiver receives nothing early, and a sender may run cells in between.) Before a tick gradients go first, over
+/// ascending links, then activations, over descending ones: a worker with one stage sends before it receives. `links`
+/// ascend in (source, target).
 ///
 /// This is one total order of all cells and transfers, and each program is a part of it: the first event that has not
 /// happened can happen, because both of its ends have reached it. So programs of a sound table run to their end under

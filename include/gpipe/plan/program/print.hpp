@@ -26,16 +26,16 @@ std::string describe(const timetable<Schedule>& table) {
 }
 
 /// A check's result as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
-GPIPE_COLD inline std::string describe(const check_result& found) {
-  if (found.ok()) return "no fault";
-  return detail::concat({detail::name_of(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
-                         detail::label_of(found.at, true).text(), " (", name_of(found.at.kind), ")"});
+GPIPE_COLD inline std::string describe(const check_result& result) {
+  if (result.ok()) return "no fault";
+  return detail::concat({detail::name_of(result.error), ": worker ", result.worker, " at line ", result.position, ", ",
+                         detail::label_of(result.action, true).text(), " (", name_of(result.action.kind), ")"});
 }
 
 /// As in "worker 1 waits at tick 7 in 1B0 (backward)".
-GPIPE_COLD inline std::string describe(const detail::waiting_worker& it) {
-  return detail::concat({"worker ", it.worker, " waits at tick ", it.tick, " in ", detail::label_of(it.at, true).text(),
-                         " (", name_of(it.at.kind), ")"});
+GPIPE_COLD inline std::string describe(const detail::waiting_worker& waiting) {
+  return detail::concat({"worker ", waiting.worker, " waits at tick ", waiting.tick, " in ",
+                         detail::label_of(waiting.action, true).text(), " (", name_of(waiting.action.kind), ")"});
 }
 
 }  // namespace gpipe

@@ -19,7 +19,7 @@ namespace broken {
 template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch>
 struct waits {};
 template <bool Holds, class... Waits>
-struct workers_wait_in_no_circle {
+struct workers_wait_in_no_cycle {
   static_assert(Holds,
                 "gpipe: the schedule's workers wait in a circle, each for the next one (of each its Worker, "
                 "Tick, Cell, Stage, MicroBatch)");
@@ -35,8 +35,8 @@ struct programs_run {
 
 namespace detail {
 
-/// The maximum of workers x ticks of which constant evaluations run the programs: it holds compile time and the
-/// compilers' default limits. The programs of a larger plan run at start, when the trainer is made.
+/// The maximum of workers x ticks for which constant evaluations run the programs: it bounds compile time and keeps
+/// within the compilers' default limits. The programs of a larger plan run at start, when the trainer is made.
 inline constexpr std::int64_t max_executed = 640;
 
 template <class Table>
@@ -46,46 +46,45 @@ constexpr bool executed_early() {
          max_executed;
 }
 
-/// An array of a constant evaluation's result. It has an element more, so that none is empty.
+/// An array as the result of a constant evaluation. It has one element more, so that none is empty.
 template <class T, int Count>
 struct constant_list {
-  T of[static_cast<unsigned>(Count) + 1u]{};
+  T elements[static_cast<unsigned>(Count) + 1u]{};
 };
 
 template <int Workers>
-struct circle_array {
+struct cycle_array {
   int count = 0;
-  waiting_worker of[static_cast<unsigned>(Workers) + 1u]{};
+  waiting_worker workers[static_cast<unsigned>(Workers) + 1u]{};
 };
 
 template <class Table>
-inline constexpr auto circle_of = [] {
+inline constexpr auto cycle_of = [] {
   constexpr int workers = Table::schedule.workers(Table::stages);
-  circle_array<workers> found;
+  cycle_array<workers> cycle;
   if constexpr (executed_early<Table>())
-    find_circle_of(Table::schedule, Table::stages, Table::micro_batches, Table::links, Table::link_count,
-                   [&](const waiting_worker& it) { found.of[found.count++] = it; });
-  return found;
+    find_cycle_of(Table::schedule, Table::stages, Table::micro_batches, Table::links, Table::link_count,
+                  [&](const waiting_worker& worker) { cycle.workers[cycle.count++] = worker; });
+  return cycle;
 }();
 
 template <class Table>
-constexpr bool waits_in_circle() {
+constexpr bool waits_in_cycle() {
   if constexpr (admits(Table::schedule, Table::stages, Table::micro_batches))
-    if constexpr (!checked_table<Table>().ok()) return circle_of<Table>.count > 0;
+    if constexpr (!checked_table<Table>().ok()) return cycle_of<Table>.count > 0;
   return false;
 }
 
 template <class Table, int... Indices>
-constexpr void require_no_circle(std::integer_sequence<int, Indices...>) {
-  constexpr const auto& of = circle_of<Table>.of;
-  static_assert(
-      sizeof(broken::workers_wait_in_no_circle<sizeof...(Indices) == 0,
-                                               broken::waits<of[Indices].worker, of[Indices].tick, of[Indices].at.kind,
-                                                             of[Indices].at.stage, of[Indices].at.micro_batch>...>) >
-      0);
+constexpr void require_no_cycle(std::integer_sequence<int, Indices...>) {
+  constexpr const auto& workers = cycle_of<Table>.workers;
+  static_assert(sizeof(broken::workers_wait_in_no_cycle<
+                       sizeof...(Indices) == 0,
+                       broken::waits<workers[Indices].worker, workers[Indices].tick, workers[Indices].action.kind,
+                                     workers[Indices].action.stage, workers[Indices].action.micro_batch>...>) > 0);
 }
 
-/// The programs of all workers, one behind the other, and their first fault.
+/// The programs of all workers, one after the other, and their first fault.
 template <int Workers, int MaxLines>
 struct checked_programs {
   check_result found{};
@@ -109,24 +108,25 @@ GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int st
                                                 const recompute_choice& choice, const stage_link* links, int link_count,
                                                 int group_gradients, const link_slot_table& memory_slots, bool ties,
                                                 const Keep& keep = {}) {
-  const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
-                                    group_gradients);
-  expected_step terms = all.terms();
-  terms.memory_slots = memory_slots;
-  terms.ties = ties;
-  keep(all.views(), all.workers());
-  return check(terms, all.views(), all.workers());
+  const step_programs<Schedule> programs(schedule, stages, micro_batches, choice, links, link_count,
+                                         send_mode::buffered, group_gradients);
+  expected_step expected = programs.expected();
+  expected.memory_slots = memory_slots;
+  expected.ties = ties;
+  keep(programs.views(), programs.workers());
+  return check(expected, programs.views(), programs.workers());
 }
 
-/// Of every link the slots of the micro-batches, [link][2][M]: of activations, and of gradients.
+/// The slots of the micro-batches, [link][2][M]: of activations, and of gradients.
 template <class Table>
 inline constexpr auto link_slots_of = [] {
   constexpr int M = Table::micro_batches, count = Table::link_count;
-  constant_list<int, 2 * count * M> all;
+  constant_list<int, 2 * count * M> slots;
   tick_index table(Table::schedule, Table::stages, M, Table::group_gradients);
   for (int i = 0; i < count; ++i)
-    assign_link_slots(table, Table::links[i], Table::late, all.of + 2 * i * M, all.of + (2 * i + 1) * M);
-  return all;
+    assign_link_slots(table, Table::links[i], Table::late, slots.elements + 2 * i * M,
+                      slots.elements + (2 * i + 1) * M);
+  return slots;
 }();
 
 /// The programs of a table of `require_programs`, for a pass that trains or for one that runs forward only.
@@ -135,31 +135,32 @@ inline constexpr auto programs_of = [] {
   constexpr int S = Table::stages, M = Table::micro_batches, count = Table::link_count;
   const stage_link* const links = Table::links;
   constexpr int max_lines = Trains ? 4 * M * (S + count) + 2 * S : M * (S + 2 * count);  // see `step_programs`
-  checked_programs<Table::schedule.workers(S), max_lines> all;
+  checked_programs<Table::schedule.workers(S), max_lines> checked;
   const zeroed_array<int> stash(count * M), returned(count * M), copies(2 * count);
   for (int i = 0; i < count; ++i) {
     for (int m = 0; m < M; ++m) {
-      stash[i * M + m] = link_slots_of<Table>.of[2 * i * M + m];
-      returned[i * M + m] = link_slots_of<Table>.of[(2 * i + 1) * M + m];
+      stash[i * M + m] = link_slots_of<Table>.elements[2 * i * M + m];
+      returned[i * M + m] = link_slots_of<Table>.elements[(2 * i + 1) * M + m];
     }
     Table::set_copies(links[i], copies.data() + 2 * i);
   }
   const link_slot_table memory_slots{stash.data(), returned.data(), copies.data()};
-  const auto keep = [&all](const program_view* programs, int workers) { all.keep(programs, workers); };
+  const auto keep = [&checked](const program_view* programs, int workers) { checked.keep(programs, workers); };
   if constexpr (Trains)
-    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::group_gradients,
-                              memory_slots, Table::ties, keep);
-  else all.found = check_planned(Table::forwards, S, M, {}, links, count, 1, memory_slots, false, keep);
-  return all;
+    checked.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::group_gradients,
+                                  memory_slots, Table::ties, keep);
+  else checked.found = check_planned(Table::forwards, S, M, {}, links, count, 1, memory_slots, false, keep);
+  return checked;
 }();
 
-/// The position of each worker's program.
+/// A view of each worker's program.
 template <class Table, bool Trains>
 inline constexpr auto program_views_of = [] {
   constexpr int workers = Table::schedule.workers(Table::stages);
-  constexpr const auto& all = programs_of<Table, Trains>;
+  constexpr const auto& checked = programs_of<Table, Trains>;
   constant_list<program_view, workers> views;
-  for (int w = 0; w < workers; ++w) views.of[w] = {all.lines + all.begin[w], all.begin[w + 1] - all.begin[w]};
+  for (int w = 0; w < workers; ++w)
+    views.elements[w] = {checked.lines + checked.begin[w], checked.begin[w + 1] - checked.begin[w]};
   return views;
 }();
 
@@ -173,18 +174,18 @@ constexpr bool runs_early() {
 template <class Table, bool Trains>
 constexpr void require_pass() {
   constexpr check_result found = programs_of<Table, Trains>.found;
-  static_assert(sizeof(broken::programs_run<found.worker, found.position, found.at.kind, found.at.stage,
-                                            found.at.micro_batch, found.what, found.ok()>) > 0);
+  static_assert(sizeof(broken::programs_run<found.worker, found.position, found.action.kind, found.action.stage,
+                                            found.action.micro_batch, found.error, found.ok()>) > 0);
 }
 
 }  // namespace detail
 
-/// `static_assert(require_runnable<Table>())`: as `require_sound`, but of a table whose cells wait in a circle the
-/// compiler prints the circle.
+/// `static_assert(require_runnable<Table>())`: as `require_sound`, but if the cells of the table wait in a cycle, the
+/// compiler prints the cycle.
 template <class Table>
 constexpr bool require_runnable() {
-  if constexpr (detail::waits_in_circle<Table>())
-    detail::require_no_circle<Table>(std::make_integer_sequence<int, detail::circle_of<Table>.count>{});
+  if constexpr (detail::waits_in_cycle<Table>())
+    detail::require_no_cycle<Table>(std::make_integer_sequence<int, detail::cycle_of<Table>.count>{});
   else detail::require_sound<Table>();
   return true;
 }
@@ -192,9 +193,10 @@ constexpr bool require_runnable() {
 namespace detail {
 
 /// `static_assert(require_programs<Table>())`: runs the programs that workers will run, in the slots that the plan has,
-/// if they are small enough (`max_executed`). Beside the constants of `require_sound`, the table has `group_gradients`,
-/// `late`, `ties`, `recompute()`, `forwards`, the schedule of a pass without backward, and `set_copies(link, int[2])`,
-/// the slots that the stages of a link have for its activations and gradients.
+/// if they are small enough (`max_executed`). Besides the constants of `require_sound`, the table has
+/// `group_gradients`, `late`, `ties`, `recompute()`, `forwards` (the schedule of a pass without backward), and
+/// `set_copies(link, int[2])`, which sets the numbers of slots that the stages of a link have for its activations and
+/// gradients.
 template <class Table>
 constexpr bool require_programs() {
   if constexpr (detail::runs_early<Table>()) {

@@ -27,7 +27,7 @@ struct link_times {
   std::int64_t forward = 0, back = 0;
 };
 
-/// The input of a simulation. The arrays belong to the caller and have an element for each stage, or for each link.
+/// The input of a simulation. The arrays belong to the caller and have one element per stage, or per link.
 struct simulation_input {
   int stages = 1, micro_batches = 1;
   detail::recompute_choice recompute{};
@@ -40,35 +40,35 @@ struct simulation_input {
 
 /// Further results of a simulation; null pointers are not written.
 struct simulation_report {
-  std::int64_t* idle = nullptr;  ///< of each worker: from the step's begin to its end
-  int* peak_stash = nullptr;     ///< of each stage: the maximum number of micro-batches whose inputs it holds
+  std::int64_t* idle = nullptr;  ///< per worker: from the step's begin to its end
+  int* peak_stash = nullptr;     ///< per stage: the maximum number of micro-batches whose inputs it holds
 };
 
 namespace detail {
 
-[[noreturn]] GPIPE_COLD inline void bad_times(const char* what, int index) {
-  throw_error({what, " ", index, " has a negative time"}, {"give times of zero or more"});
+[[noreturn]] GPIPE_COLD inline void bad_times(const char* subject, int index) {
+  throw_error({subject, " ", index, " has a negative time"}, {"give times of zero or more"});
 }
 [[noreturn]] GPIPE_COLD inline void times_overflow() {
   throw_error({"the sum of a step's times overflows 64 bits"}, {"give them in a larger unit"});
 }
 
 /// Throws if the sum of times over a whole step overflows: no time in the simulation is larger than this sum.
-constexpr void require_times(const simulation_input& t) {
-  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / t.micro_batches;
-  const auto take = [&left](std::int64_t time, const char* what, int index) {
-    if (time < 0) bad_times(what, index);
+constexpr void require_times(const simulation_input& input) {
+  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / input.micro_batches;
+  const auto take = [&left](std::int64_t time, const char* subject, int index) {
+    if (time < 0) bad_times(subject, index);
     if (time > left) times_overflow();
     left -= time;
   };
-  for (int s = 0; s < t.stages; ++s) {
-    const stage_times& of = t.times[s];
-    for (const std::int64_t time :
-         {of.forward, of.backward_input, of.backward_parameters, of.recompute < 0 ? of.forward : of.recompute})
+  for (int s = 0; s < input.stages; ++s) {
+    const stage_times& times = input.times[s];
+    for (const std::int64_t time : {times.forward, times.backward_input, times.backward_parameters,
+                                    times.recompute < 0 ? times.forward : times.recompute})
       take(time, "stage", s);
   }
-  for (int i = 0; t.transfers && i < t.link_count; ++i)
-    for (const std::int64_t time : {t.transfers[i].forward, t.transfers[i].back}) take(time, "link", i);
+  for (int i = 0; input.transfers && i < input.link_count; ++i)
+    for (const std::int64_t time : {input.transfers[i].forward, input.transfers[i].back}) take(time, "link", i);
 }
 
 [[noreturn]] GPIPE_COLD inline void wrong_table(const char* schedule) {
@@ -81,136 +81,140 @@ struct no_witness {
   constexpr void operator()(const instruction&, std::int64_t, std::int64_t) const {}
 };
 
-/// Simulates the times of all programs. A send takes no time of the sender: a link transfers one micro-batch after the
+/// Simulates the times of all programs. A send takes no time in the sender: a link transfers one micro-batch after the
 /// other in each direction, while its workers compute. A receive waits until its micro-batch has arrived.
 template <scheduler Schedule, class Witness>
 class simulator {
  public:
-  constexpr simulator(const Schedule& schedule, const simulation_input& terms, const simulation_report& details,
+  constexpr simulator(const Schedule& schedule, const simulation_input& input, const simulation_report& details,
                       const Witness& witness)
       : schedule_(schedule),
-        t_(terms),
+        input_(input),
         details_(details),
         witness_(witness),
-        workers_(schedule.workers(terms.stages)),
-        lines_(4 * terms.micro_batches * (terms.stages + terms.link_count) + 2 * terms.stages),
-        counts_(4 * workers_ + 1 + 4 * terms.link_count + terms.stages),
-        times_(2 * workers_ + 2 * terms.link_count * (terms.micro_batches + 1)) {
+        workers_(schedule.workers(input.stages)),
+        lines_(4 * input.micro_batches * (input.stages + input.link_count) + 2 * input.stages),
+        counts_(4 * workers_ + 1 + 4 * input.link_count + input.stages),
+        times_(2 * workers_ + 2 * input.link_count * (input.micro_batches + 1)) {
     begin_ = counts_.data();
-    at_ = begin_ + workers_ + 1;
-    awaited_ = at_ + workers_;
-    ready_ = awaited_ + workers_;
+    position_ = begin_ + workers_ + 1;
+    awaited_channel_ = position_ + workers_;
+    ready_ = awaited_channel_ + workers_;
     sent_ = ready_ + workers_;
-    received_ = sent_ + 2 * terms.link_count;
-    held_ = received_ + 2 * terms.link_count;
-    now_ = times_.data();
-    busy_ = now_ + workers_;
+    received_ = sent_ + 2 * input.link_count;
+    held_ = received_ + 2 * input.link_count;
+    clock_ = times_.data();
+    busy_ = clock_ + workers_;
     free_ = busy_ + workers_;
-    arrival_ = free_ + 2 * terms.link_count;
+    arrival_ = free_ + 2 * input.link_count;
     lower_all();
   }
 
   constexpr std::int64_t run() {
-    for (int s = 0; details_.peak_stash && s < t_.stages; ++s) details_.peak_stash[s] = 0;
+    for (int s = 0; details_.peak_stash && s < input_.stages; ++s) details_.peak_stash[s] = 0;
     int ready = 0;
     for (int w = workers_ - 1; w >= 0; --w) ready_[ready++] = w;
     while (ready > 0) {
       const int w = ready_[--ready];
-      awaited_[w] = -1;
-      for (; at_[w] < begin_[w + 1]; ++at_[w]) {
-        const instruction& it = lines_[at_[w]];
-        if (is_receive(it.kind)) {
-          const int channel = 2 * it.link + (it.kind == action_kind::receive_gradient);
+      awaited_channel_[w] = -1;
+      for (; position_[w] < begin_[w + 1]; ++position_[w]) {
+        const instruction& action = lines_[position_[w]];
+        if (is_receive(action.kind)) {
+          const int channel = 2 * action.link + (action.kind == action_kind::receive_gradient);
           if (received_[channel] == sent_[channel]) {
-            awaited_[w] = channel;
+            awaited_channel_[w] = channel;
             break;
           }
-          const std::int64_t arrived = arrival_[channel * t_.micro_batches + received_[channel]++];
-          if (arrived > now_[w]) now_[w] = arrived;
-        } else if (is_send(it.kind)) {
-          const bool back = it.kind == action_kind::send_gradient;
-          const int channel = 2 * it.link + back;
-          send(channel, now_[w], !t_.transfers ? 0 : back ? t_.transfers[it.link].back : t_.transfers[it.link].forward);
-          const stage_link& over = t_.links[it.link];
-          const int peer = schedule_.worker_of(t_.stages, back ? over.from : over.to);
-          if (awaited_[peer] == channel) {
-            awaited_[peer] = -1;
+          const std::int64_t arrived = arrival_[channel * input_.micro_batches + received_[channel]++];
+          if (arrived > clock_[w]) clock_[w] = arrived;
+        } else if (is_send(action.kind)) {
+          const bool back = action.kind == action_kind::send_gradient;
+          const int channel = 2 * action.link + back;
+          send(channel, clock_[w],
+               !input_.transfers ? 0
+               : back            ? input_.transfers[action.link].back
+                                 : input_.transfers[action.link].forward);
+          const stage_link& link = input_.links[action.link];
+          const int peer = schedule_.worker_of(input_.stages, back ? link.source : link.target);
+          if (awaited_channel_[peer] == channel) {
+            awaited_channel_[peer] = -1;
             ready_[ready++] = peer;
           }
-        } else if (it.micro_batch >= 0) {
-          const std::int64_t time = time_of(it);
-          witness_(it, now_[w], now_[w] + time);
-          now_[w] += time;
+        } else if (action.micro_batch >= 0) {
+          const std::int64_t time = time_of(action);
+          witness_(action, clock_[w], clock_[w] + time);
+          clock_[w] += time;
           busy_[w] += time;
-          count_stash(it);
+          count_stash(action);
         }
       }
     }
     std::int64_t makespan = 0;
     for (int w = 0; w < workers_; ++w)
-      if (now_[w] > makespan) makespan = now_[w];
+      if (clock_[w] > makespan) makespan = clock_[w];
     for (int w = 0; details_.idle && w < workers_; ++w) details_.idle[w] = makespan - busy_[w];
     return makespan;
   }
 
  private:
   constexpr void lower_all() {
-    tick_index<Schedule> table(schedule_, t_.stages, t_.micro_batches);
-    const zeroed_array<bool> recomputed(t_.stages * t_.micro_batches);
-    for (int s = 0; s < t_.stages; ++s)
-      flag_recomputing(table, t_.recompute, s, recomputed.data() + s * t_.micro_batches);
+    tick_index<Schedule> table(schedule_, input_.stages, input_.micro_batches);
+    const zeroed_array<bool> recomputed(input_.stages * input_.micro_batches);
+    for (int s = 0; s < input_.stages; ++s)
+      flag_recomputing(table, input_.recompute, s, recomputed.data() + s * input_.micro_batches);
     int length = 0;
     for (int w = 0; w < workers_; ++w) {
-      begin_[w] = at_[w] = length;
+      begin_[w] = position_[w] = length;
       lower_worker(
-          table, recomputed.data(), t_.links, t_.link_count, w, [&](const instruction& it) { lines_[length++] = it; },
-          t_.sends);
+          table, recomputed.data(), input_.links, input_.link_count, w,
+          [&](const instruction& action) { lines_[length++] = action; }, input_.sends);
     }
     begin_[workers_] = length;
   }
 
-  constexpr void send(int channel, std::int64_t now, std::int64_t time) {
-    if (free_[channel] < now) free_[channel] = now;
+  constexpr void send(int channel, std::int64_t ready_time, std::int64_t time) {
+    if (free_[channel] < ready_time) free_[channel] = ready_time;
     free_[channel] += time;
-    arrival_[channel * t_.micro_batches + sent_[channel]++] = free_[channel];
+    arrival_[channel * input_.micro_batches + sent_[channel]++] = free_[channel];
   }
 
-  constexpr std::int64_t time_of(const instruction& it) const {
-    const stage_times& of = t_.times[it.stage];
-    return it.kind == action_kind::forward               ? of.forward
-           : it.kind == action_kind::recompute           ? (of.recompute < 0 ? of.forward : of.recompute)
-           : it.kind == action_kind::backward_input      ? of.backward_input
-           : it.kind == action_kind::backward_parameters ? of.backward_parameters
-                                                         : of.backward_input + of.backward_parameters;
+  constexpr std::int64_t time_of(const instruction& action) const {
+    const stage_times& times = input_.times[action.stage];
+    return action.kind == action_kind::forward               ? times.forward
+           : action.kind == action_kind::recompute           ? (times.recompute < 0 ? times.forward : times.recompute)
+           : action.kind == action_kind::backward_input      ? times.backward_input
+           : action.kind == action_kind::backward_parameters ? times.backward_parameters
+                                                             : times.backward_input + times.backward_parameters;
   }
 
-  constexpr void count_stash(const instruction& it) {
-    int& held = held_[it.stage];
-    if (it.kind == action_kind::forward) {
+  constexpr void count_stash(const instruction& action) {
+    int& held = held_[action.stage];
+    if (action.kind == action_kind::forward) {
       ++held;
-      if (details_.peak_stash && held > details_.peak_stash[it.stage]) details_.peak_stash[it.stage] = held;
+      if (details_.peak_stash && held > details_.peak_stash[action.stage]) details_.peak_stash[action.stage] = held;
     }
-    if (it.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) ||
-        it.kind == action_kind::backward)
+    if (action.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) ||
+        action.kind == action_kind::backward)
       --held;
   }
 
   const Schedule schedule_;
-  const simulation_input t_;
+  const simulation_input input_;
   const simulation_report details_;
   const Witness& witness_;
   const int workers_;
   const zeroed_array<instruction> lines_;
-  const zeroed_array<int> counts_;          // of all arrays below
-  const zeroed_array<std::int64_t> times_;  // likewise
+  const zeroed_array<int> counts_;          // the memory of all arrays of int below
+  const zeroed_array<std::int64_t> times_;  // the memory of the others
 
-  // Of each worker: the begin of its program (and the last one's end), its line, the channel that it waits for; a stack
-  // of the workers that may continue.
-  int *begin_ = nullptr, *at_ = nullptr, *awaited_ = nullptr, *ready_ = nullptr;
-  int *sent_ = nullptr, *received_ = nullptr;          // of each channel
-  int* held_ = nullptr;                                // of each stage
-  std::int64_t *now_ = nullptr, *busy_ = nullptr;      // of each worker
-  std::int64_t *free_ = nullptr, *arrival_ = nullptr;  // of each channel, and of each of its micro-batches
+  // Per worker: the begin of its program (and the last one's end), the current line, the channel that the worker waits
+  // for; a stack of the workers that may continue.
+  int *begin_ = nullptr, *position_ = nullptr, *awaited_channel_ = nullptr, *ready_ = nullptr;
+  int *sent_ = nullptr, *received_ = nullptr;        // per channel
+  int* held_ = nullptr;                              // per stage
+  std::int64_t *clock_ = nullptr, *busy_ = nullptr;  // per worker: the present time, the time spent computing
+  std::int64_t *free_ = nullptr,
+               *arrival_ = nullptr;  // per channel: the time from which it is free; and per micro-batch
 };
 
 }  // namespace detail
@@ -223,18 +227,18 @@ class simulator {
 ///
 /// Throws as `lower` does, for a wrong table, and for times that are negative or overflow.
 template <scheduler Schedule, class Witness = detail::no_witness>
-GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_input& terms,
+GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_input& input,
                                            const simulation_report& details = {}, const Witness& witness = {}) {
-  if (!check_timetable(schedule, terms.stages, terms.micro_batches, terms.links, terms.link_count).ok())
+  if (!check_timetable(schedule, input.stages, input.micro_batches, input.links, input.link_count).ok())
     detail::wrong_table(schedule.name());
-  detail::require_times(terms);
-  return detail::simulator<Schedule, Witness>(schedule, terms, details, witness).run();
+  detail::require_times(input);
+  return detail::simulator<Schedule, Witness>(schedule, input, details, witness).run();
 }
 
 template <class Witness = detail::no_witness>
-constexpr std::int64_t simulate(schedule_choice chosen, const simulation_input& terms,
+constexpr std::int64_t simulate(schedule_choice chosen, const simulation_input& input,
                                 const simulation_report& details = {}, const Witness& witness = {}) {
-  return simulate<schedule_choice, Witness>(chosen, terms, details, witness);
+  return simulate<schedule_choice, Witness>(chosen, input, details, witness);
 }
 
 }  // namespace gpipe

@@ -4,14 +4,14 @@
 
 namespace gpipe::detail {
 
-/// The slots of memory that a plan gives to what goes over its links; arrays of the caller.
+/// The memory slots in which a plan stores what its links transfer. The caller owns the arrays.
 struct link_slot_table {
-  const int* stash = nullptr;     ///< [link][micro-batch], of activations in the stage that receives them
-  const int* returned = nullptr;  ///< [link][micro-batch], of gradients in the stage that sent the activations
+  const int* stash = nullptr;     ///< [link][micro-batch]: of activations in the stage that receives them
+  const int* returned = nullptr;  ///< [link][micro-batch]: of gradients in the stage that sent the activations
   const int* copies = nullptr;    ///< [link][stash, returned]: the slots that the stages' memory has
 };
 
-/// The state of every slot of every channel in an execution, as the channels of the runtime have it:
+/// The state of every slot of every channel in a run of the programs, as the channels of the runtime have it:
 ///
 ///     sender     acquire(m) ... forward ... publish(m)
 ///     receiver                                          consume(m) ... release(m)
@@ -35,28 +35,29 @@ class slot_channels {
   constexpr result release(int channel, int m) { return turn(channel, m, in_use, free); }
   /// Whether `acquire` would wait.
   constexpr bool is_busy(int channel, int m) const {
-    const int now = states_[channel * micro_batches_ + slot(channel, m)];
-    return now != free && now / 4 != m;
+    const int slot_state = states_[channel * micro_batches_ + slot(channel, m)];
+    return slot_state != free && slot_state / 4 != m;
   }
 
  private:
   enum state : int { free, taken, full, in_use };  // a slot that is not free adds 4 m
 
   constexpr int slot(int channel, int m) const {
-    const int* const of =
+    const int* const slots =
         channel % 2 == 0 ? slots_.stash : slots_.returned;  // g++ 12's sanitizer breaks (a ? b : c)[i]
-    return of[channel / 2 * micro_batches_ + m];
+    return slots[channel / 2 * micro_batches_ + m];
   }
   constexpr result turn(int channel, int m, state before, state after) {
-    int& now = states_[channel * micro_batches_ + slot(channel, m)];
-    const int mine = 4 * m;
-    if (before == free && now == mine + taken) return result::done;  // acquired before another channel made it wait
-    if (now == (before == free ? 0 : mine + before)) {
-      now = after == free ? 0 : mine + after;
+    int& slot_state = states_[channel * micro_batches_ + slot(channel, m)];
+    const int own_state = 4 * m;
+    if (before == free && slot_state == own_state + taken)
+      return result::done;  // acquired before another channel made it wait
+    if (slot_state == (before == free ? 0 : own_state + before)) {
+      slot_state = after == free ? 0 : own_state + after;
       return result::done;
     }
-    if (before == free) return now / 4 == m ? result::wrong : result::waits;
-    return before == full && now % 4 != full ? result::waits : result::wrong;
+    if (before == free) return slot_state / 4 == m ? result::wrong : result::waits;
+    return before == full && slot_state % 4 != full ? result::waits : result::wrong;
   }
 
   const link_slot_table slots_;

@@ -21,7 +21,7 @@ namespace gpipe::detail {
               {"choose fewer"});
 }
 
-/// The programs that `lower` makes for all workers of a schedule, and the work that they must do together.
+/// The programs that `lower` makes for all workers of a schedule, and the contents of a valid step.
 template <scheduler Schedule>
 class step_programs {
  public:
@@ -46,10 +46,10 @@ class step_programs {
     int length = 0;
     for (int w = 0; w < workers(); ++w) {
       views_[w].lines = lines_.data() + length;
-      const auto put = [&](const instruction& it) {
-        if (length < max_lines_) lines_[length++] = it;
+      const auto append = [&](const instruction& line) {
+        if (length < max_lines_) lines_[length++] = line;
       };
-      lower_worker(table_, recomputed_.data(), links, link_count, w, put, mode);
+      lower_worker(table_, recomputed_.data(), links, link_count, w, append, mode);
       views_[w].length = static_cast<int>(lines_.data() + length - views_[w].lines);
     }
   }
@@ -57,7 +57,7 @@ class step_programs {
   constexpr int workers() const { return table_.schedule().workers(table_.stages()); }
   constexpr const program_view* views() const { return views_.data(); }
   constexpr tick_index<Schedule>& table() { return table_; }
-  constexpr expected_step terms() const {
+  constexpr expected_step expected() const {
     return {table_.stages(),    table_.micro_batches(), links_,           link_count_, table_.schedule().trains,
             recomputed_.data(), in_flight_.data(),      worker_of_.data()};
   }
@@ -85,13 +85,13 @@ class step_programs {
   zeroed_array<program_view> views_;
 };
 
-/// Assigns what goes over a link its slots, by the ticks of a table: activations and, if it trains, gradients. Both
-/// arrays have an element for each micro-batch. `late`: the further ticks that a slot is held, see `on_the_way`.
+/// Assigns slots to the activations of a link and, if the schedule trains, to its gradients, by the ticks of a table.
+/// Both arrays have one element per micro-batch. `late`: the further ticks that a slot is held, see `on_the_way`.
 template <scheduler Schedule>
-constexpr void assign_link_slots(tick_index<Schedule>& table, const stage_link& l, int late, int* stash,
+constexpr void assign_link_slots(tick_index<Schedule>& table, const stage_link& link, int late, int* stash,
                                  int* returned) {
-  stash_slots(table, l.from, l.to, stash, late);
-  if (table.schedule().trains && l.gradient) returned_slots(table, l.to, l.from, returned, late);
+  stash_slots(table, link.source, link.target, stash, late);
+  if (table.schedule().trains && link.gradient) returned_slots(table, link.target, link.source, returned, late);
 }
 
 }  // namespace gpipe::detail

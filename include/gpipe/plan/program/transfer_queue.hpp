@@ -4,7 +4,7 @@
 
 namespace gpipe::detail {
 
-/// A send or a receive, and its order: the tick that it precedes, then its rank rank the transfers before this tick.
+/// A send or a receive, and its order: the tick that it precedes, then its rank among the transfers before this tick.
 struct pending_transfer {
   int tick = 0, rank = 0;
   instruction line{};
@@ -24,21 +24,21 @@ class transfer_queue {
   transfer_queue(const transfer_queue&) = delete;
   transfer_queue& operator=(const transfer_queue&) = delete;
 
-  constexpr void put(const pending_transfer& it) {
+  constexpr void put(const pending_transfer& transfer) {
     if (count_ == capacity_) grow();
     int i = count_++;
-    for (; i > 0 && list_[i - 1] < it; --i) list_[i] = list_[i - 1];
-    list_[i] = it;
+    for (; i > 0 && list_[i - 1] < transfer; --i) list_[i] = list_[i - 1];
+    list_[i] = transfer;
   }
   constexpr bool holds_one_before(int tick) const { return count_ > 0 && list_[count_ - 1].tick <= tick; }
   constexpr instruction take() { return list_[--count_].line; }
 
  private:
   constexpr void grow() {
-    pending_transfer* more = new pending_transfer[static_cast<unsigned>(2 * capacity_)]{};
-    for (int i = 0; i < count_; ++i) more[i] = list_[i];
+    pending_transfer* larger = new pending_transfer[static_cast<unsigned>(2 * capacity_)]{};
+    for (int i = 0; i < count_; ++i) larger[i] = list_[i];
     delete[] list_;
-    list_ = more;
+    list_ = larger;
     capacity_ *= 2;
   }
 

@@ -27,15 +27,15 @@ namespace gpipe {
 
 /// The built-in schedules.
 inline constexpr auto schedule_kinds = [] {
-  std::array<schedule_kind, static_cast<std::size_t>(schedule_kind::custom)> all{};
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<schedule_kind>(i);
-  return all;
+  std::array<schedule_kind, static_cast<std::size_t>(schedule_kind::custom)> kinds{};
+  for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<schedule_kind>(i);
+  return kinds;
 }();
 
 namespace detail {
 
-/// A searched table has the stages of ZB-V's workers, two as a V, or those of ZB-H1's, if it has one a worker. Until a
-/// plan has found the table, these stand for it.
+/// A searched table has the placement of ZB-V, two stages per worker as a V, or of ZB-H1, one stage per worker. Until a
+/// plan has found the table, these schedules replace it.
 constexpr schedule_kind known_kind(schedule_kind kind, int chunks) {
   if (kind != schedule_kind::searched) return kind;
   return chunks == 1 ? schedule_kind::zb_h1 : schedule_kind::zb_v;
@@ -77,15 +77,16 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind w
   return std::forward<Use>(use)(fill_drain{});
 }
 
-/// A built-in schedule with the parameters that it has.
+/// A built-in schedule with its parameters.
 template <class Schedule>
-constexpr Schedule schedule_with(const schedule_parameters& of) {
-  if constexpr (requires { Schedule{of.chunks, of.warmup}; }) return Schedule{of.chunks, of.warmup};
-  else if constexpr (requires { Schedule{of.chunks}; }) return Schedule{of.chunks};
+constexpr Schedule schedule_with(const schedule_parameters& parameters) {
+  if constexpr (requires { Schedule{parameters.chunks, parameters.warmup}; })
+    return Schedule{parameters.chunks, parameters.warmup};
+  else if constexpr (requires { Schedule{parameters.chunks}; }) return Schedule{parameters.chunks};
   else return Schedule{};
 }
 
-/// Whether `chunks` is a choice: the schedule has any number of stages a worker.
+/// Whether `chunks` is a choice: the schedule has any number of stages per worker.
 constexpr bool has_chunks(schedule_kind kind) {
   if (kind == schedule_kind::custom) return false;
   return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
@@ -120,8 +121,9 @@ struct schedule_choice {
     splits = functions->splits;
   }
   /// Interleaved, with its warm-up.
-  constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
-    warmup = it.warmup;
+  constexpr schedule_choice(const interleaved& schedule)
+      : schedule_choice(schedule_kind::interleaved, schedule.chunks) {
+    warmup = schedule.warmup;
   }
   constexpr schedule_choice(const custom_schedule& users, bool split)
       : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split), functions(users.functions) {}
@@ -159,16 +161,18 @@ struct schedule_choice {
   }
 
   // -1: the schedule has no formula; a folded schedule has other ticks.
-  GPIPE_COLD constexpr int stash_slots(int S, int M, int from, int to, int late = 0) const {
+  GPIPE_COLD constexpr int stash_slots(int S, int M, int writer, int reader, int late = 0) const {
     if (onto > 0) return -1;
-    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_slots(S, M, from, to, late);
-    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_slots(S, M, from, to, late) : -1;
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_slots(S, M, writer, reader, late);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_slots(S, M, writer, reader, late) : -1;
   }
-  GPIPE_COLD constexpr int returned_slots(int S, int M, int from, int to, int late = 0, int group_gradients = 1) const {
+  GPIPE_COLD constexpr int returned_slots(int S, int M, int writer, int reader, int late = 0,
+                                          int group_gradients = 1) const {
     if (onto > 0 || !trains) return -1;
-    if (kind == schedule_kind::fill_drain) return fill_drain::returned_slots(S, M, from, to, late, group_gradients);
+    if (kind == schedule_kind::fill_drain)
+      return fill_drain::returned_slots(S, M, writer, reader, late, group_gradients);
     if (kind != schedule_kind::one_f_one_b || group_gradients > 1) return -1;
-    return one_f_one_b::returned_slots(S, M, from, to, late);
+    return one_f_one_b::returned_slots(S, M, writer, reader, late);
   }
 
   const detail::schedule_functions* functions;  // of the kind, or of the custom schedule
@@ -207,7 +211,7 @@ namespace detail {
 template <scheduler Schedule>
 constexpr bool drains(const Schedule& schedule, int stages) {
   if (schedule.workers(stages) < stages) return false;
-  if constexpr (requires { schedule.of; }) return drains(schedule.of, stages);
+  if constexpr (requires { schedule.unfolded; }) return drains(schedule.unfolded, stages);
   else if constexpr (requires { schedule.kind; })
     return schedule.kind == schedule_kind::fill_drain || schedule.kind == schedule_kind::forward_only;
   else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
@@ -228,9 +232,9 @@ constexpr schedule_kind parse_schedule(std::string_view text) {
   };
   const auto names = [&](schedule_kind kind) {
     const std::string_view known = name_of(kind);
-    bool same = known.size() == text.size();
-    for (std::size_t i = 0; same && i < known.size(); ++i) same = lower(known[i]) == lower(text[i]);
-    return same;
+    bool equal = known.size() == text.size();
+    for (std::size_t i = 0; equal && i < known.size(); ++i) equal = lower(known[i]) == lower(text[i]);
+    return equal;
   };
   for (const schedule_kind kind : schedule_kinds)
     if (names(kind)) return kind;

@@ -7,7 +7,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The arguments from which the functions of a schedule make it.
+/// The arguments from which `schedule_functions` construct a schedule.
 struct schedule_parameters {
   const void* object = nullptr;
   int chunks = 2;
@@ -33,19 +33,23 @@ struct schedule_functions {
 /// `Make` returns the schedule, or a reference to it.
 template <scheduler Schedule, auto Make>
 inline constexpr schedule_functions schedule_functions_by{
-    [](const schedule_parameters& of) { return Make(of).name(); },
-    [](const schedule_parameters& of, int S, int M) { return Make(of).admits(S, M); },
-    [](const schedule_parameters& of, int S) { return Make(of).workers(S); },
-    [](const schedule_parameters& of, int S, int stage) { return Make(of).worker_of(S, stage); },
-    [](const schedule_parameters& of, int S, int M) { return Make(of).ticks(S, M); },
-    [](const schedule_parameters& of, int S, int M, int stage) { return Make(of).in_flight(S, M, stage); },
-    [](const schedule_parameters& of, int S, int M, int worker, int tick) { return Make(of).at(S, M, worker, tick); },
+    [](const schedule_parameters& parameters) { return Make(parameters).name(); },
+    [](const schedule_parameters& parameters, int S, int M) { return Make(parameters).admits(S, M); },
+    [](const schedule_parameters& parameters, int S) { return Make(parameters).workers(S); },
+    [](const schedule_parameters& parameters, int S, int stage) { return Make(parameters).worker_of(S, stage); },
+    [](const schedule_parameters& parameters, int S, int M) { return Make(parameters).ticks(S, M); },
+    [](const schedule_parameters& parameters, int S, int M, int stage) {
+      return Make(parameters).in_flight(S, M, stage);
+    },
+    [](const schedule_parameters& parameters, int S, int M, int worker, int tick) {
+      return Make(parameters).at(S, M, worker, tick);
+    },
     [] {
       if constexpr (requires { Schedule::splits; }) return bool{Schedule::splits};
       else return false;
     }()};
 
-/// Of no schedule: it admits nothing.
+/// The functions of no schedule: it admits nothing.
 inline constexpr schedule_functions no_schedule_functions{
     [](const schedule_parameters&) { return "no schedule"; },
     [](const schedule_parameters&, int, int) { return false; },
@@ -84,8 +88,8 @@ constexpr Schedule default_schedule(const schedule_parameters&) {
   return Schedule{};
 }
 template <class Schedule>
-const Schedule& schedule_object(const schedule_parameters& of) {
-  return *static_cast<const Schedule*>(of.object);
+const Schedule& schedule_object(const schedule_parameters& parameters) {
+  return *static_cast<const Schedule*>(parameters.object);
 }
 
 }  // namespace detail

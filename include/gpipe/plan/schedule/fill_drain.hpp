@@ -26,9 +26,9 @@ struct fill_drain {
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
   static constexpr int stash_slots(int, int micro_batches, int, int, int = 0) { return micro_batches; }
-  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0,
+  static constexpr int returned_slots(int, int micro_batches, int writer, int reader, int on_the_way = 0,
                                       int group_gradients = 1) {
-    const int memory_slots = from - to + on_the_way + group_gradients;
+    const int memory_slots = writer - reader + on_the_way + group_gradients;
     return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 

@@ -7,19 +7,19 @@ namespace gpipe {
 
 namespace detail {
 
-/// A fold of K workers onto W: contiguous blocks whose sizes differ by at most one, larger blocks first.
+/// A fold of `workers` onto fewer: contiguous blocks whose sizes differ by at most one, larger blocks first.
 struct fold {
-  int from = 1, onto = 1;
+  int workers = 1, onto = 1;
 
-  constexpr int width() const { return (from + onto - 1) / onto; }  ///< size of the largest block
+  constexpr int width() const { return (workers + onto - 1) / onto; }  ///< size of the largest block
   constexpr int first(int block) const {
-    const int larger = from % onto;
-    return block * (from / onto) + (block < larger ? block : larger);
+    const int larger = workers % onto;
+    return block * (workers / onto) + (block < larger ? block : larger);
   }
   constexpr int size(int block) const { return first(block + 1) - first(block); }
   constexpr int block_of(int worker) const {
-    const int least = from / onto, in_larger = from % onto * (least + 1);
-    return worker < in_larger ? worker / (least + 1) : from % onto + (worker - in_larger) / least;
+    const int least = workers / onto, in_larger = workers % onto * (least + 1);
+    return worker < in_larger ? worker / (least + 1) : workers % onto + (worker - in_larger) / least;
   }
 };
 
@@ -34,30 +34,30 @@ struct fold {
 ///     onto 2 workers   worker 1  .    .    .    .    2F1  .    2F0  .    2B0  .    2B1  .    .    .    .    .
 template <scheduler Schedule>
 struct folded {
-  Schedule of;
-  int onto;  ///< number of workers; 0, or at least those of the schedule: not folded
+  Schedule unfolded;
+  int onto;  ///< number of workers; 0, or at least the schedule's number: not folded
   bool trains;
 
-  constexpr folded(const Schedule& whole, int workers) : of(whole), onto(workers), trains(whole.trains) {}
+  constexpr folded(const Schedule& whole, int workers) : unfolded(whole), onto(workers), trains(whole.trains) {}
 
-  constexpr const char* name() const { return of.name(); }
-  constexpr bool admits(int S, int M) const { return of.admits(S, M); }
-  constexpr int workers(int S) const { return folds(S) ? onto : of.workers(S); }
+  constexpr const char* name() const { return unfolded.name(); }
+  constexpr bool admits(int S, int M) const { return unfolded.admits(S, M); }
+  constexpr int workers(int S) const { return folds(S) ? onto : unfolded.workers(S); }
   constexpr int worker_of(int S, int stage) const {
-    return folds(S) ? how(S).block_of(of.worker_of(S, stage)) : of.worker_of(S, stage);
+    return folds(S) ? fold_of(S).block_of(unfolded.worker_of(S, stage)) : unfolded.worker_of(S, stage);
   }
-  constexpr int ticks(int S, int M) const { return of.ticks(S, M) * (folds(S) ? how(S).width() : 1); }
-  constexpr int in_flight(int S, int M, int stage) const { return of.in_flight(S, M, stage); }
+  constexpr int ticks(int S, int M) const { return unfolded.ticks(S, M) * (folds(S) ? fold_of(S).width() : 1); }
+  constexpr int in_flight(int S, int M, int stage) const { return unfolded.in_flight(S, M, stage); }
   constexpr cell at(int S, int M, int worker, int tick) const {
-    if (!folds(S)) return of.at(S, M, worker, tick);
-    const detail::fold f = how(S);
+    if (!folds(S)) return unfolded.at(S, M, worker, tick);
+    const detail::fold f = fold_of(S);
     const int turn = tick % f.width();
-    return turn < f.size(worker) ? of.at(S, M, f.first(worker) + turn, tick / f.width()) : cell{};
+    return turn < f.size(worker) ? unfolded.at(S, M, f.first(worker) + turn, tick / f.width()) : cell{};
   }
 
  private:
-  constexpr bool folds(int S) const { return onto > 0 && onto < of.workers(S); }
-  constexpr detail::fold how(int S) const { return {of.workers(S), onto}; }
+  constexpr bool folds(int S) const { return onto > 0 && onto < unfolded.workers(S); }
+  constexpr detail::fold fold_of(int S) const { return {unfolded.workers(S), onto}; }
 };
 
 static_assert(scheduler<folded<fill_drain>>);

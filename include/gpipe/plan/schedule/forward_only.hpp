@@ -23,8 +23,8 @@ struct forward_only {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int stash_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int memory_slots = to - from + 1 + on_the_way;
+  static constexpr int stash_slots(int, int micro_batches, int writer, int reader, int on_the_way = 0) {
+    const int memory_slots = reader - writer + 1 + on_the_way;
     return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 

@@ -31,7 +31,7 @@ struct chunk_order {
     return M < workers || M % (M / workers) == 0;
   }
 
-  /// Forwards of a worker, those of missing micro-batches included.
+  /// Forwards of a worker, including missing micro-batches.
   constexpr int count() const { return chunks * (micro_batches < workers ? workers : micro_batches); }
   /// The first forward of the last chunk.
   constexpr int last_chunk() const { return (chunks - 1) * group; }
@@ -42,7 +42,7 @@ struct chunk_order {
   constexpr int backward_of(int stage, int m) const {
     return (m / group * chunks + chunks - 1 - stage / workers) * group + m % group;
   }
-  /// The k-th of a worker; idle if it is none, or that of a missing micro-batch.
+  /// The k-th cell of a worker; idle if there is none, or if its micro-batch is missing.
   constexpr cell forward(int worker, int k) const {
     return made(action_kind::forward, k / group % chunks * workers + worker, k);
   }
@@ -75,17 +75,17 @@ struct chunk_order {
 /// stages a worker is idle for (K - 1) (f + b) of a chunk's time: 1 / `chunks` of 1F1B's, with `chunks` times its
 /// transfers.
 ///
-/// Worker w begins with a warm-up of forwards, and holds the inputs of as many chunks. With V chunks a worker
-/// the warm-up is
+/// Worker w begins with a warm-up of forwards, and holds the inputs of as many chunks. With V chunks per
+/// worker the warm-up is
 ///
 ///     shortest  (V - 1) G + K - w              with free transfers, fewer would make it wait longer
 ///     longest   (V - 1) G + 2 (K - 1 - w) + 1  as in the paper: faster if transfers take time
 ///
-/// After the shortest, a neighbour needs each result in the next tick, so a transfer delays what follows. After the
-/// longest it needs them two ticks later, and a transfer hides behind a chunk's work. With a latency of a tenth of a
-/// chunk's forward, b = 2 f, K = 4, V = 2 and M = 16, the longest is 3.8 % faster, and worker 0 holds 11 chunks, not 8.
-/// But a gradient leaves before the parameter part of backward, which hides transfers, too: then both may be equal. So
-/// a plan with `cost_transfers` simulates both (see `choose_warmup`); any other takes the shortest.
+/// After the shortest, a neighbour needs each result in the next tick, so a transfer delays everything after it. After
+/// the longest it needs them two ticks later, and a transfer hides behind a chunk's work. With a latency of a tenth of
+/// a chunk's forward, b = 2 f, K = 4, V = 2 and M = 16, the longest is 3.8 % faster, and worker 0 holds 11 chunks,
+/// not 8. But a gradient leaves before the parameter part of backward, which hides transfers, too: then both may be
+/// equal. So a plan with `cost_transfers` simulates both (see `choose_warmup`); any other takes the shortest.
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9
 ///     worker 0  0F0  0F1  2F0  .    2F1  2B0  .    2B1  0B0  0B1
@@ -111,15 +111,17 @@ struct interleaved {
     return first.backward_tick(first.order.backward_of(0, micro_batches - 1)) + 1;
   }
   constexpr int in_flight(int stages, int micro_batches, int stage) const {
-    const row its(*this, stages, micro_batches, worker_of(stages, stage));
-    return its.order.in_flight(
-        stage, [&](int k) { return its.forward_tick(k); }, [&](int k) { return its.backward_tick(k); });
+    const row timing(*this, stages, micro_batches, worker_of(stages, stage));
+    return timing.order.in_flight(
+        stage, [&](int k) { return timing.forward_tick(k); }, [&](int k) { return timing.backward_tick(k); });
   }
   constexpr cell at(int stages, int micro_batches, int worker, int tick) const {
-    const row its(*this, stages, micro_batches, worker);
-    const int forward = its.forward_in(tick), backward = its.backward_in(tick);
-    if (forward < its.order.count() && its.forward_tick(forward) == tick) return its.order.forward(worker, forward);
-    return its.backward_tick(backward) == tick ? its.order.backward(action_kind::backward, worker, backward) : cell{};
+    const row timing(*this, stages, micro_batches, worker);
+    const int forward = timing.forward_in(tick), backward = timing.backward_in(tick);
+    if (forward < timing.order.count() && timing.forward_tick(forward) == tick)
+      return timing.order.forward(worker, forward);
+    return timing.backward_tick(backward) == tick ? timing.order.backward(action_kind::backward, worker, backward)
+                                                  : cell{};
   }
 
   /// The duration of a step with equal stages and free transfers.
@@ -130,7 +132,7 @@ struct interleaved {
   }
 
  private:
-  /// Ticks from a worker's backward to that of the worker before, and from forward to the next worker's.
+  /// Ticks from a worker's backward to the previous worker's, and from its forward to the next worker's.
   constexpr int hop() const { return warmup == warmup_kind::longest ? 2 : 1; }
 
   // Forward k is in tick w + k in the warm-up, then in every second tick. Backward k is in every second tick, too, and
@@ -139,9 +141,9 @@ struct interleaved {
     detail::chunk_order order;
     int first_chunks, warm, forward_begin, backward_begin, spread, tail_begin;
 
-    constexpr row(const interleaved& it, int stages, int micro_batches, int w)
-        : order(stages, it.chunks, micro_batches), first_chunks(order.last_chunk()), worker_(w) {
-      const int K = order.workers, to_last = K - 1 - w, hop = it.hop();
+    constexpr row(const interleaved& schedule, int stages, int micro_batches, int w)
+        : order(stages, schedule.chunks, micro_batches), first_chunks(order.last_chunk()), worker_(w) {
+      const int K = order.workers, to_last = K - 1 - w, hop = schedule.hop();
       warm = first_chunks + 1 + 2 * (hop - 1) * to_last;
       forward_begin = K - 1 - hop * to_last - first_chunks;  // as if all were in every second tick
       backward_begin = first_chunks + K + hop * to_last;

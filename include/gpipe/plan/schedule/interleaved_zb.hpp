@@ -6,9 +6,9 @@
 
 namespace gpipe {
 
-/// Interleaved zero bubble: ZB-H1 with `chunks` stages a worker (Qi et al., "Zero Bubble Pipeline Parallelism", 2023,
-/// arXiv 2401.10241; PyTorch has it as ScheduleInterleavedZeroBubble). The stages of a worker and their order are those
-/// of `interleaved`, with V chunks, K workers and groups of G micro-batches; backward is in two parts, and worker w
+/// Interleaved zero bubble: ZB-H1 with `chunks` stages per worker (Qi et al., "Zero Bubble Pipeline Parallelism", 2023,
+/// arXiv 2401.10241; PyTorch has it as ScheduleInterleavedZeroBubble). The stages of a worker and their order are
+/// as in `interleaved`, with V chunks, K workers and groups of G micro-batches; backward is in two parts, and worker w
 /// runs the parameter part w backwards later. With M >= K and a chunk's times F, I and W, W <= F, a worker is idle for
 /// (K - 1) (F + I - W): with equal parts for K - 1 of them, as in ZB-V, so 1 / V of ZB-H1's. It holds the inputs of at
 /// most (V - 1) G + K chunks: 2 K with two chunks and M a multiple of K, as in ZB-V. With one chunk it is ZB-H1.
@@ -30,38 +30,39 @@ struct interleaved_zb {
   constexpr int ticks(int stages, int micro_batches) const {
     int last = 0;
     for (int w = 0; w < workers(stages); ++w) {
-      const row its(*this, stages, micro_batches, w);
-      const int end = its.parameters_tick(its.order.backward_of(w, micro_batches - 1));
+      const row timing(*this, stages, micro_batches, w);
+      const int end = timing.parameters_tick(timing.order.backward_of(w, micro_batches - 1));
       if (end > last) last = end;
     }
     return last + 1;
   }
   constexpr int in_flight(int stages, int micro_batches, int stage) const {
-    const row its(*this, stages, micro_batches, worker_of(stages, stage));
-    return its.order.in_flight(
-        stage, [&](int k) { return its.forward_tick(k); }, [&](int k) { return its.parameters_tick(k); });
+    const row timing(*this, stages, micro_batches, worker_of(stages, stage));
+    return timing.order.in_flight(
+        stage, [&](int k) { return timing.forward_tick(k); }, [&](int k) { return timing.parameters_tick(k); });
   }
   constexpr cell at(int stages, int micro_batches, int worker, int tick) const {
-    const row its(*this, stages, micro_batches, worker);
-    const int forward = its.forward_in(tick), input = its.input_in(tick), parameters = its.parameters_in(tick);
-    if (forward < its.order.count() && its.forward_tick(forward) == tick) return its.order.forward(worker, forward);
-    if (input < its.order.count() && its.input_tick(input) == tick)
-      return its.order.backward(action_kind::backward_input, worker, input);
-    if (parameters >= 0 && its.parameters_tick(parameters) == tick)
-      return its.order.backward(action_kind::backward_parameters, worker, parameters);
+    const row timing(*this, stages, micro_batches, worker);
+    const int forward = timing.forward_in(tick), input = timing.input_in(tick), parameters = timing.parameters_in(tick);
+    if (forward < timing.order.count() && timing.forward_tick(forward) == tick)
+      return timing.order.forward(worker, forward);
+    if (input < timing.order.count() && timing.input_tick(input) == tick)
+      return timing.order.backward(action_kind::backward_input, worker, input);
+    if (parameters >= 0 && timing.parameters_tick(parameters) == tick)
+      return timing.order.backward(action_kind::backward_parameters, worker, parameters);
     return {};
   }
 
  private:
   // Forward k is in tick w + k up to the last chunk's first, then K - 1 are in every second tick, then each is in every
-  // third. So are the input parts from k = w on, with the parameter part of k - w behind each, while forwards last; the
+  // third. So are the input parts from k = w on, with the parameter part of k - w after each, while forwards last; the
   // remaining parameter parts come last.
   struct row {
     detail::chunk_order order;
     int worker, dense, second, begin, thirds;
 
-    constexpr row(const interleaved_zb& it, int stages, int micro_batches, int w)
-        : order(stages, it.chunks, micro_batches),
+    constexpr row(const interleaved_zb& schedule, int stages, int micro_batches, int w)
+        : order(stages, schedule.chunks, micro_batches),
           worker(w),
           dense(order.last_chunk()),
           second(dense + order.workers - 1),

@@ -9,7 +9,7 @@
 namespace gpipe {
 
 /// "1F1B" with a flush: Narayanan et al., PipeDream-Flush (arXiv 2006.09503), and Fan et al., DAPPLE (arXiv
-/// 2007.01045). Its duration is that of fill-drain, but stage s holds S - s micro-batches and not M: after S - s
+/// 2007.01045). It takes as long as fill-drain, but stage s holds S - s micro-batches and not M: after S - s
 /// forwards, backward and forward alternate. The neighbour uses each result in the next tick.
 ///
 ///     tick     0   1   2   3   4   5   6   7   8   9   10  11
@@ -27,12 +27,12 @@ struct one_f_one_b {
   static constexpr int in_flight(int stages, int micro_batches, int stage) {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
-  static constexpr int stash_slots(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int memory_slots = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
+  static constexpr int stash_slots(int stages, int micro_batches, int writer, int reader, int on_the_way = 0) {
+    const int memory_slots = (2 * stages - 1 - writer - reader + on_the_way) / 2 + 1;
     return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
-  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int memory_slots = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
+  static constexpr int returned_slots(int, int micro_batches, int writer, int reader, int on_the_way = 0) {
+    const int memory_slots = writer - reader + on_the_way > 2 ? (writer - reader + on_the_way) / 2 + 1 : 2;
     return memory_slots < micro_batches ? memory_slots : micro_batches;
   }
 

@@ -6,8 +6,8 @@ namespace gpipe {
 struct cut {
   const int* first = nullptr;
   int stages = 0;
-  /// Of each layer that backward runs forward again: the layer before whose backward it runs. -1: what the layer writes
-  /// is kept. Null: of all layers it is, or whole micro-batches are recomputed.
+  /// [layer]: the layer before whose backward this one runs forward again. -1: its outputs are kept. Null: all outputs
+  /// are kept, or whole micro-batches are recomputed.
   const int* recomputed_before = nullptr;
 
   /// The stage of a layer; -1 for the writer of a value that enters the model (layer -1).

@@ -30,7 +30,7 @@ struct layer_run {
   static constexpr int count = Count;
 };
 
-/// A stage as a type: a Hana tuple with an element for each *distinct* layer, in model order.
+/// A stage as a type: a Hana tuple with one element per *distinct* layer, in model order.
 template <int Index, int First, int Last, class Layers>
 struct stage {
   static constexpr int index = Index, first = First, last = Last;

@@ -12,7 +12,7 @@ class stage_view {
  public:
   constexpr stage_view(const network& net, gpipe::cut cut, int stage)
       : net_(net), cut_(cut), stage_(stage), first_(cut.first[stage]), last_(cut.first[stage + 1]) {}
-  /// The layers [first, last) as a stage, with every other layer in a stage of its own. No other cut with this stage
+  /// The layers [first, last) as a stage, with every other layer as a separate stage. No other cut with this stage
   /// has more gradients that come back to it or that it sends separately.
   constexpr stage_view(const network& net, int first, int last)
       : net_(net), stage_(first), first_(first), last_(last), separate_(true) {}
@@ -33,12 +33,12 @@ class stage_view {
   }
   /// Whether a later stage reads the value.
   constexpr bool sent(int v) const {
-    const detail::value& of = net_.values[v];
-    return of.readers > 0 && holds(of.writer) && net_.reader(v, of.readers - 1) >= last_;
+    const detail::value& value = net_.values[v];
+    return value.readers > 0 && holds(value.writer) && net_.reader(v, value.readers - 1) >= last_;
   }
   /// Whether the next stage has the `i`-th reader of a value.
   constexpr bool read_by_next(int v, int i) const { return stage_of(net_.reader(v, i)) == stage_ + 1; }
-  /// The layer of the stage before whose backward layer `l` runs forward again; -1: what it writes is kept.
+  /// The layer of the stage before whose backward layer `l` runs forward again; -1: its outputs are kept.
   constexpr int recomputed_before(int l) const {
     return cut_.recomputed_before == nullptr ? -1 : cut_.recomputed_before[l];
   }
@@ -50,7 +50,7 @@ class stage_view {
       if (recomputed_before(l) > found) found = recomputed_before(l);
     return found;
   }
-  /// Whether backward of layer `l` reads what is written again.
+  /// Whether backward of layer `l` reads recomputed values.
   constexpr bool reads_recomputed(int l) const {
     if (cut_.recomputed_before == nullptr) return false;
     const detail::layer_type& r = net_.type_of(l);
@@ -62,17 +62,17 @@ class stage_view {
   }
   /// Whether the value is kept from forward to backward: backward reads it, or a layer that runs forward again.
   constexpr bool kept(int v) const {
-    const detail::value& of = net_.values[v];
-    if (holds(of.writer) && recomputed(of.writer)) return false;
-    for (int i = 0; cut_.recomputed_before != nullptr && i < of.readers; ++i)
+    const detail::value& value = net_.values[v];
+    if (holds(value.writer) && recomputed(value.writer)) return false;
+    for (int i = 0; cut_.recomputed_before != nullptr && i < value.readers; ++i)
       if (holds(net_.reader(v, i)) && recomputed(net_.reader(v, i))) return true;
     return needed(v);
   }
   /// Whether the stage's backward reads the value.
   constexpr bool needed(int v) const {
-    const detail::value& of = net_.values[v];
-    if (holds(of.writer) && net_.type_of(of.writer).keeps.output) return true;
-    for (int i = 0; i < of.readers; ++i)
+    const detail::value& value = net_.values[v];
+    if (holds(value.writer) && net_.type_of(value.writer).keeps.output) return true;
+    for (int i = 0; i < value.readers; ++i)
       if (holds(net_.reader(v, i)) && net_.type_of(net_.reader(v, i)).keeps.input) return true;
     return false;
   }
@@ -83,8 +83,8 @@ class stage_view {
     const detail::expanded_layer& writer = net_.layers[net_.values[v].writer];
     if (net_.types[writer.type].extra_count > 0) return false;
     for (int o = 0; o < writer.writes; ++o) {
-      const detail::value& of = net_.values[writer.first_write + o];
-      if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
+      const detail::value& value = net_.values[writer.first_write + o];
+      if (value.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
       if (needed(writer.first_write + o)) return false;
     }
     return true;
@@ -93,7 +93,7 @@ class stage_view {
   constexpr bool sends_gradients() const {
     for (int l = first_; l < last_ && first_ > 0; ++l)
       for (int i = 0; i < net_.layers[l].reads; ++i)
-        if (const detail::value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient)
+        if (const detail::value& value = net_.values[net_.reads_value(l, i)]; value.writer < first_ && value.gradient)
           return true;
     return false;
   }
@@ -108,8 +108,9 @@ class stage_view {
   }
   /// Whether this reader is the stage's first reader of the value.
   constexpr bool reads_first(int v, int index) const { return index == 0 || !holds(net_.reader(v, index - 1)); }
-  /// Whether that reader's gradient is added to those of later readers. Gradients are summed from the last reader to
-  /// the first for every cut; a stage sends a gradient separately if it must not add it before an earlier one.
+  /// Whether that reader's gradient is added to the gradients of later readers. Gradients are summed from the last
+  /// reader to the first for every cut; a stage sends a gradient separately if it must not add it before an earlier
+  /// one.
   constexpr bool adds(int v, int index) const {
     const bool later_inside = index + 1 < net_.values[v].readers && holds(net_.reader(v, index + 1));
     if (holds(net_.values[v].writer)) return later_inside || sent(v);
@@ -187,27 +188,30 @@ class stage_view {
 
   /// Whether two stages are equal except for their position: the same layers, connected equally inside and at the ends.
   /// (It looks at every layer of a model, mostly at compile time, so the loops call no functions.)
-  constexpr bool matches(const stage_view& other) const {
+  constexpr bool matches(const stage_view& candidate) const {
     const int n = last_ - first_;
-    if (other.last_ - other.first_ != n) return false;
-    const detail::expanded_layer *mine = net_.layers + first_, *theirs = net_.layers + other.first_;
-    if (mine[0].type != theirs[0].type || mine[n - 1].type != theirs[n - 1].type) return false;
+    if (candidate.last_ - candidate.first_ != n) return false;
+    const detail::expanded_layer *layers = net_.layers + first_, *candidate_layers = net_.layers + candidate.first_;
+    if (layers[0].type != candidate_layers[0].type || layers[n - 1].type != candidate_layers[n - 1].type) return false;
     for (int k = 0; k < n; ++k) {
-      if (mine[k].type != theirs[k].type) return false;
-      const int my = recomputed_before(first_ + k), their = other.recomputed_before(other.first_ + k);
-      if (my < 0 ? their >= 0 : my - first_ != their - other.first_) return false;
+      if (layers[k].type != candidate_layers[k].type) return false;
+      const int recompute = recomputed_before(first_ + k),
+                candidate_recompute = candidate.recomputed_before(candidate.first_ + k);
+      if (recompute < 0 ? candidate_recompute >= 0 : recompute - first_ != candidate_recompute - candidate.first_)
+        return false;
     }
 
     // Layers of equal types read and write equally many values, which are numbered in order.
-    const detail::expanded_layer &first = mine[0], &end = mine[n - 1];
-    const int reads = end.first_read + end.reads - first.first_read;
-    const int begin = first.first_write, shift = theirs[0].first_write - begin;  // lower values enter
-    const detail::read *my_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
+    const detail::expanded_layer &first = layers[0], &end = layers[n - 1];
+    const int read_count = end.first_read + end.reads - first.first_read;
+    const int begin = first.first_write, shift = candidate_layers[0].first_write - begin;  // lower values enter
+    const detail::read *layer_reads = net_.reads + first.first_read,
+                       *candidate_reads = net_.reads + candidate_layers[0].first_read;
     int inside = 0;
-    for (int r = 0; r < reads; ++r) {
-      const int v = my_reads[r].value, w = their_reads[r].value;
+    for (int r = 0; r < read_count; ++r) {
+      const int v = layer_reads[r].value, w = candidate_reads[r].value;
       if (v >= begin && w == v + shift) ++inside;
-      else if (v >= begin || w >= begin + shift || !enters_equally(v, first.first_read + r, other, w)) return false;
+      else if (v >= begin || w >= begin + shift || !enters_equally(v, first.first_read + r, candidate, w)) return false;
     }
 
     // The remaining reads of values written here are by later stages. Usually such values are written last.
@@ -215,13 +219,13 @@ class stage_view {
     int leave = reads_before(v + 1) - reads_before(begin) - inside;
     if (reads_before(v + 1 + shift) - reads_before(begin + shift) - inside != leave) return false;
     for (; leave > 0; --v) {
-      const detail::value& of = net_.values[v];
+      const detail::value& value = net_.values[v];
       int leaving = 0;
-      while (leaving < of.readers && net_.reader(v, of.readers - 1 - leaving) >= last_) ++leaving;
+      while (leaving < value.readers && net_.reader(v, value.readers - 1 - leaving) >= last_) ++leaving;
       if (leaving == 0) continue;
-      if (of.readers != net_.values[v + shift].readers || returns(v) != other.returns(v + shift)) return false;
-      for (int k = 0; of.gradient && k < returns(v); ++k)
-        if (returned_by_next(v, k) != other.returned_by_next(v + shift, k)) return false;
+      if (value.readers != net_.values[v + shift].readers || returns(v) != candidate.returns(v + shift)) return false;
+      for (int k = 0; value.gradient && k < returns(v); ++k)
+        if (returned_by_next(v, k) != candidate.returned_by_next(v + shift, k)) return false;
       leave -= leaving;
     }
     return true;
@@ -236,11 +240,12 @@ class stage_view {
   constexpr int reads_before(int v) const {
     return v < net_.value_count ? net_.values[v].first_reader : net_.read_count;
   }
-  constexpr bool enters_equally(int v, int read, const stage_view& other, int w) const {
-    const int l = net_.reads[read].layer_index, k = l - first_ + other.first_, i = read - net_.layers[l].first_read;
-    const int index = reader_index(v, l, i), theirs = other.reader_index(w, k, i);
-    return net_.values[v].gradient == net_.values[w].gradient && origin_of(v) == other.origin_of(w) &&
-           reads_first(v, index) == other.reads_first(w, theirs) && adds(v, index) == other.adds(w, theirs);
+  constexpr bool enters_equally(int v, int read, const stage_view& candidate, int w) const {
+    const int l = net_.reads[read].layer_index, k = l - first_ + candidate.first_, i = read - net_.layers[l].first_read;
+    const int index = reader_index(v, l, i), candidate_index = candidate.reader_index(w, k, i);
+    return net_.values[v].gradient == net_.values[w].gradient && origin_of(v) == candidate.origin_of(w) &&
+           reads_first(v, index) == candidate.reads_first(w, candidate_index) &&
+           adds(v, index) == candidate.adds(w, candidate_index);
   }
 
   const network& net_;

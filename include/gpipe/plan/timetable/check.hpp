@@ -76,10 +76,11 @@ class table_check {
   }
 
   /// Compares both ends of a link, whose rows have been read.
-  constexpr void compare(const stage_link& it) {
-    const stage_row &from = rows_[it.from], &to = rows_[it.to];
-    compare(from.forward, to.forward, it.to, action_kind::forward);
-    if (schedule_.trains && it.gradient) compare(to.backward, from.backward, it.from, action_kind::backward);
+  constexpr void compare(const stage_link& link) {
+    const stage_row &source = rows_[link.source], &target = rows_[link.target];
+    compare(source.forward, target.forward, link.target, action_kind::forward);
+    if (schedule_.trains && link.gradient)
+      compare(target.backward, source.backward, link.source, action_kind::backward);
   }
 
  private:
@@ -104,8 +105,8 @@ class table_check {
       if (needed[m] && unsigned(made[m] - 1) >= unsigned(needed[m] - 1))
         note(fault::premature, schedule_.worker_of(S_, stage), needed[m] - 1, {kind, stage, m});
   }
-  constexpr void note(fault what, int worker, int tick, const cell& c) {
-    if (found_.ok() || tick < found_.position) found_ = {what, worker, tick, {c.kind, c.stage, c.micro_batch, -1}};
+  constexpr void note(fault error, int worker, int tick, const cell& c) {
+    if (found_.ok() || tick < found_.position) found_ = {error, worker, tick, {c.kind, c.stage, c.micro_batch, -1}};
   }
   constexpr void note_missing(int worker, int end, int s) {
     for (int m = 0; m < M_; ++m)
@@ -156,9 +157,9 @@ GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int 
   detail::table_check<Schedule> table(schedule, stages, micro_batches);
   for (int w = first; w < last && w < schedule.workers(stages); ++w) table.read(w);
   for (int i = 0; i < link_count; ++i) {
-    const int worker = schedule.worker_of(stages, links[i].to);
+    const int worker = schedule.worker_of(stages, links[i].target);
     if (worker < first || worker >= last) continue;
-    table.read(schedule.worker_of(stages, links[i].from));
+    table.read(schedule.worker_of(stages, links[i].source));
     table.compare(links[i]);
   }
   return table.found();

@@ -45,13 +45,13 @@ class tick_run_check {
     return covers(s, input) && covers(s, parameters) && before(s, forward, s, input) &&
            before(s, input, s, parameters) && retires(s) &&
            (memory_slots >= M_ ||
-            (memory_slots >= 0 && before(s, parameters, s, forward, memory_slots)));  // at most `slots` ahead
+            (memory_slots >= 0 && before(s, parameters, s, forward, memory_slots)));  // at most `memory_slots` ahead
   }
 
   /// Each value that goes over a link is made in an earlier tick.
-  constexpr bool over(const stage_link& it) const {
-    return before(it.from, forward, it.to, forward) &&
-           (!schedule_.trains || !it.gradient || before(it.to, input, it.from, input));
+  constexpr bool over(const stage_link& link) const {
+    return before(link.source, forward, link.target, forward) &&
+           (!schedule_.trains || !link.gradient || before(link.target, input, link.source, input));
   }
 
  private:
@@ -133,7 +133,7 @@ constexpr bool check_runs(const Schedule& schedule, int stages, int micro_batche
     for (int s = first; s < last && s < stages; ++s)
       if (const int w = schedule.worker_of(stages, s); w < 0 || w >= workers || !table.stage(s)) return false;
     for (int i = 0; i < link_count; ++i)
-      if (links[i].to >= first && links[i].to < last && !table.over(links[i])) return false;
+      if (links[i].target >= first && links[i].target < last && !table.over(links[i])) return false;
     return true;
   }
 }

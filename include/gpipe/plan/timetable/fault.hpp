@@ -16,28 +16,28 @@ enum class fault : std::uint8_t {
   repeated,    ///< ran twice, or must not run
   missing,     ///< never ran; the position is the end of the program
   unpaired,    ///< a send and a receive that do not match, or one without the other
-  deadlock,    ///< workers wait in a circle
+  deadlock,    ///< workers wait in a cycle
   retirement,  ///< parameter gradients of a stage not in the order 0 ... M-1
   stash,       ///< more micro-batches in flight than the stage has slots for
 };
 
 /// One word.
-constexpr const char* name_of(fault what) {
+constexpr const char* name_of(fault error) {
   constexpr const char* names[] = {"none",     "unknown",  "premature",  "repeated", "missing",
                                    "unpaired", "deadlock", "retirement", "stash"};
-  return names[static_cast<int>(what)];
+  return names[static_cast<int>(error)];
 }
 
 }  // namespace detail
 
 /// The first fault: the worker, the line of its program, and the instruction.
 struct check_result {
-  detail::fault what = detail::fault::none;
+  detail::fault error = detail::fault::none;
   int worker = -1;
   int position = -1;
-  instruction at{};
+  instruction action{};
 
-  constexpr bool ok() const { return what == detail::fault::none; }
+  constexpr bool ok() const { return error == detail::fault::none; }
 };
 
 }  // namespace gpipe

@@ -66,8 +66,8 @@ constexpr auto named_numbers() {
 template <class Table>
 constexpr auto refused_numbers() {
   constexpr int S = Table::stages, M = Table::micro_batches;
-  constexpr nearest_numbers stages = nearest_to(S, [](int other) { return admits(Table::schedule, other, M); }),
-                            parts = nearest_to(M, [](int other) { return admits(Table::schedule, S, other); });
+  constexpr nearest_numbers stages = nearest_to(S, [](int count) { return admits(Table::schedule, count, M); }),
+                            parts = nearest_to(M, [](int count) { return admits(Table::schedule, S, count); });
   using other_stages = decltype(named_numbers<broken::admitted_stages, stages.below, stages.above>());
   using other_parts = decltype(named_numbers<broken::admitted_micro_batches, parts.below, parts.above>());
   return std::type_identity<broken::schedule_admits<S, M, other_stages, other_parts, false>>{};
@@ -76,7 +76,7 @@ constexpr auto refused_numbers() {
 template <scheduler Schedule>
 constexpr check_chunks pieces_of(const Schedule& schedule, int stages, int micro_batches) {
   // A table without ticks or workers is wrong; the check finds this like any other mistake.
-  const int all = schedule.ticks(stages, micro_batches), ticks = all < 1 ? 1 : all;
+  const int table_ticks = schedule.ticks(stages, micro_batches), ticks = table_ticks < 1 ? 1 : table_ticks;
   const int workers = schedule.workers(stages) < 1 ? 1 : schedule.workers(stages);
   const int fit = ticks < 10240 ? 10240 / ticks : 1;
   return {fit, (workers + fit - 1) / fit};
@@ -89,8 +89,8 @@ inline constexpr check_result piece_checked = check_timetable(Table::schedule, T
 template <class Table, int Workers, int... Piece>
 constexpr check_result first_fault(std::integer_sequence<int, Piece...>) {
   check_result found;
-  const auto note = [&found](const check_result& it) {
-    if (!it.ok() && (found.ok() || it.position < found.position)) found = it;
+  const auto note = [&found](const check_result& result) {
+    if (!result.ok() && (found.ok() || result.position < found.position)) found = result;
   };
   (note(piece_checked<Table, Piece * Workers, (Piece + 1) * Workers>), ...);
   return found;
@@ -129,8 +129,8 @@ constexpr bool require_sound() {
     static_cast<void>(detail::asserted<typename decltype(detail::refused_numbers<Table>())::type>{});
   } else {
     constexpr check_result found = checked_table<Table>();
-    static_assert(sizeof(broken::schedule_is_sound<found.worker, found.position, found.at.kind, found.at.stage,
-                                                   found.at.micro_batch, found.what, found.ok()>) > 0);
+    static_assert(sizeof(broken::schedule_is_sound<found.worker, found.position, found.action.kind, found.action.stage,
+                                                   found.action.micro_batch, found.error, found.ok()>) > 0);
   }
   return true;
 }

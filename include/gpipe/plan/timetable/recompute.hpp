@@ -16,9 +16,9 @@ struct recompute_choice {
   const bool* by_layer = nullptr;
 
   constexpr recompute_choice() = default;
-  constexpr recompute_choice(recompute_mode chosen, const int* of_each_stage = nullptr,
+  constexpr recompute_choice(recompute_mode chosen, const int* stage_working_sets = nullptr,
                              const bool* stages_by_layer = nullptr)
-      : mode(chosen), working_sets(of_each_stage), by_layer(stages_by_layer) {}
+      : mode(chosen), working_sets(stage_working_sets), by_layer(stages_by_layer) {}
 };
 
 [[noreturn]] GPIPE_COLD inline void too_few_working_sets(int stage, int working_sets, int fewest) {
@@ -57,7 +57,7 @@ constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_b
 }
 template <scheduler Schedule>
 constexpr bool splits_backward(const folded<Schedule>& schedule, int stages, int micro_batches) {
-  return splits_backward(schedule.of, stages, micro_batches);
+  return splits_backward(schedule.unfolded, stages, micro_batches);
 }
 
 /// The same for one stage.
@@ -82,7 +82,7 @@ GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage,
   const zeroed_array<int> kept(table.micro_batches());  // between forward and backward
   int kept_count = 0, split = 0;
   table.walk(table.worker_of(stage), [&](int t, const cell& c) {
-    if (c.stage != stage || !table.knows(c)) return;
+    if (c.stage != stage || !table.contains(c)) return;
     if (c.kind == action_kind::backward_parameters) --split;
     else if (c.kind != action_kind::forward)
       for (int i = 0; i < kept_count; ++i)
@@ -124,8 +124,8 @@ template <scheduler Schedule>
 GPIPE_COLD constexpr void flag_recomputing(detail::tick_index<Schedule>& table, const recompute_choice& choice,
                                            int stage, bool* recomputing) {
   flag_recomputed(table, choice, stage, recomputing);
-  const bool all = table.schedule().trains && choice.by_layer != nullptr && choice.by_layer[stage];
-  for (int m = 0; all && m < table.micro_batches(); ++m) recomputing[m] = true;
+  const bool recomputes_layers = table.schedule().trains && choice.by_layer != nullptr && choice.by_layer[stage];
+  for (int m = 0; recomputes_layers && m < table.micro_batches(); ++m) recomputing[m] = true;
 }
 
 /// `flag_recomputed` for a schedule without a tick index.

@@ -20,8 +20,8 @@
 
 namespace gpipe {
 
-/// A schedule at one (S, M) that is made at run time, from a text in PyTorch's format of schedule files: a row for each
-/// worker, cells between commas.
+/// A schedule at one (S, M) that is made at run time, from a text in PyTorch's format of schedule files: one row per
+/// worker, cells separated by commas.
 ///
 ///     0F0,0F1,    ,0B0,   ,0B1        a stage, F forward, B backward or its parts I and W, and a micro-batch;
 ///     ,1F0,1B0,1F1,1B1                nothing while idle
@@ -50,13 +50,13 @@ class schedule_table {
   cell at(int, int, int worker, int tick) const {
     const std::vector<entry>& row = rows_[detail::index(worker)];
     const auto found = std::lower_bound(row.begin(), row.end(), tick, [](const entry& e, int t) { return e.tick < t; });
-    return found != row.end() && found->tick == tick ? found->is : cell{};
+    return found != row.end() && found->tick == tick ? found->action : cell{};
   }
 
  private:
   /// A cell of the text.
   struct entry {
-    cell is;
+    cell action;
     int column = 0;
     int tick = -1;
   };
@@ -94,7 +94,7 @@ GPIPE_COLD std::string schedule_text(const Schedule& schedule, int stages, int m
 GPIPE_COLD inline void schedule_table::read(std::string_view text) {
   for (const auto& row : detail::read_schedule_text(name_, text)) {
     auto& made = rows_.emplace_back();
-    for (const detail::text_cell& c : row) made.push_back({c.is, c.column});
+    for (const detail::text_cell& c : row) made.push_back({c.action, c.column});
   }
 }
 
@@ -104,26 +104,26 @@ GPIPE_COLD inline void schedule_table::count_stages() {
   for (const auto& row : rows_)
     for (const entry& e : row) {
       ++cells;
-      stages = (std::max)(stages, e.is.stage + 1);
-      micro_batches_ = (std::max)(micro_batches_, e.is.micro_batch + 1);
-      trains = trains || e.is.kind != action_kind::forward;
+      stages = (std::max)(stages, e.action.stage + 1);
+      micro_batches_ = (std::max)(micro_batches_, e.action.micro_batch + 1);
+      trains = trains || e.action.kind != action_kind::forward;
     }
   if (std::int64_t{stages} * micro_batches_ > cells)  // before memory for each of them is taken
     for (std::size_t w = 0; w < rows_.size(); ++w)
       for (const entry& e : rows_[w])
-        if ((std::max)(e.is.stage, e.is.micro_batch) + 1 == (std::max)(stages, micro_batches_))
+        if ((std::max)(e.action.stage, e.action.micro_batch) + 1 == (std::max)(stages, micro_batches_))
           detail::bad_cell(name_, static_cast<int>(w), e.column,
-                           {" is ", detail::label_of(e.is, true).text(), ", and the table has ", cells, " cells for ",
-                            stages, " stages and ", micro_batches_, " micro-batches"},
+                           {" is ", detail::label_of(e.action, true).text(), ", and the table has ", cells,
+                            " cells for ", stages, " stages and ", micro_batches_, " micro-batches"},
                            {"count stages and micro-batches from 0, and write every one"});
   worker_of_.assign(detail::index(stages), -1);
   for (std::size_t w = 0; w < rows_.size(); ++w)
     for (const entry& e : rows_[w]) {
-      int& worker = worker_of_[detail::index(e.is.stage)];
+      int& worker = worker_of_[detail::index(e.action.stage)];
       if (worker >= 0 && worker != static_cast<int>(w))
         detail::bad_cell(name_, static_cast<int>(w), e.column,
-                         {" is ", detail::label_of(e.is, true).text(), ", and stage ", e.is.stage, " is in row ",
-                          worker + 1, ", too"},
+                         {" is ", detail::label_of(e.action, true).text(), ", and stage ", e.action.stage,
+                          " is in row ", worker + 1, ", too"},
                          {"keep all cells of a stage in one row"});
       worker = static_cast<int>(w);
     }
@@ -158,7 +158,7 @@ GPIPE_COLD inline void schedule_table::set_ticks() {
     for (; next[w] < rows_[w].size(); ++next[w]) {
       entry& e = rows_[w][next[w]];
       e.tick = next[w] == 0 ? 0 : rows_[w][next[w] - 1].tick + 1;
-      if (const auto input = needed_by(e.is)) {
+      if (const auto input = needed_by(e.action)) {
         if (made_in[*input] < 0) {
           waiting[*input] = static_cast<int>(w);
           break;
@@ -166,33 +166,33 @@ GPIPE_COLD inline void schedule_table::set_ticks() {
         e.tick = (std::max)(e.tick, made_in[*input] + 1);
       }
       ticks_ = (std::max)(ticks_, e.tick + 1);
-      if (e.is.kind == action_kind::backward_parameters) continue;
-      const std::size_t made = made_by(e.is);
+      if (e.action.kind == action_kind::backward_parameters) continue;
+      const std::size_t made = made_by(e.action);
       if (made_in[made] >= 0) continue;
       made_in[made] = e.tick;
-      if (const int other = std::exchange(waiting[made], no_row); other != no_row)
-        ready.push_back(detail::index(other));
+      if (const int waiting_row = std::exchange(waiting[made], no_row); waiting_row != no_row)
+        ready.push_back(detail::index(waiting_row));
     }
   }
-  // The first row that waits for what no row makes; else the first of those that wait in a circle.
+  // The first row that waits for a value that no row makes; else the first row in a cycle.
   std::vector<bool> written(values);
   for (const auto& row : rows_)
     for (const entry& e : row)
-      if (e.is.kind != action_kind::backward_parameters) written[made_by(e.is)] = true;
+      if (e.action.kind != action_kind::backward_parameters) written[made_by(e.action)] = true;
   std::optional<std::size_t> wrong;
   for (std::size_t w = rows_.size(); w-- > 0;)
-    if (next[w] < rows_[w].size() &&
-        (!wrong || !written[*needed_by(rows_[w][next[w]].is)] || written[*needed_by(rows_[*wrong][next[*wrong]].is)]))
+    if (next[w] < rows_[w].size() && (!wrong || !written[*needed_by(rows_[w][next[w]].action)] ||
+                                      written[*needed_by(rows_[*wrong][next[*wrong]].action)]))
       wrong = w;
   if (!wrong) return;
   const entry& e = rows_[*wrong][next[*wrong]];
-  const bool forward = e.is.kind == action_kind::forward;
-  const cell needs{forward ? action_kind::forward : action_kind::backward, e.is.stage + (forward ? -1 : 1),
-                   e.is.micro_batch};
-  const bool somewhere = written[*needed_by(e.is)];
+  const bool forward = e.action.kind == action_kind::forward;
+  const cell needs{forward ? action_kind::forward : action_kind::backward, e.action.stage + (forward ? -1 : 1),
+                   e.action.micro_batch};
+  const bool somewhere = written[*needed_by(e.action)];
   detail::bad_cell(
       name_, static_cast<int>(*wrong), e.column,
-      {" is ", detail::label_of(e.is, true).text(), somewhere ? ", which waits for ever for " : ", which needs ",
+      {" is ", detail::label_of(e.action, true).text(), somewhere ? ", which waits for ever for " : ", which needs ",
        detail::label_of(needs, true).text(), somewhere ? "" : ", which is in no row"},
       {somewhere ? "order the rows so that each cell's input comes before it"
                  : "write every stage and micro-batch forward and backward once"});
@@ -203,10 +203,11 @@ GPIPE_COLD inline void schedule_table::count_in_flight() {
   std::vector<int> held(worker_of_.size(), 0);
   for (const auto& row : rows_)
     for (const entry& e : row) {
-      int& now = held[detail::index(e.is.stage)];
-      now += e.is.kind == action_kind::forward;
-      if (trains) in_flight_[detail::index(e.is.stage)] = (std::max)(in_flight_[detail::index(e.is.stage)], now);
-      now -= e.is.kind == action_kind::backward || e.is.kind == action_kind::backward_parameters;
+      int& held_count = held[detail::index(e.action.stage)];
+      held_count += e.action.kind == action_kind::forward;
+      if (trains)
+        in_flight_[detail::index(e.action.stage)] = (std::max)(in_flight_[detail::index(e.action.stage)], held_count);
+      held_count -= e.action.kind == action_kind::backward || e.action.kind == action_kind::backward_parameters;
     }
 }
 
@@ -216,25 +217,25 @@ GPIPE_COLD inline void schedule_table::check() const {
   const check_result found =
       check_timetable(*this, stages(), micro_batches_, chain.data(), static_cast<int>(chain.size()));
   if (found.ok()) return;
-  const detail::label found_at = detail::label_of(found.at, true);
-  const std::string_view is = found_at.text();
+  const detail::label found_at = detail::label_of(found.action, true);
+  const std::string_view label_text = found_at.text();
   if (found.worker < 0 || found.worker >= static_cast<int>(rows_.size()) || rows_[detail::index(found.worker)].empty())
     detail::throw_error({"row ", found.worker + 1, " has no cell"}, {"remove it, or give it a stage"},
                         detail::location{.file = name_, .line = found.worker + 1});
-  if (found.what == detail::fault::missing)
-    detail::throw_error({is, " is missing"}, {"write every stage and micro-batch forward and backward once"},
+  if (found.error == detail::fault::missing)
+    detail::throw_error({label_text, " is missing"}, {"write every stage and micro-batch forward and backward once"},
                         detail::location{.file = name_, .line = found.worker + 1});
   int column = 0;
   for (const entry& e : rows_[detail::index(found.worker)])
     if (e.tick == found.position) column = e.column;
   detail::bad_cell(
       name_, found.worker, column,
-      {" is ", is,
-       found.what == detail::fault::repeated     ? ", for the second time"
-       : found.what == detail::fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
-                                                 : ", before what it needs"},
-      {found.what == detail::fault::retirement ? "number the micro-batches in the order of their backwards"
-                                               : "correct the order of the row"});
+      {" is ", label_text,
+       found.error == detail::fault::repeated     ? ", for the second time"
+       : found.error == detail::fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
+                                                  : ", before what it needs"},
+      {found.error == detail::fault::retirement ? "number the micro-batches in the order of their backwards"
+                                                : "correct the order of the row"});
 }
 
 GPIPE_COLD inline schedule_table::schedule_table(std::string name, std::string_view text) : name_(std::move(name)) {

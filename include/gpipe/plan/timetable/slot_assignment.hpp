@@ -62,51 +62,52 @@ constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
 /// Assigns slots from a cell of the stage that writes until the last use by the stage that reads.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
-                                       int cell_ticks::*end, int more, int min, int* slot) {
+                                       int cell_ticks::*end, int extra_ticks, int min, int* slot) {
   const int M = table.micro_batches();
   const zeroed_array<int> ticks(2 * M);
-  const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
+  const cell_ticks *const writer_ticks = table.of(writer), *const reader_ticks = table.of(reader);
   for (int m = 0; m < M; ++m) {
-    ticks[m] = from[m].*begin;
-    ticks[M + m] = to[m].*end + more;
+    ticks[m] = writer_ticks[m].*begin;
+    ticks[M + m] = reader_ticks[m].*end + extra_ticks;
   }
   return assign_slots(M, ticks.data(), ticks.data() + M, min, slot);
 }
 
-/// Slots at stage `to` for the activations that stage `from` writes or, if both are equal, for the stage's inputs from
-/// outside: from forward at `from` until the parameter gradients at `to` (until forward if the schedule does not
-/// train). Returns the number of slots; `slot` has an element for each micro-batch, or is null.
+/// Slots at stage `reader` for the activations that stage `writer` writes or, if both are equal, for the stage's inputs
+/// from outside: from forward at `writer` until the parameter gradients at `reader` (until forward if the schedule does
+/// not train). Returns the number of slots; `slot` has one element per micro-batch, or is null.
 template <scheduler Schedule>
-constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
+constexpr int stash_slots(detail::tick_index<Schedule>& table, int writer, int reader, int* slot = nullptr,
                           int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::slots_between(table, from, &cell_ticks::forward, to,
+  return detail::slots_between(table, writer, &cell_ticks::forward, reader,
                                table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
                                slot);
 }
 
-/// Ticks by which a gradient from stage `from` comes before its cell where stages go round all workers. A backward of
-/// one cell sends the gradient after its input part, half of its time or, behind a recompute, a third. So gradients
-/// reach the first worker, over all the others, while the last one still has parameter parts of the loop before, and
+/// Ticks by which a gradient from stage `writer` comes before its cell if the stages go round all workers. A backward
+/// of one cell sends the gradient after its input part, half of its time or, after a recompute, a third. So gradients
+/// reach the first worker, over all the others, while the last one still has parameter parts of the previous loop, and
 /// would wait there for a slot:
 ///
 ///     worker 0   .   .   a0  a0  a1  a1  b0 ...    its gradients go to worker 2
 ///     worker 1   .   a0  a0  a1  a1  a2  a2
 ///     worker 2   a0  a0  a1  a1  a2  a2  b0 ...    which takes the first one here
 template <scheduler Schedule>
-constexpr int ticks_early(detail::tick_index<Schedule>& table, int from, int to) {
-  const int first = table.worker_of(from), last = table.worker_of(to);
+constexpr int ticks_early(detail::tick_index<Schedule>& table, int writer, int reader) {
+  const int first = table.worker_of(writer), last = table.worker_of(reader);
   return first < last ? (last - first) * 2 / 3 : 0;
 }
 
-/// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the
-/// parameter gradients at `to`. At least two, so that one is written while the other is read.
+/// Slots at stage `reader` for the gradients that the later stage `writer` writes: from backward at `writer` until the
+/// parameter gradients at `reader`. At least two, so that one is written while the other is read.
 template <scheduler Schedule>
-constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
+constexpr int returned_slots(detail::tick_index<Schedule>& table, int writer, int reader, int* slot = nullptr,
                              int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired,
-                               on_the_way + ticks_early(table, from, to), table.micro_batches() < 2 ? 1 : 2, slot);
+  return detail::slots_between(table, writer, &cell_ticks::backward, reader, &cell_ticks::retired,
+                               on_the_way + ticks_early(table, writer, reader), table.micro_batches() < 2 ? 1 : 2,
+                               slot);
 }
 
 /// Slots for the gradients that a stage holds between backward's input part and its parameter part.

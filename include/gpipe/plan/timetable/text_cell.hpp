@@ -16,7 +16,7 @@ namespace gpipe::detail {
 
 /// A cell of a schedule's text, and its column, counted from 0.
 struct text_cell {
-  cell is;
+  cell action;
   int column = 0;
 };
 
@@ -24,19 +24,19 @@ struct text_cell {
 [[noreturn]] GPIPE_COLD inline void bad_cell(const std::string& file, int row, int column,
                                              std::initializer_list<text_part> wrong,
                                              std::initializer_list<text_part> remedy) {
-  const std::string what = concat(wrong);
-  throw_error({"column ", column + 1, what}, remedy, location{.file = file, .line = row + 1});
+  const std::string description = concat(wrong);
+  throw_error({"column ", column + 1, description}, remedy, location{.file = file, .line = row + 1});
 }
 
-/// Whether a cell is one of those that a schedule's text has beside its computations.
+/// Whether a cell of a schedule's text moves data or parameters: it is no computation.
 GPIPE_COLD inline bool moves_data(std::string_view text) {
   take_number(text);
   for (const std::string_view word : {"SEND_F", "SEND_B", "RECV_F", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD",
                                       "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
     if (text.substr(0, word.size()) == word) {
-      std::string_view rest = text.substr(word.size());
-      take_number(rest);
-      if (rest.empty()) return true;
+      std::string_view remaining = text.substr(word.size());
+      take_number(remaining);
+      if (remaining.empty()) return true;
     }
   return false;
 }
@@ -54,17 +54,17 @@ GPIPE_COLD inline std::vector<std::vector<text_cell>> read_schedule_text(const s
                                                                          std::string_view text) {
   std::vector<std::vector<text_cell>> rows;
   const auto cell_of = [&](std::string_view word, int column) -> cell {
-    std::string_view rest = word;
-    const int stage = take_number(rest);
-    const char head = rest.empty() ? '?' : rest[0];
-    if (!rest.empty()) rest.remove_prefix(1);
-    const int m = take_number(rest);
+    std::string_view remaining = word;
+    const int stage = take_number(remaining);
+    const char head = remaining.empty() ? '?' : remaining[0];
+    if (!remaining.empty()) remaining.remove_prefix(1);
+    const int m = take_number(remaining);
     const action_kind kind = head == 'F'   ? action_kind::forward
                              : head == 'B' ? action_kind::backward
                              : head == 'I' ? action_kind::backward_input
                              : head == 'W' ? action_kind::backward_parameters
                                            : action_kind::idle;
-    if (stage < 0 || m < 0 || kind == action_kind::idle || !rest.empty())
+    if (stage < 0 || m < 0 || kind == action_kind::idle || !remaining.empty())
       bad_cell(name, static_cast<int>(rows.size()) - 1, column, {" is '", word.substr(0, 80), "'"},
                {"write a stage, F, B, I or W, and a micro-batch, such as 0F3, or nothing while idle"});
     return {kind, stage, m};

@@ -37,7 +37,7 @@ class tick_index {
   constexpr int stages() const { return stages_; }
   constexpr int micro_batches() const { return micro_batches_; }
   constexpr int group_gradients() const { return group_gradients_; }
-  /// The first and the last of the micro-batches whose parameter parts come together with that of `m`.
+  /// The first and the last micro-batch whose parameter parts run together with the part of `m`.
   constexpr int first_with(int m) const { return m - m % group_gradients_; }
   constexpr int last_with(int m) const {
     const int last = first_with(m) + group_gradients_ - 1;
@@ -45,11 +45,11 @@ class tick_index {
   }
   constexpr int worker_of(int stage) const { return schedule_.worker_of(stages_, stage); }
   /// Whether the cell's stage and micro-batch exist; a wrong table may have others.
-  constexpr bool knows(const cell& c) const {
+  constexpr bool contains(const cell& c) const {
     return c.stage >= 0 && c.stage < stages_ && c.micro_batch >= 0 && c.micro_batch < micro_batches_;
   }
 
-  /// The ticks of a stage, an element for each micro-batch.
+  /// The ticks of a stage, one element per micro-batch.
   constexpr const cell_ticks* of(int stage) {
     if (!of_[stage]) read(worker_of(stage));
     return of_[stage];
@@ -69,7 +69,7 @@ class tick_index {
       if (worker_of(s) == worker) of_[s] = new cell_ticks[static_cast<unsigned>(micro_batches_)]{};
     int before = -1;
     walk(worker, [&](int t, const cell& c) {
-      if (knows(c) && of_[c.stage]) {
+      if (contains(c) && of_[c.stage]) {
         cell_ticks& found = of_[c.stage][c.micro_batch];
         if (c.kind == action_kind::forward && found.forward < 0) {
           found.forward = t;

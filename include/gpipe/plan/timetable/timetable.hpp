@@ -44,28 +44,28 @@ struct timetable {
       for (int w = 0; w < workers(); ++w) {
         const cell c = at(w, t);
         if (c.kind == action_kind::idle) continue;
-        std::int64_t& now = free[w];
+        std::int64_t& worker_time = free[w];
         const int s = c.stage, m = c.micro_batch;
         std::int64_t needs = 0;
         if (c.kind == action_kind::forward && s > 0) needs = end_of(s - 1, m, false);
         if ((c.kind == action_kind::backward || c.kind == action_kind::backward_input) && s + 1 < stages)
           needs = end_of(s + 1, m, true);
-        if (needs > now) now = needs;
-        now += c.kind == action_kind::forward          ? forward
-               : c.kind == action_kind::backward_input ? input
-               : c.kind == action_kind::backward       ? input + parameters
-                                                       : parameters;
-        if (c.kind != action_kind::backward_parameters) end_of(s, m, c.kind != action_kind::forward) = now;
-        if (now > makespan) makespan = now;
+        if (needs > worker_time) worker_time = needs;
+        worker_time += c.kind == action_kind::forward          ? forward
+                       : c.kind == action_kind::backward_input ? input
+                       : c.kind == action_kind::backward       ? input + parameters
+                                                               : parameters;
+        if (c.kind != action_kind::backward_parameters) end_of(s, m, c.kind != action_kind::forward) = worker_time;
+        if (worker_time > makespan) makespan = worker_time;
       }
     return makespan;
   }
 
   /// Idle share of the workers with f = 1 and b = 2, as the paper counts: (S - 1) / (M + S - 1) for fill-drain.
   constexpr double bubble() const {
-    const std::int64_t all = workers() * makespan(1, 1, 1);
+    const std::int64_t total = workers() * makespan(1, 1, 1);
     const std::int64_t busy = std::int64_t{schedule.trains ? 3 : 1} * stages * micro_batches;
-    return static_cast<double>(all - busy) / static_cast<double>(all);
+    return static_cast<double>(total - busy) / static_cast<double>(total);
   }
 
   /// Draws the table, letter by letter, in the form of the comments above the schedules. If workers have several

@@ -28,7 +28,7 @@ class binder {
         s_(net, plan.cut(), stage),
         life_(s_, plan.requirements(stage).split || s_.sends_gradients()),
         rerun_(s_.last() - s_.first()),
-        each_(plan.each.data() + replica * plan.micro_batches()),
+        each_(plan.own_slots.data() + replica * plan.micro_batches()),
         share_(share_of_replica(s_, plan.requirements(stage).shares, replica)) {
     s_.mark_rerun(rerun_.data());
   }
@@ -49,11 +49,11 @@ class binder {
   const arena_map& map(int stage) const { return *maps_[index(stage)]; }
   const arena_map& here() const { return map(s_.stage()); }
   const stage_slots& slots_here() const { return plan_.slots_of_stages[index(s_.stage())]; }
-  slot_table kept_slots() const { return {slots_here().forward.data(), slots_here().again.data()}; }
+  slot_table kept_slots() const { return {slots_here().forward.data(), slots_here().backward.data()}; }
   slot_table entering_slots() const { return slot_table(slots_here().entering.data()); }
   const link_slots& between(int from, int to) const {
     std::size_t k = 0;
-    while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
+    while (plan_.links[k].source != from || plan_.links[k].target != to) ++k;
     return plan_.slots_of_links[k];
   }
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }

@@ -26,13 +26,13 @@ class remote_links {
   GPIPE_COLD void connect(replica_part& part) const {
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const stage_link& it = plan_.links[k];
-      if (rank_of(it.from) == rank_of(it.to)) continue;
+      if (rank_of(it.source) == rank_of(it.target)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
-      if (has(it.from)) part.activations(k).out = job_.sender(activations(it, it.from, stash));
-      if (has(it.to)) part.activations(k).in = job_.receiver(activations(it, it.to, stash));
+      if (has(it.source)) part.activations(k).out = job_.sender(activations(it, it.source, stash));
+      if (has(it.target)) part.activations(k).in = job_.receiver(activations(it, it.target, stash));
       if (!it.gradient || !plan_.trains) continue;
-      if (has(it.to)) part.gradients(k).out = job_.sender(gradients(it, it.to, returned));
-      if (has(it.from)) part.gradients(k).in = job_.receiver(gradients(it, it.from, returned));
+      if (has(it.target)) part.gradients(k).out = job_.sender(gradients(it, it.target, returned));
+      if (has(it.source)) part.gradients(k).in = job_.receiver(gradients(it, it.source, returned));
     }
   }
 
@@ -52,8 +52,8 @@ class remote_links {
     return {at.base, at.stride, part.size * bytes_of(part.type)};
   }
   GPIPE_COLD channel_layout activations(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
-    const bool sends = end == it.from;
-    channel_layout layout = empty(rank_of(sends ? it.to : it.from), memory_slots, sends, end);
+    const bool sends = end == it.source;
+    channel_layout layout = empty(rank_of(sends ? it.target : it.source), memory_slots, sends, end);
     each_value(it, [&](int v) {
       const auto at = sends ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
       layout.values.push_back(buffer_of(at, v));
@@ -61,12 +61,12 @@ class remote_links {
     return layout;
   }
   GPIPE_COLD channel_layout gradients(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
-    const bool sends = end == it.to;
-    channel_layout layout = empty(rank_of(sends ? it.from : it.to), memory_slots, sends, end);
-    const stage_view maker(net_, plan_.cut(), it.to);
+    const bool sends = end == it.target;
+    channel_layout layout = empty(rank_of(sends ? it.source : it.target), memory_slots, sends, end);
+    const stage_view maker(net_, plan_.cut(), it.target);
     each_value(it, [&](int v) {
       if (!net_.values[v].gradient) return;
-      const bool top = maker.top_stage(v) == it.to;
+      const bool top = maker.top_stage(v) == it.target;
       for (int i = 0, count = 0; i < net_.values[v].readers; ++i) {
         if (!maker.holds(net_.reader(v, i)) || (top && count++ > 0)) continue;
         const auto kind = sends ? memory_kind::outgoing : memory_kind::returned;
@@ -78,7 +78,7 @@ class remote_links {
   /// Calls `f(value)` for each value that the link carries.
   template <class F>
   void each_value(const stage_link& it, F&& f) const {
-    const stage_view from(net_, plan_.cut(), it.from), to(net_, plan_.cut(), it.to);
+    const stage_view from(net_, plan_.cut(), it.source), to(net_, plan_.cut(), it.target);
     for (int v = net_.entering; v < net_.value_count; ++v)
       if (from.writes(v) && to.local_readers(v) > 0) f(v);
   }

@@ -18,14 +18,14 @@ struct label {
   }
   constexpr void put(int number) {
     int digits = 1;
-    for (int rest = number; rest >= 10; rest /= 10) ++digits;
+    for (int remaining = number; remaining >= 10; remaining /= 10) ++digits;
     for (int i = digits - 1; i >= 0; --i, number /= 10) letters[size + i] = static_cast<char>('0' + number % 10);
     size += digits;
   }
 
   constexpr std::string_view text() const { return {letters, static_cast<std::size_t>(size)}; }
   constexpr operator std::string_view() const { return text(); }
-  constexpr bool operator==(std::string_view other) const { return text() == other; }
+  constexpr bool operator==(std::string_view literal) const { return text() == literal; }
 };
 
 /// An instruction in the usual short form, with micro-batch m and link l:
@@ -36,21 +36,21 @@ struct label {
 ///     B1>2  send gradient       B1<2  receive gradient    reduce, update
 ///
 /// `with_stage` writes the stage in front, as in 3F1.
-constexpr label label_of(const instruction& it, bool with_stage = false) {
+constexpr label label_of(const instruction& action, bool with_stage = false) {
   constexpr std::string_view heads[] = {".", "F", "R", "B", "I", "W", "F", "F", "B", "B", "reduce", "update"};
   label text;
-  if (with_stage && it.stage >= 0) text.put(it.stage);
-  text.put(heads[static_cast<int>(it.kind)]);
-  if (it.micro_batch >= 0) text.put(it.micro_batch);
-  if (is_send(it.kind)) text.put('>');
-  if (is_receive(it.kind)) text.put('<');
-  if (it.link >= 0) text.put(it.link);
+  if (with_stage && action.stage >= 0) text.put(action.stage);
+  text.put(heads[static_cast<int>(action.kind)]);
+  if (action.micro_batch >= 0) text.put(action.micro_batch);
+  if (is_send(action.kind)) text.put('>');
+  if (is_receive(action.kind)) text.put('<');
+  if (action.link >= 0) text.put(action.link);
   return text;
 }
 
 /// The label of a cell: `F3`, or with its stage `2F3`.
-constexpr label label_of(const cell& it, bool with_stage = false) {
-  return label_of(instruction{it.kind, it.stage, it.micro_batch, -1}, with_stage);
+constexpr label label_of(const cell& cell, bool with_stage = false) {
+  return label_of(instruction{cell.kind, cell.stage, cell.micro_batch, -1}, with_stage);
 }
 
 [[noreturn]] inline void bad_label(std::string_view text) {
@@ -72,33 +72,33 @@ constexpr int take_number(std::string_view& text) {
 
 /// Parses a text of `label_of`; throws if it is not an instruction.
 constexpr instruction parse_instruction(std::string_view text) {
-  std::string_view rest = text;
-  instruction it;
-  it.stage = detail::take_number(rest);
-  if (rest == "reduce" || rest == "update" || rest == ".") {
-    it.kind = rest == "." ? action_kind::idle : rest == "reduce" ? action_kind::reduce : action_kind::update;
-    return it;
+  std::string_view unread = text;
+  instruction action;
+  action.stage = detail::take_number(unread);
+  if (unread == "reduce" || unread == "update" || unread == ".") {
+    action.kind = unread == "." ? action_kind::idle : unread == "reduce" ? action_kind::reduce : action_kind::update;
+    return action;
   }
-  const char head = rest.empty() ? '?' : rest[0];
-  it.kind = head == 'F'   ? action_kind::forward
-            : head == 'R' ? action_kind::recompute
-            : head == 'B' ? action_kind::backward
-            : head == 'I' ? action_kind::backward_input
-            : head == 'W' ? action_kind::backward_parameters
-                          : action_kind::idle;
-  if (it.kind == action_kind::idle) detail::bad_label(text);
-  rest.remove_prefix(1);
-  it.micro_batch = detail::take_number(rest);
-  if (!rest.empty() && (head == 'F' || head == 'B') && (rest[0] == '>' || rest[0] == '<')) {
-    const bool sends = rest[0] == '>';
-    it.kind = head == 'F' ? (sends ? action_kind::send_activation : action_kind::receive_activation)
-                          : (sends ? action_kind::send_gradient : action_kind::receive_gradient);
-    rest.remove_prefix(1);
-    it.link = detail::take_number(rest);
-    if (it.link < 0) detail::bad_label(text);
+  const char head = unread.empty() ? '?' : unread[0];
+  action.kind = head == 'F'   ? action_kind::forward
+                : head == 'R' ? action_kind::recompute
+                : head == 'B' ? action_kind::backward
+                : head == 'I' ? action_kind::backward_input
+                : head == 'W' ? action_kind::backward_parameters
+                              : action_kind::idle;
+  if (action.kind == action_kind::idle) detail::bad_label(text);
+  unread.remove_prefix(1);
+  action.micro_batch = detail::take_number(unread);
+  if (!unread.empty() && (head == 'F' || head == 'B') && (unread[0] == '>' || unread[0] == '<')) {
+    const bool sends = unread[0] == '>';
+    action.kind = head == 'F' ? (sends ? action_kind::send_activation : action_kind::receive_activation)
+                              : (sends ? action_kind::send_gradient : action_kind::receive_gradient);
+    unread.remove_prefix(1);
+    action.link = detail::take_number(unread);
+    if (action.link < 0) detail::bad_label(text);
   }
-  if (it.micro_batch < 0 || !rest.empty()) detail::bad_label(text);
-  return it;
+  if (action.micro_batch < 0 || !unread.empty()) detail::bad_label(text);
+  return action;
 }
 
 }  // namespace gpipe::detail

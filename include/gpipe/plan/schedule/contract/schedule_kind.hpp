@@ -5,8 +5,8 @@
 namespace gpipe {
 
 /// The built-in schedules, for a choice at run time, a custom one, and a table that a plan searches for its stages at
-/// run time. A new built-in one has its line here and one in `with_kind` of any_schedule.hpp; all else in this library
-/// reads these, and the schedule's own members.
+/// run time. A new built-in schedule has one line here and one in `with_kind` of any_schedule.hpp. The rest of the
+/// pipeline reads these two lists; the search in tools/best also lists kinds.
 enum class schedule_kind {
   fill_drain,
   one_f_one_b,

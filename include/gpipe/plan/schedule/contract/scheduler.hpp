@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// A schedule: a pure function from (S, M) to a table with a row for each worker and a column for each tick. It
+/// A schedule: a pure function from (S, M) to a table with one row per worker and one column per tick. It
 /// promises that
 ///
 /// - each (stage, micro-batch) runs forward in one cell, and backward in one, or in one `backward_input` and one
@@ -23,9 +23,9 @@ namespace gpipe {
 /// parameters, such as a number of chunks, has them as members; all other members may be static.
 ///
 /// Optional members save a search: `splits` (whether backward comes in two parts), and `stash_slots` and
-/// `returned_slots` with the arguments (S, M, from, to, on_the_way), which return the numbers that the functions of
-/// these names count; `returned_slots` may take the number of combined parameter parts, too. A specialized
-/// `tick_runs_of` saves a compiler the look at every cell.
+/// `returned_slots` with the arguments (S, M, writer, reader, on_the_way), which return the numbers that the functions
+/// of these names count; `returned_slots` may take the number of combined parameter parts, too. A specialized
+/// `tick_runs_of` spares a compiler the reading of every cell.
 template <class T>
 concept scheduler = requires(const T& schedule, int count, int index) {
   { schedule.trains } -> std::convertible_to<bool>;  // whether there is a backward
@@ -44,17 +44,17 @@ namespace detail {
 template <scheduler Schedule>
 [[noreturn]] GPIPE_COLD void throw_not_admitted(const Schedule& schedule, int stages, int micro_batches) {
   std::string remedy = "choose ";
-  const auto offer = [&](int given, const char* what, auto admits) {
+  const auto offer = [&](int given, const char* noun, auto admits) {
     int below = 0, above = 0;
     for (int off = 1; off <= 64; ++off) {
       if (below == 0 && given - off >= 1 && admits(given - off)) below = given - off;
       if (above == 0 && given + off >= 1 && admits(given + off)) above = given + off;
     }
-    if (below > 0 && above > 0) remedy += std::to_string(below) + " or " + several(above, what) + ", or ";
-    else if (below > 0 || above > 0) remedy += several(below + above, what) + ", or ";
+    if (below > 0 && above > 0) remedy += std::to_string(below) + " or " + several(above, noun) + ", or ";
+    else if (below > 0 || above > 0) remedy += several(below + above, noun) + ", or ";
   };
-  offer(stages, "stage", [&](int other) { return schedule.admits(other, micro_batches); });
-  offer(micro_batches, "micro-batch", [&](int other) { return schedule.admits(stages, other); });
+  offer(stages, "stage", [&](int count) { return schedule.admits(count, micro_batches); });
+  offer(micro_batches, "micro-batch", [&](int count) { return schedule.admits(stages, count); });
   throw_error(
       {schedule.name(), " does not admit ", several(stages, "stage"), " and ", several(micro_batches, "micro-batch")},
       {remedy, "another schedule"});

@@ -7,7 +7,7 @@
 
 namespace gpipe::detail {
 
-/// The common part of schedules on `v_workers` that repeat one block of cells every 6 ticks, a block for each
+/// The common part of schedules on `v_workers` that repeat one block of cells every 6 ticks, one block per
 /// micro-batch. The parts of a micro-batch go down and up a V twice:
 ///
 ///     worker 0   F             F I                 I         forward down, up; backward's input part down, up:
@@ -22,13 +22,13 @@ namespace gpipe::detail {
 struct v_block_shape {
   int ways[4];
   int turns[3];
-  /// The last micro-batches' parameter parts on the way up, this many of those that the stage holds, run as many blocks
-  /// later, so that input parts, for which other workers wait, come first.
+  /// The parameter parts on the way up of the last `late` micro-batches that a stage holds run `late` blocks later, so
+  /// that input parts, for which other workers wait, come first.
   int late = 0;
 };
 
-/// The first micro-batch's parts on a worker, in ticks. (A compiler makes a block for each cell that it reads, so there
-/// is no loop, and parameter parts are computed only where they are asked for.)
+/// The first micro-batch's parts on a worker, in ticks. (A compiler makes one block per cell that it reads, so there
+/// is no loop, and parameter parts are computed only where they are needed.)
 struct v_block {
   int forward_down, forward_up, input_up, input_down, late;
 
@@ -47,28 +47,28 @@ struct v_block {
   };
   constexpr parameter_parts parameters() const {
     const unsigned free = 63U & ~taken();
-    const int one = std::countr_zero(free), other = std::countr_zero(free & (free - 1));
-    const parameter_parts first{behind(input_up, one), behind(input_down, other)};
-    const parameter_parts second{behind(input_up, other), behind(input_down, one)};
-    return cost(second) < cost(first) ? second : first;
+    const int first_free = std::countr_zero(free), second_free = std::countr_zero(free & (free - 1));
+    const parameter_parts earlier{tick_after(input_up, first_free), tick_after(input_down, second_free)};
+    const parameter_parts later{tick_after(input_up, second_free), tick_after(input_down, first_free)};
+    return cost(later) < cost(earlier) ? later : earlier;
   }
   /// The micro-batches that the stages hold at most: from forward until the parameter part, one more in every 6 ticks.
-  constexpr int held_up(const parameter_parts& it) const { return (it.up - forward_up) / 6 + 1; }
-  constexpr int held_down(const parameter_parts& it) const { return (it.down - forward_down) / 6 + 1; }
+  constexpr int held_up(const parameter_parts& parts) const { return (parts.up - forward_up) / 6 + 1; }
+  constexpr int held_down(const parameter_parts& parts) const { return (parts.down - forward_down) / 6 + 1; }
   /// Whether no two parts meet in a tick of 6.
   constexpr bool fits() const { return std::popcount(taken()) == 4; }
 
  private:
   /// Orders two choices by the micro-batches held, then by their ticks, whose sums differ by at most 6.
-  constexpr int cost(const parameter_parts& it) const {
-    return 12 * ((it.up - forward_up) / 6 + (it.down - forward_down) / 6) + it.up + it.down;
+  constexpr int cost(const parameter_parts& parts) const {
+    return 12 * ((parts.up - forward_up) / 6 + (parts.down - forward_down) / 6) + parts.up + parts.down;
   }
   /// The ticks of 6 that the ways take, as bits.
   constexpr unsigned taken() const {
     return 1U << forward_down % 6 | 1U << forward_up % 6 | 1U << input_up % 6 | 1U << input_down % 6;
   }
-  /// The first tick behind `part` whose place in 6 is `at`.
-  static constexpr int behind(int part, int at) { return part + 1 + (at + 5 - part % 6) % 6; }
+  /// The first tick after `part` whose remainder modulo 6 is `place`.
+  static constexpr int tick_after(int part, int place) { return part + 1 + (place + 5 - part % 6) % 6; }
 };
 
 template <class Schedule>
