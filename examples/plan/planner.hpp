@@ -217,7 +217,7 @@ class planner {
     for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
       partition_problem problem{L, S, M, costs.data()};
       problem.goal = goal;
-      problem.first_again = c_.recompute == recompute_mode::always;
+      problem.recomputes_first = c_.recompute == recompute_mode::always;
       partition(problem, first.data(), fits());
       consider(first);
       if (shortest <= bound) return best;

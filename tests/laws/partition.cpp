@@ -51,7 +51,7 @@ struct instance {
       }
     for (int s = 0; s < problem.stages; ++s) kind_of.push_back(below(problem.kinds));
     if (below(2) == 0) {  // some or all forwards run again
-      problem.first_again = below(2) == 0;
+      problem.recomputes_first = below(2) == 0;
       const bool all = below(2) == 0;
       for (pass_cost& cost : costs)
         if (all || below(2) == 0) cost = {cost.forward, cost.backward + cost.forward, cost.forward};
@@ -96,7 +96,7 @@ struct instance {
   }
   /// Whether the smallest of equal cuts is not looked for.
   bool ties() const {
-    return problem.first_again && problem.goal == objective::fill_drain &&
+    return problem.recomputes_first && problem.goal == objective::fill_drain &&
            std::equal(kind_of.begin() + 1, kind_of.end(), kind_of.begin()) && (!limited || (equal_memory() && !stash));
   }
   bool equal_memory() const { return std::equal(memory.begin() + 1, memory.end(), memory.begin()); }
@@ -133,11 +133,11 @@ measure stage_measure(const partition_problem& p, int stage, int begin, int end)
   for (int l = begin; l < end; ++l) {
     held.forward += p.costs[p.kind(stage) * p.layers + l].forward;
     held.backward += p.costs[p.kind(stage) * p.layers + l].backward;
-    again += p.costs[p.kind(stage) * p.layers + l].again;
+    again += p.costs[p.kind(stage) * p.layers + l].recompute;
   }
   held.both = held.total = held.forward + held.backward;
   held.sum = held.both - again;
-  if (p.first_again) held.turn = again;
+  if (p.recomputes_first) held.turn = again;
   for (int i = 0; i < p.transfer_count; ++i) {
     const transfer& t = p.transfers[i];
     bool here = false, later = false;

@@ -17,7 +17,7 @@ struct found {
 constexpr found cut_of(bool first_again) {
   // Forward 1, 9, 3 and backward 8, 2, 4; every forward runs again.
   constexpr pass_cost costs[] = {{1, 9, 1}, {9, 11, 9}, {3, 7, 3}};
-  const partition_problem p{.layers = 3, .stages = 2, .costs = costs, .first_again = first_again};
+  const partition_problem p{.layers = 3, .stages = 2, .costs = costs, .recomputes_first = first_again};
   found it;
   detail::partition_equal(p, it.first, fits_always{});
   it.step = objective_of(p, it.first);

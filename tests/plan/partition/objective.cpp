@@ -43,7 +43,7 @@ constexpr pass_cost rerun[] = {{4, 6, 4}, {1, 3, 1}};
 constexpr int both_ends[] = {0, 1, 2};
 constexpr std::int64_t with_rerun(int micro_batches, bool first_again) {
   return objective_of(
-      {.layers = 2, .stages = 2, .micro_batches = micro_batches, .costs = rerun, .first_again = first_again},
+      {.layers = 2, .stages = 2, .micro_batches = micro_batches, .costs = rerun, .recomputes_first = first_again},
       both_ends);
 }
 static_assert(with_rerun(1, false) == 4 + 2 + 1 + 2);

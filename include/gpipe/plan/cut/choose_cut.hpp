@@ -25,12 +25,12 @@ class value_transfers {
  public:
   constexpr value_transfers(const network& net, const plan_options& o)
       : list_(net.value_count), readers_(net.read_count) {
-    for (int v = 0, at = 0; v < net.value_count; ++v) {
-      const value& of = net.values[v];
-      if (of.writer < 0 || of.readers == 0) continue;
-      list_[count_++] = {of.writer, readers_.data() + at, of.readers,
-                         transfer_time(bytes_sent(of.part, o.micro_batch_size), o.device), of.gradient};
-      for (int i = 0; i < of.readers; ++i) readers_[at++] = net.reader(v, i);
+    for (int v = 0, next = 0; v < net.value_count; ++v) {
+      const value& value = net.values[v];
+      if (value.writer < 0 || value.readers == 0) continue;
+      list_[count_++] = {value.writer, readers_.data() + next, value.readers,
+                         transfer_time(bytes_sent(value.part, o.micro_batch_size), o.device), value.gradient};
+      for (int i = 0; i < value.readers; ++i) readers_[next++] = net.reader(v, i);
     }
   }
   constexpr const transfer* data() const { return list_.data(); }
@@ -53,9 +53,9 @@ constexpr bool objective_is_step(const network& net, const plan_options& o) {
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr pass_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
-  const bool again =
+  const bool recomputes =
       o.recompute_whole() == recompute_mode::always || o.recompute_whole() == recompute_mode::except_last;
-  return schedule.trains ? pass_cost_of(c, again) : pass_cost{c.forward, 0};
+  return schedule.trains ? pass_cost_of(c, recomputes) : pass_cost{c.forward, 0};
 }
 
 /// The time of a stage of a cut for one micro-batch, forward and backward.
@@ -81,7 +81,7 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
     for (int l = 0; l < net.layer_count; ++l) of_layers[k * net.layer_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.layer_count, o.stages, o.micro_batches, of_layers.data(), kinds, kind_of.data()};
-  problem.first_again = o.recompute_whole() == recompute_mode::always;
+  problem.recomputes_first = o.recompute_whole() == recompute_mode::always;
   if (!o.cost_transfers) {
     if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
     return use(problem);
@@ -103,38 +103,38 @@ struct stage_limits : zeroed_array<std::int64_t> {
   }
 };
 
-/// Whether a stage's memory obeys its limit, for any cut before and behind it.
+/// Whether a stage's memory obeys its limit, for any cut before and after it.
 struct memory_fits {
   enum class outside : std::uint8_t {
     ignored,  ///< as if there were no limits
-    whole,    ///< all layers behind are one stage, so each value gets one gradient back: the least memory
+    whole,    ///< all layers after it are one stage, so each value gets one gradient back: the least memory
     apart,    ///< every layer outside is a stage and sends its gradient: the most memory
   };
   const network& net;
-  const std::int64_t* limits;        ///< of each stage
-  const memory_requirements* needs;  ///< the same
-  outside rest = outside::ignored;
+  const std::int64_t* limits;        ///< [stage]
+  const memory_requirements* needs;  ///< [stage]
+  outside layers_outside = outside::ignored;
 
   constexpr bool operator()(int s, int begin, int end) const {
-    return rest == outside::ignored || bytes(s, begin, end) <= limits[s];
+    return layers_outside == outside::ignored || bytes(s, begin, end) <= limits[s];
   }
   constexpr std::int64_t bytes(int s, int begin, int end) const {
-    return rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
-                                  : memory_of(stage_view(net, begin, end), needs[s]).total();
+    return layers_outside == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
+                                            : memory_of(stage_view(net, begin, end), needs[s]).total();
   }
   /// Whether both stages need the same memory for the same layers, under the same limit. Nothing skips a stage if all
-  /// layers behind are one stage, and all before are one.
+  /// layers after it are one stage, and all before it are one.
   constexpr bool same(int s, int t) const {
     memory_requirements a = needs[s];
     const memory_requirements& b = needs[t];
-    if (rest == outside::whole) a.stash.skip = b.stash.skip, a.returned.skip = b.returned.skip;
+    if (layers_outside == outside::whole) a.stash.skip = b.stash.skip, a.returned.skip = b.returned.skip;
     return a == b && limits[s] == limits[t];
   }
 };
 
 /// `try_partition` with one type of limits for all calls here, so that it is compiled once.
 constexpr bool cut_within(const partition_problem& p, int* first, const memory_fits& fits) {
-  if (fits.rest == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
+  if (fits.layers_outside == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
     return try_partition(p, first, fits_always{});
   require_problem(p);
   return partition_unequal(p, first, fits);
@@ -142,13 +142,13 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 
 inline constexpr int max_layers_searched = 64;
 
-/// Whether the time of a stage depends on what it recomputes under its limit.
+/// Whether the time of a stage depends on its recomputes under its limit.
 template <scheduler Schedule>
 constexpr bool decides_recompute(const plan_options& o, const Schedule& schedule) {
   return schedule.trains && (!o.recompute_layers.empty() || o.recompute_whole() == recompute_mode::as_needed);
 }
-/// Whether a cut under a limit is probed, and not searched: the model has many layers, and stages decide what they
-/// recompute.
+/// Whether a cut under a limit is probed, and not searched: the model has many layers, and the recomputes of the stages
+/// are decided, too.
 constexpr bool is_probed(const network& net, const plan_options& o) {
   return net.layer_count > max_layers_searched && decides_recompute(o, o.chosen_schedule());
 }
@@ -168,10 +168,10 @@ struct cut_search {
 /// best one without limits.
 ///
 /// If that one breaks the limit, or recomputes more because of it, the result is still exactly the best that obeys it,
-/// as long as 32,768 partial cuts suffice to find it: with 60 layers and 8 stages they mostly do. Beyond, a range of
+/// as long as 32,768 partial cuts suffice to find it: with 60 layers and 8 stages they mostly do. If not, a range of
 /// layers counts as fitting if its parts fit, and the gradients that return to it are taken at their minimum or
-/// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found. So it is with
-/// more than 64 layers if stages decide what they recompute: then the cut is probed (see `probed_cut`).
+/// maximum. Then the cut obeys the limit, but it may not be the best that does, or none may be found. The same is true
+/// with more than 64 layers if recomputes are decided: then the cut is probed (see `probed_cut`).
 template <scheduler Schedule>
 GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                            const stage_costs& costs, int* first, std::int64_t more = 0) {
@@ -221,8 +221,8 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
       found.whole = exact != detail::answer::unknown;
       if (exact != detail::answer::none) found.min = search.bound();
       if (!found.whole)
-        for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
-          fits.rest = rest;
+        for (const auto outside : {memory_fits::outside::whole, memory_fits::outside::apart}) {
+          fits.layers_outside = outside;
           if ((decides || reached == detail::unlimited) && detail::cut_within(problem, other.data(), fits))
             take_if_better(search.objective_within(other.data()));
         }
@@ -239,10 +239,10 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
   return search_cut(net, o, schedule, costs, first).fits;
 }
 
-/// Why no cut fits: in the one that exceeds the memory limits by the fewest bytes, the stage that exceeds its by most.
+/// In the cut that exceeds the memory limits by the fewest bytes, the stage that exceeds its limit by most.
 struct memory_shortage {
   int stage = 0;
-  /// If every stage may have these bytes more, `choose_cut` finds a cut; if one fewer, it does not, unless it probes.
+  /// With these bytes more for every stage `choose_cut` finds a cut; with one byte fewer it does not, unless it probes.
   std::int64_t bytes = 0;
 };
 
@@ -287,8 +287,8 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
   return found;
 }
 
-/// The smallest memory limit for which `choose_cut` finds a cut, in bytes, if devices have none. Call it if the
-/// options' limit has none.
+/// The smallest memory limit for which `choose_cut` finds a cut, in bytes, if devices have no limit. Call it if no cut
+/// obeys the options' limit.
 template <scheduler Schedule>
 constexpr std::int64_t min_memory_limit(const network& net, const plan_options& o, const Schedule& schedule,
                                         const stage_costs& costs) {

@@ -39,7 +39,7 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
   int count = 0;
   find_links(net, made, [&count](const stage_link&) { ++count; });
   const zeroed_array<stage_link> links(count);
-  find_links(net, made, [&links, at = 0](const stage_link& it) mutable { links[at++] = it; });
+  find_links(net, made, [&links, next = 0](const stage_link& link) mutable { links[next++] = link; });
   return makespan_of(net, o, schedule, costs, made, links.data(), count,
                      [&](int s) { return stages[s].requirements.kept_copies; });
 }
@@ -48,8 +48,8 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
 template <class CutFor>
 constexpr warmup_kind faster_warmup(const network& net, plan_options o, const CutFor& cut_for) {
   if (!simulates_warmup(o)) return o.warmup;
-  const zeroed_array<layer_cost> each(cost_count(net, o));
-  const stage_costs costs = fill_costs(net, o, each.data());
+  const zeroed_array<layer_cost> costs_of_layers(cost_count(net, o));
+  const stage_costs costs = fill_costs(net, o, costs_of_layers.data());
   const auto step_with = [&](warmup_kind kind) -> std::int64_t {
     o.warmup = kind;
     const int* const first = cut_for(o, costs);
@@ -69,7 +69,7 @@ GPIPE_COLD constexpr warmup_kind choose_warmup(const network& net, const plan_op
     return choose_cut(net, with, with.chosen_schedule(), costs, first.data()) ? first.data() : nullptr;
   });
 }
-/// The same for a known cut, which the two have in common.
+/// The same for a known cut, which both warm-ups share.
 GPIPE_COLD constexpr warmup_kind choose_warmup(const network& net, const plan_options& o, const int* first) {
   return detail::faster_warmup(net, o, [first](const plan_options&, const stage_costs&) { return first; });
 }

@@ -17,9 +17,10 @@ namespace gpipe::detail {
 /// The result of a search that looks at a limited number of partial cuts.
 enum class answer : std::uint8_t { found, none, unknown };
 
-/// Finds the best cut whose stages obey their memory limits, or the cut that exceeds them by the fewest bytes a stage.
+/// Finds the best cut whose stages obey their memory limits, or the cut that exceeds them by the fewest bytes per
+/// stage.
 ///
-/// The number of gradients that return to a stage depends on the cuts behind it. So partial cuts grow from the last
+/// The number of gradients that return to a stage depends on the cuts after it. So partial cuts grow from the last
 /// stage on, best first (A*; Hart, Nilsson and Raphael, 1968): by a lower bound of the whole cut, in which the layers
 /// before are shared out evenly. Only the first in this order is checked for memory.
 ///
@@ -30,8 +31,8 @@ enum class answer : std::uint8_t { found, none, unknown };
 /// no input did; it is *certain* if it obeys the limit even if every possible input does. A whole cut that is not
 /// certain is measured again.
 ///
-/// With recompute as needed, or of listed layers, the time of a stage depends on what it recomputes, and that on its
-/// memory. Until this is decided, the bound assumes that all is kept.
+/// With recompute as needed, or of listed layers, the time of a stage depends on its recomputes, and these on its
+/// memory. Until they are decided, the bound assumes that everything is kept.
 class limited_search {
  public:
   static constexpr int max_partials = 1 << 15, max_path_elements = 1 << 22;
@@ -41,15 +42,15 @@ class limited_search {
     bytes,      ///< no cut obeys the limits
   };
 
-  /// `limits` has one for each stage. The problem has been solved without limits before. `recompute`, unless null,
+  /// `limits` has one element per stage. The problem has been solved without limits before. `recompute`, unless null,
   /// decides what the stages recompute; then the problem's costs run nothing again.
   constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* needs,
-                           const std::int64_t* limits, goal what, recompute_search* recompute = nullptr)
+                           const std::int64_t* limits, goal wanted, recompute_search* recompute = nullptr)
       : p_(p),
         net_(net),
         needs_(needs),
         limits_(limits),
-        by_bytes_(what == goal::bytes),
+        by_bytes_(wanted == goal::bytes),
         recompute_(recompute),
         path_(recompute != nullptr && p.goal == gpipe::objective::fill_drain ? p.micro_batches : 1),
         whole_path_(path_.size()),
@@ -58,15 +59,15 @@ class limited_search {
         settled_(p.stages * (p.layers + 1)),
         shared_(net.value_count),
         first_(p.stages),
-        other_(p.stages) {
+        rival_first_(p.stages) {
     sum_min();
     for (int v = 0; v < net.value_count; ++v)
-      if (const value& of = net.values[v];
-          of.gradient && of.readers > 0 && of.writer >= 0 && net.reader(v, of.readers - 1) > of.writer + 1)
+      if (const value& value = net.values[v]; value.gradient && value.readers > 0 && value.writer >= 0 &&
+                                              net.reader(v, value.readers - 1) > value.writer + 1)
         shared_[shared_count_++] = v;
   }
   constexpr ~limited_search() {
-    delete[] all_;
+    delete[] partials_;
     delete[] heap_;
     delete[] paths_;
   }
@@ -79,18 +80,18 @@ class limited_search {
     while (queued_ > 0) {
       const int i = pop();
       follow(i, first_.data());
-      if (!all_[i].checked && !check_memory(i)) continue;
-      if (all_[i].stage == 0 && !all_[i].certain && !measured(i)) continue;
-      const partial it = all_[i];
-      if (it.stage == 0) {
+      if (!partials_[i].checked && !check_memory(i)) continue;
+      if (partials_[i].stage == 0 && !partials_[i].certain && !measured(i)) continue;
+      const partial best = partials_[i];
+      if (best.stage == 0) {
         for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
-        bytes_ = it.bytes;
-        bound_ = it.bound;
+        bytes_ = best.bytes;
+        bound_ = best.bound;
         return answer::found;
       }
-      if (it.stage < p_.stages && dominated(i)) continue;
+      if (best.stage < p_.stages && dominated(i)) continue;
       if (!grow(i)) {
-        bound_ = it.bound;
+        bound_ = best.bound;
         return answer::unknown;
       }
     }
@@ -112,13 +113,13 @@ class limited_search {
     partial whole{.stage = p_.stages, .begin = p_.layers};
     for (int j = 0; j < path_.size(); ++j) whole_path_[j] = 0;
     for (int s = p_.stages - 1; s >= 0; --s) {
-      const partial behind = whole;
+      const partial later_stages = whole;
       load held{};
       for (int l = first_[s]; l < first_[s + 1]; ++l) add_layer(held, s, l);
-      whole = with_stage(behind, s, first_[s], held);
+      whole = with_stage(later_stages, s, first_[s], held);
       const stage_recompute decided = recompute_->decide(first_.data(), s, limits_[s]);
       if (!decided.fits) return unlimited;
-      add_recompute(whole, behind, decided, whole_path_.data(), whole_path_.data());
+      add_recompute(whole, later_stages, decided, whole_path_.data(), whole_path_.data());
     }
     if (p_.goal == objective::bottleneck) return whole.total;
     return whole.turn + (p_.micro_batches - 1) * whole.max.forward + whole_path_[path_.size() - 1];
@@ -126,16 +127,17 @@ class limited_search {
 
  private:
   struct partial {
-    int stage = 0, begin = 0, behind = -1;
+    int stage = 0, begin = 0;
+    int parent = -1;                              ///< the partial cut without its first stage
     bool checked = false;                         ///< its first stage obeys its limit, or its bytes count
     bool certain = false;                         ///< so do all its stages, for any cut before
-    load max{};                                   ///< of a stage
+    load max{};                                   ///< of its stages
     std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the excess
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
-    int before = -1;                   ///< the one settled before at the same (stage, begin)
+    int settled_before = -1;           ///< the cut settled before at the same (stage, begin)
     load first{};                      ///< of its first stage
     std::int64_t moved = 0;            ///< likewise: its transfers
-    int path = 0;                      ///< of its first stage that is checked
+    int path = 0;                      ///< the longest path of its first checked stage
   };
 
   static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
@@ -149,67 +151,71 @@ class limited_search {
         if (c.forward < min.forward) min.forward = c.forward;
         if (c.backward < min.backward) min.backward = c.backward;
         if (c.forward + c.backward < min.both) min.both = c.forward + c.backward;
-        if (c.forward + c.backward - c.again < once) once = c.forward + c.backward - c.again;
+        if (c.forward + c.backward - c.recompute < once) once = c.forward + c.backward - c.recompute;
       }
       min_[l + 1] = {min_[l].forward + min.forward, min_[l].backward + min.backward, min_[l].both + min.both,
-                     min_[l].again + min.both - once};
+                     min_[l].recompute + min.both - once};
     }
   }
 
-  constexpr void bound(partial& it) const {
-    const load& left = min_[it.begin];
-    const auto with_mean = [&it](std::int64_t max, std::int64_t rest) {
-      return it.stage == 0 ? max : larger(max, rest / it.stage + (rest % it.stage != 0));
+  constexpr void bound(partial& candidate) const {
+    const load& left = min_[candidate.begin];
+    const auto with_mean = [&candidate](std::int64_t max, std::int64_t remaining) {
+      return candidate.stage == 0 ? max : larger(max, remaining / candidate.stage + (remaining % candidate.stage != 0));
     };
-    it.both = with_mean(it.max.both, left.both);
+    candidate.both = with_mean(candidate.max.both, left.both);
     if (p_.goal == objective::bottleneck) {
-      it.bound = larger(it.total, it.both);
+      candidate.bound = larger(candidate.total, candidate.both);
       return;
     }
-    const std::int64_t periods = p_.micro_batches - 1, backward = with_mean(it.max.backward, left.backward);
-    it.bound = it.turn + left.once() + periods * with_mean(it.max.forward, left.forward) +
-               (recompute_ != nullptr ? path_.shortest(path_of(it.path), backward_before(it)) : periods * backward);
+    const std::int64_t periods = p_.micro_batches - 1, backward = with_mean(candidate.max.backward, left.backward);
+    candidate.bound = candidate.turn + left.once() + periods * with_mean(candidate.max.forward, left.forward) +
+                      (recompute_ != nullptr ? path_.shortest(path_of(candidate.path), backward_before(candidate))
+                                             : periods * backward);
   }
   /// A lower bound of the largest backward among the stages that have no path yet.
-  constexpr std::int64_t backward_before(const partial& it) const {
-    const std::int64_t rest = min_[it.begin].backward;
-    const std::int64_t mean = it.stage == 0 ? 0 : rest / it.stage + (rest % it.stage != 0);
-    return it.checked ? mean : larger(mean, it.first.backward);
+  constexpr std::int64_t backward_before(const partial& candidate) const {
+    const std::int64_t remaining = min_[candidate.begin].backward;
+    const std::int64_t mean =
+        candidate.stage == 0 ? 0 : remaining / candidate.stage + (remaining % candidate.stage != 0);
+    return candidate.checked ? mean : larger(mean, candidate.first.backward);
   }
 
   /// Writes a partial cut; all layers before it are one stage.
   constexpr void follow(int i, int* first) const {
-    for (int s = 0; s < all_[i].stage; ++s) first[s] = 0;
-    for (; i >= 0; i = all_[i].behind) first[all_[i].stage] = all_[i].begin;
+    for (int s = 0; s < partials_[i].stage; ++s) first[s] = 0;
+    for (; i >= 0; i = partials_[i].parent) first[partials_[i].stage] = partials_[i].begin;
   }
 
-  /// Whether the partial cut in `first_` may grow now; else it is dropped, or queued again by its bytes.
+  /// Whether the partial cut in `first_` may grow; else it is dropped, or queued again by its bytes.
   GPIPE_COLD constexpr bool check_memory(int i) {
-    partial& it = all_[i];
-    const memory_requirements& needs = needs_[it.stage];
+    partial& candidate = partials_[i];
+    const memory_requirements& needs = needs_[candidate.stage];
     const bool decides = recompute_ != nullptr && !by_bytes_;
-    const std::int64_t limit = limits_[it.stage];
-    const stage_recompute decided = decides ? recompute_->decide(first_.data(), it.stage, limit) : stage_recompute{};
-    const std::int64_t above = (decides ? decided.bytes : bytes_of(it.stage)) - limit;
-    it.checked = true;
-    it.certain = all_[it.behind].certain;
-    if (it.certain && it.stage > 1 && needs.stash.skip > needs.stash.next) {  // if the stage before is one layer
-      first_[it.stage - 1] = it.begin - 1;
+    const std::int64_t limit = limits_[candidate.stage];
+    const stage_recompute decided =
+        decides ? recompute_->decide(first_.data(), candidate.stage, limit) : stage_recompute{};
+    const std::int64_t above = (decides ? decided.bytes : bytes_of(candidate.stage)) - limit;
+    candidate.checked = true;
+    candidate.certain = partials_[candidate.parent].certain;
+    if (candidate.certain && candidate.stage > 1 &&
+        needs.stash.skip > needs.stash.next) {  // if the stage before is one layer
+      first_[candidate.stage - 1] = candidate.begin - 1;
       if (decides) {
-        const stage_recompute at_most = recompute_->decide(first_.data(), it.stage, limit);
-        it.certain = at_most.fits && at_most.time == decided.time && at_most.early == decided.early &&
-                     at_most.working_sets == decided.working_sets;
+        const stage_recompute at_most = recompute_->decide(first_.data(), candidate.stage, limit);
+        candidate.certain = at_most.fits && at_most.time == decided.time && at_most.early == decided.early &&
+                            at_most.working_sets == decided.working_sets;
       } else {
-        const std::int64_t max = bytes_of(it.stage) - limit;
-        it.certain = max <= (by_bytes_ ? larger(above, it.bytes) : 0);
+        const std::int64_t max = bytes_of(candidate.stage) - limit;
+        candidate.certain = max <= (by_bytes_ ? larger(above, candidate.bytes) : 0);
       }
-      first_[it.stage - 1] = 0;
+      first_[candidate.stage - 1] = 0;
     }
-    it.bytes = larger(it.bytes, above);
+    candidate.bytes = larger(candidate.bytes, above);
     if (decides) return decided.fits && takes_as_long(i, decided);
     if (!by_bytes_) return above <= 0;
-    if (it.bytes > it.bound) {
-      it.bound = it.bytes;
+    if (candidate.bytes > candidate.bound) {
+      candidate.bound = candidate.bytes;
       queue(i);
       return false;
     }
@@ -221,107 +227,107 @@ class limited_search {
     return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs_[stage]).total();
   }
 
-  // The longest paths of stages that are checked, one array after the other; the first is that of no stage.
+  // The longest paths of checked stages, one array after the other; the first array belongs to no stage.
   constexpr std::int64_t* path_of(int path) const { return paths_ + std::int64_t{path} * path_.size(); }
   constexpr void add_path() {
     if (path_count_ == path_capacity_) {
       path_capacity_ = path_capacity_ == 0 ? 64 : 2 * path_capacity_;
-      std::int64_t* more =
+      std::int64_t* paths =
           new std::int64_t[static_cast<std::size_t>(path_capacity_) * static_cast<std::size_t>(path_.size())]{};
-      for (std::int64_t k = 0; k < std::int64_t{path_count_} * path_.size(); ++k) more[k] = paths_[k];
+      for (std::int64_t k = 0; k < std::int64_t{path_count_} * path_.size(); ++k) paths[k] = paths_[k];
       delete[] paths_;
-      paths_ = more;
+      paths_ = paths;
     }
     ++path_count_;
   }
-  /// Adds to a partial cut what its first stage recomputes.
+  /// Adds the recomputes of its first stage to a partial cut.
   ///
-  /// By layer every backward takes longer by the recomputes of a micro-batch, of which r run before its gradient
-  /// arrives; see `objective_of`.
-  constexpr void add_recompute(partial& it, const partial& behind, const stage_recompute& decided,
-                               const std::int64_t* path_behind, std::int64_t* path) const {
-    const std::int64_t each = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
-    const std::int64_t again = decided.by_layer ? each : 0, r = decided.early;
-    it.total = larger(it.first.both + each + it.moved, behind.total);
-    it.turn = it.first.both + again - r + larger(r, behind.turn);
-    path_.extend(path_behind, it.first.forward, it.first.backward + again,
+  /// By layer, every backward takes longer by the recomputes of a micro-batch, and the `early` ones run before its
+  /// gradient arrives; see `objective_of`.
+  constexpr void add_recompute(partial& candidate, const partial& parent, const stage_recompute& decided,
+                               const std::int64_t* parent_path, std::int64_t* path) const {
+    const std::int64_t per_micro_batch = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
+    const std::int64_t recompute = decided.by_layer ? per_micro_batch : 0, early = decided.early;
+    candidate.total = larger(candidate.first.both + per_micro_batch + candidate.moved, parent.total);
+    candidate.turn = candidate.first.both + recompute - early + larger(early, parent.turn);
+    path_.extend(parent_path, candidate.first.forward, candidate.first.backward + recompute,
                  decided.by_layer ? p_.micro_batches : decided.working_sets, path);
   }
-  /// Whether a partial cut in `first_` that is checked now has the bound that it had; else it is queued again.
+  /// Whether a newly checked partial cut in `first_` keeps its bound; else it is queued again.
   GPIPE_COLD constexpr bool takes_as_long(int i, const stage_recompute& decided) {
     add_path();
-    partial& it = all_[i];
-    add_recompute(it, all_[it.behind], decided, path_of(it.path), path_of(path_count_ - 1));
-    it.path = path_count_ - 1;
-    const std::int64_t before = it.bound;
-    bound(it);
-    if (it.bound <= before) return true;
+    partial& candidate = partials_[i];
+    add_recompute(candidate, partials_[candidate.parent], decided, path_of(candidate.path), path_of(path_count_ - 1));
+    candidate.path = path_count_ - 1;
+    const std::int64_t before = candidate.bound;
+    bound(candidate);
+    if (candidate.bound <= before) return true;
     queue(i);
     return false;
   }
 
   /// The same for a whole cut in `first_`.
   GPIPE_COLD constexpr bool measured(int i) {
-    partial& it = all_[i];
+    partial& candidate = partials_[i];
     if (recompute_ != nullptr && !by_bytes_) {
-      it.certain = true;
-      const std::int64_t exact = objective_within(first_.data()), before = it.bound;
+      candidate.certain = true;
+      const std::int64_t exact = objective_within(first_.data()), before = candidate.bound;
       if (exact == unlimited || exact == before) return exact == before;
-      it.bound = exact;
+      candidate.bound = exact;
       queue(i);
       return false;
     }
     std::int64_t max = 0;
     for (int s = 0; s < p_.stages; ++s) max = larger(max, bytes_of(s) - limits_[s]);
-    it.certain = true;
+    candidate.certain = true;
     if (!by_bytes_) return max <= 0;
-    if (max <= it.bytes) return true;
-    it.bytes = it.bound = max;
+    if (max <= candidate.bytes) return true;
+    candidate.bytes = candidate.bound = max;
     queue(i);
     return false;
   }
 
   /// Whether another partial cut from the same layer is as good in every respect, with as few gradients of the values
-  /// written before. If not, the one in `first_` is settled.
+  /// written before. If not, the cut in `first_` is settled.
   GPIPE_COLD constexpr bool dominated(int i) {
-    partial& it = all_[i];
-    int& head = settled_[it.stage * (p_.layers + 1) + it.begin];
-    for (int j = head - 1; j >= 0; j = all_[j].before) {
-      const partial& other = all_[j];
-      const bool as_good = by_bytes_ ? other.bytes <= it.bytes
+    partial& candidate = partials_[i];
+    int& head = settled_[candidate.stage * (p_.layers + 1) + candidate.begin];
+    for (int j = head - 1; j >= 0; j = partials_[j].settled_before) {
+      const partial& rival = partials_[j];
+      const bool as_good = by_bytes_ ? rival.bytes <= candidate.bytes
                            : p_.goal == objective::bottleneck
-                               ? other.total <= it.total && other.max.both <= it.max.both
-                               : other.turn <= it.turn && other.max.forward <= it.max.forward &&
-                                     other.max.both <= it.max.both && no_longer_backward(other, it);
-      if (other.certain && as_good && has_no_more_gradients(j, it)) return true;
+                               ? rival.total <= candidate.total && rival.max.both <= candidate.max.both
+                               : rival.turn <= candidate.turn && rival.max.forward <= candidate.max.forward &&
+                                     rival.max.both <= candidate.max.both && no_longer_backward(rival, candidate);
+      if (rival.certain && as_good && has_no_more_gradients(j, candidate)) return true;
     }
-    it.before = head - 1;
+    candidate.settled_before = head - 1;
     head = i + 1;
     return false;
   }
-  constexpr bool no_longer_backward(const partial& other, const partial& it) const {
-    if (recompute_ == nullptr) return other.max.backward <= it.max.backward;
+  constexpr bool no_longer_backward(const partial& rival, const partial& candidate) const {
+    if (recompute_ == nullptr) return rival.max.backward <= candidate.max.backward;
     for (int j = 0; j < path_.size(); ++j)
-      if (path_of(other.path)[j] > path_of(it.path)[j]) return false;
+      if (path_of(rival.path)[j] > path_of(candidate.path)[j]) return false;
     return true;
   }
-  constexpr bool has_no_more_gradients(int j, const partial& it) {
+  constexpr bool has_no_more_gradients(int j, const partial& candidate) {
     if (shared_count_ == 0) return true;
-    follow(j, other_.data());
+    follow(j, rival_first_.data());
     // As the layer before sees them.
-    first_[it.stage - 1] = other_[it.stage - 1] = it.begin - 1;
-    const stage_view mine(net_, {first_.data(), p_.stages}, it.stage - 1);
-    const stage_view others(net_, {other_.data(), p_.stages}, it.stage - 1);
+    first_[candidate.stage - 1] = rival_first_[candidate.stage - 1] = candidate.begin - 1;
+    const stage_view view(net_, {first_.data(), p_.stages}, candidate.stage - 1);
+    const stage_view rival_view(net_, {rival_first_.data(), p_.stages}, candidate.stage - 1);
     for (int k = 0; k < shared_count_; ++k) {
       const int v = shared_[k];
-      const value& of = net_.values[v];
-      if (of.writer < it.begin && net_.reader(v, of.readers - 1) >= it.begin &&
-          (others.returns(v) > mine.returns(v) || skipping(others, v) > skipping(mine, v)))
+      const value& value = net_.values[v];
+      if (value.writer < candidate.begin && net_.reader(v, value.readers - 1) >= candidate.begin &&
+          (rival_view.returns(v) > view.returns(v) || skipping(rival_view, v) > skipping(view, v)))
         return false;
     }
     return true;
   }
-  /// Gradients of a value that return from behind the next stage.
+  /// Gradients of a value that return from stages after the next one.
   static constexpr int skipping(const stage_view& stage, int v) {
     int count = 0;
     for (int k = 0; k < stage.returns(v); ++k) count += !stage.returned_by_next(v, k);
@@ -329,77 +335,78 @@ class limited_search {
   }
 
   /// Adds every possible stage before; false: too many.
-  GPIPE_COLD constexpr bool grow(int behind) {
-    const int end = all_[behind].begin, stage = all_[behind].stage - 1;
+  GPIPE_COLD constexpr bool grow(int parent) {
+    const int end = partials_[parent].begin, stage = partials_[parent].stage - 1;
     load held{};
     for (int begin = end - 1; begin >= stage; --begin) {
       add_layer(held, stage, begin);
       if (begin > 0 ? stage == 0 : stage > 0) continue;
       if (count_ == max_partials || std::int64_t{path_count_} * path_.size() > max_path_elements) return false;
-      partial it = with_stage(all_[behind], stage, begin, held);
-      it.behind = behind;
-      if (by_bytes_) it.bound = it.bytes;
-      else bound(it);
-      push(it);
+      partial extended = with_stage(partials_[parent], stage, begin, held);
+      extended.parent = parent;
+      if (by_bytes_) extended.bound = extended.bytes;
+      else bound(extended);
+      push(extended);
     }
     return true;
   }
-  constexpr void add_layer(load& to, int stage, int layer) const {
+  constexpr void add_layer(load& sum, int stage, int layer) const {
     const pass_cost& cost = p_.costs_on(stage)[layer];
-    to.forward += cost.forward;
-    to.backward += cost.backward;
-    to.both += cost.forward + cost.backward;
-    to.again += cost.again;
+    sum.forward += cost.forward;
+    sum.backward += cost.backward;
+    sum.both += cost.forward + cost.backward;
+    sum.recompute += cost.recompute;
   }
   /// A partial cut with the stage before, which recomputes nothing beyond the problem's costs.
-  constexpr partial with_stage(const partial& from, int stage, int begin, const load& held) const {
+  constexpr partial with_stage(const partial& parent, int stage, int begin, const load& held) const {
     transfer_charges::running_charge charges(moved_, begin);
-    for (int l = begin; moved_.any() && l < from.begin; ++l) charges.add(l);
-    partial it{.stage = stage, .begin = begin, .bytes = from.bytes, .first = held, .moved = charges.charge()};
-    it.max = {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
-              larger(held.both, from.max.both)};
-    it.turn = held.once() + larger(p_.first_again ? held.again : 0, from.turn);
-    it.total = larger(held.both + it.moved, from.total);
-    it.path = from.path;
-    return it;
+    for (int l = begin; moved_.any() && l < parent.begin; ++l) charges.add(l);
+    partial extended{.stage = stage, .begin = begin, .bytes = parent.bytes, .first = held, .moved = charges.charge()};
+    extended.max = {larger(held.forward, parent.max.forward), larger(held.backward, parent.max.backward),
+                    larger(held.both, parent.max.both)};
+    extended.turn = held.once() + larger(p_.recomputes_first ? held.recompute : 0, parent.turn);
+    extended.total = larger(held.both + extended.moved, parent.total);
+    extended.path = parent.path;
+    return extended;
   }
 
   // A heap; among equals the one with fewer stages left is first.
   constexpr bool sooner(int i, int j) const {
-    const partial &a = all_[i], &b = all_[j];
+    const partial &a = partials_[i], &b = partials_[j];
     if (a.bound != b.bound) return a.bound < b.bound;
     if (a.both != b.both) return a.both < b.both;
     return a.stage < b.stage;
   }
-  constexpr void push(const partial& it) {
+  constexpr void push(const partial& candidate) {
     if (count_ == capacity_) {
       const int capacity = capacity_ == 0 ? 256 : 2 * capacity_;
-      partial* more = new partial[static_cast<unsigned>(capacity)];
+      partial* partials = new partial[static_cast<unsigned>(capacity)];
       int* heap = new int[static_cast<unsigned>(capacity)]{};
-      for (int i = 0; i < count_; ++i) more[i] = all_[i];
+      for (int i = 0; i < count_; ++i) partials[i] = partials_[i];
       for (int i = 0; i < queued_; ++i) heap[i] = heap_[i];
-      delete[] all_;
+      delete[] partials_;
       delete[] heap_;
-      all_ = more, heap_ = heap, capacity_ = capacity;
+      partials_ = partials, heap_ = heap, capacity_ = capacity;
     }
-    all_[count_] = it;
+    partials_[count_] = candidate;
     queue(count_++);
   }
   constexpr void queue(int i) {
-    int at = queued_++;
-    for (; at > 0 && sooner(i, heap_[(at - 1) / 2]); at = (at - 1) / 2) heap_[at] = heap_[(at - 1) / 2];
-    heap_[at] = i;
+    int position = queued_++;
+    for (; position > 0 && sooner(i, heap_[(position - 1) / 2]); position = (position - 1) / 2)
+      heap_[position] = heap_[(position - 1) / 2];
+    heap_[position] = i;
   }
   constexpr int pop() {
     const int first = heap_[0], last = heap_[--queued_];
-    int at = 0;
-    for (int below = 1; below < queued_; below = 2 * at + 1) {
+    int position = 0;
+    for (int below = 1; below < queued_; below = 2 * position + 1) {
       if (below + 1 < queued_ && sooner(heap_[below + 1], heap_[below])) ++below;
       if (!sooner(heap_[below], last)) break;
-      heap_[at] = heap_[below];
-      at = below;
+      heap_[position] = heap_[below];
+      position = below;
     }
-    heap_[at] = last;
+    heap_[position] = last;
     return first;
   }
 
@@ -416,8 +423,8 @@ class limited_search {
   zeroed_array<load> min_;     // of the layers before, each on its cheapest device
   zeroed_array<int> settled_;  // [stage][begin]: the last one, counted from 1
   zeroed_array<int> shared_;   // values with readers in several layers
-  zeroed_array<int> first_, other_;
-  partial* all_ = nullptr;
+  zeroed_array<int> first_, rival_first_;
+  partial* partials_ = nullptr;
   int* heap_ = nullptr;
   std::int64_t* paths_ = nullptr;
   int path_count_ = 0, path_capacity_ = 0;

@@ -9,12 +9,12 @@
 
 namespace gpipe::detail {
 
-/// Cuts a large model by the time of its slowest stage, with what the stages recompute under their limits.
+/// Cuts a large model by the time of its slowest stage, with the recomputes of the stages under their limits.
 ///
 /// The time is bisected. For each, every stage from the first on takes as many layers as it can: their forward,
 /// backward and recomputes take no longer, and their memory fits. If a part of a stage needs no more time or memory
-/// than the stage, no cut has a much shorter time than the one found, and a stage ends between where it ends for a
-/// shorter time and for a longer one. Transfers count nothing.
+/// than the stage, no cut has a much shorter time than the one found, and a stage ends between its ends for a shorter
+/// and for a longer time. Transfers are not counted.
 class probed_cut {
  public:
   static constexpr int max_bisections = 10;
@@ -40,7 +40,7 @@ class probed_cut {
     if (!fit(first)) return false;
     std::int64_t low = 0;
     for (int s = 0; s < p_.stages; ++s)
-      if (const std::int64_t all = sum(s, p_.layers) / p_.stages; s == 0 || all < low) low = all;
+      if (const std::int64_t mean = sum(s, p_.layers) / p_.stages; s == 0 || mean < low) low = mean;
     std::int64_t high = low + low / 64;
     while (!reaches(high)) {
       low = high;
@@ -68,14 +68,14 @@ class probed_cut {
     for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
   }
 
-  /// Whether the stages of `first_` can have at most this time, which is longer than all that were too short, and
-  /// shorter than all that were not.
+  /// Whether the stages of `first_` can have at most this time, which is longer than all times that were too short, and
+  /// shorter than all others.
   constexpr bool reaches(std::int64_t time) {
     const int reached = ends(time);
     for (int s = 1; s <= reached; ++s) (reached == p_.stages ? above_ : below_)[s] = first_[s];
     return reached == p_.stages;
   }
-  /// The stages whose ends are found: all, or those before the first that cannot have this time.
+  /// The number of stages whose ends are found: all, or the stages before the first one that cannot have this time.
   constexpr int ends(std::int64_t time) {
     first_[0] = 0;
     for (int s = 0; s < p_.stages; ++s) {
@@ -98,8 +98,8 @@ class probed_cut {
     first_[stage + 1] = end;
     for (int s = stage + 2; s <= p_.stages; ++s) first_[s] = s == p_.stages ? p_.layers : end + s - stage - 1;
     const stage_recompute decided = recompute_.decide(first_.data(), stage, limits_[stage]);
-    const std::int64_t again = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
-    return decided.fits && sum(stage, end) - sum(stage, first_[stage]) + again <= time;
+    const std::int64_t recompute = decided.time / p_.micro_batches + (decided.time % p_.micro_batches != 0);
+    return decided.fits && sum(stage, end) - sum(stage, first_[stage]) + recompute <= time;
   }
 
   const partition_problem& p_;
@@ -107,7 +107,7 @@ class probed_cut {
   recompute_search& recompute_;
   zeroed_array<std::int64_t> sums_;  // [stage][layers before]
   zeroed_array<int> first_;
-  zeroed_array<int> below_, above_;  // the ends for times that were too short, and that were not
+  zeroed_array<int> below_, above_;  // the ends for times that were too short, and for all others
 };
 
 }  // namespace gpipe::detail

@@ -40,7 +40,7 @@ GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options
       }
   }
   const std::int64_t bound = detail::min_step(net, o, costs);
-  if (step <= bound || step == detail::unlimited) return;  // the plan's own checks say why
+  if (step <= bound || step == detail::unlimited) return;  // the plan's checks report why
   if (simulator.affordable_cuts() > 0) simulator.shortest_of_all(step, first);
   else simulator.move_boundaries(step, bound, first);
 }

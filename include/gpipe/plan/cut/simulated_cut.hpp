@@ -27,12 +27,13 @@ struct cut_quality {
 
 /// Moves the boundaries of a cut that `search_cut` has found, while its simulated step gets shorter.
 ///
-/// For fill-drain of a chained network with free transfers the search's objective is the step, and nothing is left to
-/// do. For others all cuts are simulated if they are few: if cuts x S x M is at most `max_simulated_cells`. Else single
-/// boundaries move by one layer while that helps, within as many simulations. The cut stays if no step is shorter.
+/// For fill-drain of a chained network with free transfers the search's objective is the step, and the cut is
+/// the best. For others all cuts are simulated if they are few: if cuts x S x M is at most `max_simulated_cells`. Else
+/// single boundaries move by one layer while that helps, within as many simulations. The cut stays if no step is
+/// shorter.
 void shorten_step(const network& net, const plan_options& o, const stage_costs& costs, bool searched_whole, int* first);
 
-/// Compares a cut, which may be by hand, with the best one.
+/// Compares a cut, which may be custom, with the best one.
 cut_quality quality_of_cut(const network& net, const plan_options& o, const stage_costs& costs, const int* first);
 
 /// Cells of all simulations for one plan: less than a tenth of a second if optimized.
@@ -61,8 +62,8 @@ class cut_simulator {
     }
   }
 
-  /// Whether every stage of a cut exceeds its limit, whatever it recomputes. Any other cut has a
-  /// stage with all layers of the same stage here, so hardly any cut fits then.
+  /// Whether every stage of a cut exceeds its limit with any recomputes. Every other cut has a stage that holds all
+  /// layers of a stage of this cut, so hardly any cut fits then.
   GPIPE_COLD bool all_exceed(const int* first) const {
     for (int s = 0; s < o_.stages; ++s)
       if (recompute_.decide(first, s, limits_[s]).fits) return false;
@@ -90,13 +91,13 @@ class cut_simulator {
           makespan(never_, cut{first, o_.stages}, [](int) { return 0; }) >= than)
         return unlimited;
     }
-    const cut all{first, o_.stages, recompute_.before()};
+    const cut chosen{first, o_.stages, recompute_.before()};
     for (int s = 0; s < o_.stages; ++s) {
       const stage_recompute decided = recompute_.decide(first, s, limits_[s]);
       if (!decided.fits) return unlimited;
       kept_[s] = decided.working_sets;
     }
-    return makespan(o_, all, [this](int s) { return kept_[s]; });
+    return makespan(o_, chosen, [this](int s) { return kept_[s]; });
   }
 
   /// The number of all cuts if all can be simulated; else 0.
@@ -120,7 +121,7 @@ class cut_simulator {
       int s = S - 1;
       while (s > 0 && first[s] == L - (S - s)) --s;
       if (s == 0) return;
-      for (int at = ++first[s]; s < S; ++s) first[s] = at++;
+      for (int begin = ++first[s]; s < S; ++s) first[s] = begin++;
     }
   }
   /// The shortest step of all cuts, or `shortest`. `best`, unless null, becomes its cut; of equal ones the first.
@@ -140,14 +141,14 @@ class cut_simulator {
     for (bool moved = true; moved;) {
       moved = false;
       for (int s = 1; s < o_.stages; ++s)
-        for (const int by : {-1, 1})
+        for (const int shift : {-1, 1})
           for (;;) {
             if (shortest <= bound || left-- <= 0) return;
-            first[s] += by;
+            first[s] += shift;
             const bool is_cut = first[s] > first[s - 1] && first[s] < first[s + 1];
             const std::int64_t step = is_cut ? step_of(first) : unlimited;
             if (step >= shortest) {
-              first[s] -= by;
+              first[s] -= shift;
               break;
             }
             shortest = step;
@@ -158,33 +159,33 @@ class cut_simulator {
 
  private:
   template <class WorkingSets>
-  GPIPE_COLD std::int64_t makespan(const plan_options& o, const cut& of, const WorkingSets& kept) const {
+  GPIPE_COLD std::int64_t makespan(const plan_options& o, const cut& cut, const WorkingSets& kept) const {
     ++simulated_;
     int count = 0;
-    find_links(net_, of, [&](const stage_link&) { ++count; });
+    find_links(net_, cut, [&](const stage_link&) { ++count; });
     const zeroed_array<stage_link> links(count);
-    find_links(net_, of, [&, at = 0](const stage_link& it) mutable { links[at++] = it; });
+    find_links(net_, cut, [&, next = 0](const stage_link& link) mutable { links[next++] = link; });
     if (o_.custom_schedule != nullptr &&
         !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
       return unlimited;
-    return makespan_of(net_, o, schedule_, costs_, of, links.data(), count, kept);
+    return makespan_of(net_, o, schedule_, costs_, cut, links.data(), count, kept);
   }
   /// The time that the busiest worker computes, if nothing runs again.
   GPIPE_COLD std::int64_t longest_work(const int* first) const {
     const zeroed_array<std::int64_t> work(schedule_.workers(o_.stages));
     std::int64_t longest = 0;
     for (int s = 0; s < o_.stages; ++s) {
-      std::int64_t& of = work[schedule_.worker_of(o_.stages, s)];
+      std::int64_t& worker_work = work[schedule_.worker_of(o_.stages, s)];
       const stage_times t = times_of(costs_.of(s), first[s], first[s + 1], false);
-      of = summed(of, summed(t.forward, summed(t.backward_input, t.backward_parameters)));
-      longest = of > longest ? of : longest;
+      worker_work = summed(worker_work, summed(t.forward, summed(t.backward_input, t.backward_parameters)));
+      longest = worker_work > longest ? worker_work : longest;
     }
     return schedule_.trains ? multiplied(longest, o_.micro_batches) : 0;
   }
 
   const network& net_;
   const plan_options& o_;
-  plan_options never_;  // these, if nothing runs again
+  plan_options never_;  // the options, if nothing runs again
   const schedule_choice schedule_;
   const stage_costs& costs_;
   const zeroed_array<memory_requirements> needs_;

@@ -15,12 +15,12 @@ constexpr int cost_count(const network& net, const plan_options& o) {
 }
 
 /// Predicts the costs of every layer by a plan's options, analytic or measured.
-GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
-  if (o.device_count == 0) layer_costs(net, o.micro_batch_size, o.device, o.profile, into, o.cost_parameters);
+GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* costs) {
+  if (o.device_count == 0) layer_costs(net, o.micro_batch_size, o.device, o.profile, costs, o.cost_parameters);
   else
     for (int s = 0; s < o.stages; ++s)
-      layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, into + s * net.layer_count, o.cost_parameters);
-  return {into, net.layer_count, o.device_count > 0};
+      layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, costs + s * net.layer_count, o.cost_parameters);
+  return {costs, net.layer_count, o.device_count > 0};
 }
 
 }  // namespace detail

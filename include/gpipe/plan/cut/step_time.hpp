@@ -19,8 +19,8 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
   for (int l = first; l < last; ++l) {
     sum.forward = summed(sum.forward, costs[l].forward);
     sum.backward_input = summed(sum.backward_input, costs[l].backward_input);
-    std::int64_t& other = split ? sum.backward_parameters : sum.backward_input;
-    other = summed(other, costs[l].backward_parameters);
+    std::int64_t& parameters = split ? sum.backward_parameters : sum.backward_input;
+    parameters = summed(parameters, costs[l].backward_parameters);
   }
   return sum;
 }
@@ -31,8 +31,8 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
               {"call it at run time, as describe<plan>() does"});
 }
 
-/// The times of a stage that recomputes layers: those that backward needs first run before the gradient arrives, and
-/// parameter parts that read what they write come with the input parts. Returns whether there are any.
+/// The times of a stage that recomputes layers: the layers that backward needs first run before the gradient arrives,
+/// and parameter parts that read recomputed values come with the input parts. Returns whether there are any.
 constexpr bool add_recomputes(const layer_cost* costs, const stage_view& stage, bool split, stage_times& times) {
   const int first = stage.first_recomputed();
   if (first < 0) return false;

@@ -32,8 +32,8 @@ namespace detail {
 /// The work of a stage before its first backward, and its number of recomputes.
 struct stage_order {
   int forwards_before = 0;
-  int recomputed = 0;        ///< micro-batches
-  bool first_again = false;  ///< the first micro-batch whose gradient arrives is one of them
+  int recomputed = 0;             ///< micro-batches
+  bool recomputes_first = false;  ///< the first micro-batch whose gradient arrives is one of them
 };
 
 template <scheduler Schedule>
@@ -49,7 +49,7 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
     if (ticks[m].backward < ticks[first].backward) first = m;
   for (int m = 0; m < micro_batches; ++m)
     found.forwards_before += !schedule.trains || ticks[m].forward < ticks[first].backward;
-  found.first_again = recomputed[first];
+  found.recomputes_first = recomputed[first];
   return found;
 }
 
@@ -79,12 +79,12 @@ constexpr std::int64_t share_of(std::int64_t work, int workers) { return work / 
 ///
 ///     fill-drain       T + (M - 1) (max f + max b):   the step itself, see `objective_of`
 ///     1F1B and others  T + max over stages of (M - 1) b + (M - k) f:   before its first gradient can arrive a stage
-///                      has done k forwards, and the rest comes after
+///                      has done k forwards, and the others come after
 ///     split backward   F + max over stages of M b + (M - k) f:         nothing has to follow a parameter part
 ///
 /// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except
-/// that of the first micro-batch whose gradient arrives, which may run before, and those of the first layers, which get
-/// no gradient. Each maximum is the smallest of all cuts.
+/// for the first micro-batch whose gradient arrives, which may run before, and for the first layers, which get no
+/// gradient. Each maximum is the smallest of all cuts.
 template <scheduler Schedule, class Fits = detail::fits_always>
 GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int layers,
                                                        int stages, int micro_batches, recompute_mode mode,
@@ -125,25 +125,25 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     fills = fills && order[s].forwards_before == micro_batches && order[s].recomputed == order[0].recomputed;
   }
 
-  if (schedule.workers(stages) < stages) {  // several stages a worker
+  if (schedule.workers(stages) < stages) {  // several stages per worker
     const auto times_forward = [&](int s, int) { return M + order[s].recomputed; };
-    const std::int64_t all = detail::summed(detail::multiplied(forward, M + fewest), detail::multiplied(backward, M));
-    const std::int64_t share = detail::share_of(all, schedule.workers(stages));
+    const std::int64_t work = detail::summed(detail::multiplied(forward, M + fewest), detail::multiplied(backward, M));
+    const std::int64_t share = detail::share_of(work, schedule.workers(stages));
     return larger(larger(share, through), bottleneck(times_forward, M));
   }
   if (fills) {
-    const bool again = order[0].recomputed > 0;
+    const bool recomputes = order[0].recomputed > 0;
     const detail::zeroed_array<pass_cost> whole(layers);
     const detail::zeroed_array<int> first(stages);
     for (int l = 0; l < layers; ++l)
-      whole[l] = schedule.trains ? pass_cost_of(costs[l], again && l >= fixed) : pass_cost{costs[l].forward, 0};
+      whole[l] = schedule.trains ? pass_cost_of(costs[l], recomputes && l >= fixed) : pass_cost{costs[l].forward, 0};
     partition_problem p{layers, stages, micro_batches, whole.data()};
-    p.first_again = order[0].first_again;
+    p.recomputes_first = order[0].recomputes_first;
     partition(p, first.data(), fits);
     return detail::objective_of(p, first.data());
   }
   const auto times_forward = [&](int s, int l) {
-    return M - order[s].forwards_before + (l < fixed ? 0 : order[s].recomputed - order[s].first_again);
+    return M - order[s].forwards_before + (l < fixed ? 0 : order[s].recomputed - order[s].recomputes_first);
   };
   return larger(through, detail::summed(split ? forward : through, bottleneck(times_forward, split ? M : M - 1)));
 }
@@ -151,7 +151,8 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
 namespace detail {
 
 /// A lower bound of the step time of a chain of layers, for any cut, in picoseconds. It ignores transfers and, if
-/// devices differ, the order of the schedule. Recompute as needed may recompute nothing: its bound is that of never.
+/// devices differ, the order of the schedule. Recompute as needed may recompute nothing: its bound is the bound of
+/// never.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
@@ -186,20 +187,20 @@ GPIPE_COLD constexpr std::int64_t min_work(const plan_options& o, const Schedule
     return pass_cost{multiplied(c.forward, forwards[s]),
                      schedule.trains ? multiplied(pass_cost_of(c, false).backward, o.micro_batches) : 0};
   };
-  std::int64_t all = 0;
+  std::int64_t total = 0;
   for (int l = 0; l < L; ++l) {
     std::int64_t min = max_cost;
     for (int s = 0; s < S; ++s)
       if (const pass_cost c = work(s, l); c.forward + c.backward < min) min = c.forward + c.backward;
-    all = summed(all, min);
+    total = summed(total, min);
   }
   const std::int64_t busiest = least_bottleneck(L, S, o.micro_batches, work),
-                     share = share_of(all, schedule.workers(S));
+                     share = share_of(total, schedule.workers(S));
   return busiest > share ? busiest : share;
 }
 
-/// The time of one micro-batch through the layers that wait for each other, and back. On workers without end it takes
-/// as long. No parameter part is on the path if backward is split.
+/// The time of one micro-batch through the layers that wait for each other, and back. With any number of workers it
+/// takes as long. No parameter part is on the path if backward is split.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t longest_path(const network& net, const plan_options& o, const Schedule& schedule,
                                                const stage_costs& costs) {
@@ -214,8 +215,8 @@ GPIPE_COLD constexpr std::int64_t longest_path(const network& net, const plan_op
     }
   const zeroed_array<std::int64_t> forward(net.layer_count), backward(net.layer_count);
   std::int64_t longest = 0;
-  const auto raise = [](std::int64_t& to, std::int64_t value) {
-    if (value > to) to = value;
+  const auto raise = [](std::int64_t& maximum, std::int64_t value) {
+    if (value > maximum) maximum = value;
   };
   for (int l = 0; l < net.layer_count; ++l) {
     for (int i = 0; i < net.layers[l].reads; ++i)
@@ -236,7 +237,7 @@ GPIPE_COLD constexpr std::int64_t longest_path(const network& net, const plan_op
   return longest;
 }
 
-/// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not count on it: no
+/// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not rely on it: no
 /// stage waits for the gradients of layers before the last such place, and without values from layer to layer it is the
 /// work of the busiest worker, or the longest path.
 template <scheduler Schedule>
@@ -258,7 +259,7 @@ GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_
 }
 
 /// The shortest step of fill-drain with a stage that no gradient reaches, from below: layers 0 ... k - 1 are forward
-/// only, and the stages behind share the others.
+/// only, and the later stages share the others.
 GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
   const schedule_choice schedule = o.chosen_schedule();
   const int L = costs.layers, left = L - k;
@@ -279,7 +280,7 @@ GPIPE_COLD inline std::int64_t min_with_fixed_stage(const plan_options& o, const
     if (o.stages - s > left) continue;
     partition_problem p{
         left, o.stages - s, o.micro_batches, of_layers.data(), costs.kinds(o.stages), kind_of.data() + s};
-    p.first_again = o.recompute_whole() == recompute_mode::always;
+    p.recomputes_first = o.recompute_whole() == recompute_mode::always;
     partition(p, first.data());
     if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
     if (!costs.per_stage) break;  // fewer stages take longer

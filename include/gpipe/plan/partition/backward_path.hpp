@@ -8,8 +8,8 @@ namespace gpipe::detail {
 
 /// The fill-drain step of stages that run forward again for different numbers of micro-batches.
 ///
-/// A stage that keeps w working sets runs forward again for all micro-batches but the w whose gradients come first. So
-/// its k-th backward takes c(k) = b for k <= w, and b + f for k > w. With free transfers a step takes
+/// A stage that keeps w working sets runs forward again for all micro-batches except the w whose gradients come first.
+/// So its k-th backward takes c(k) = b for k <= w, and b + f for k > w. With free transfers a step takes
 ///
 ///     sum (f + b) + (M - 1) max f + the longest path,
 ///
@@ -27,16 +27,16 @@ class backward_path {
   /// The elements of an array h(s, 0) ... h(s, M - 1).
   constexpr int size() const { return steps_ + 1; }
 
-  /// Writes h of a stage, given that of the stage after; both may be one array.
+  /// Writes h of a stage, given h of the stage after; both may be one array.
   constexpr void extend(const std::int64_t* after, std::int64_t forward, std::int64_t backward, int working_sets,
                         std::int64_t* h) const {
     h[0] = 0;
     for (int j = 1; j <= steps_; ++j) {
-      const std::int64_t mine = h[j - 1] + backward + (j + 1 > working_sets ? forward : 0);
-      h[j] = after[j] > mine ? after[j] : mine;
+      const std::int64_t path = h[j - 1] + backward + (j + 1 > working_sets ? forward : 0);
+      h[j] = after[j] > path ? after[j] : path;
     }
   }
-  /// The least of the whole path if a stage before has a backward of at least `backward`.
+  /// The minimum of the whole path if a stage before has a backward of at least `backward`.
   constexpr std::int64_t shortest(const std::int64_t* h, std::int64_t backward) const {
     std::int64_t longest = 0;
     for (int j = 0; j <= steps_; ++j)

@@ -11,16 +11,16 @@ namespace gpipe::detail {
 /// the cut.
 ///
 /// Branch and bound over boxes of the two maxima (Land and Doig, 1960). If a cut's maxima lie in [low, high], its
-/// makespan is at least that of the smallest sum under `high` with the maxima `low`. A box that may contain a better
-/// cut is shrunk to maxima that occur, then halved.
+/// makespan is at least the one with the smallest sum under `high` and the maxima `low`. A box that may contain a
+/// better cut is shrunk to maxima that occur, then halved.
 class makespan_search {
  public:
   /// Starts from the cut that `programs` found last.
   constexpr makespan_search(const range_sums& ranges, dynamic_program& programs)
       : ranges_(ranges),
         program_(programs),
-        periods_(ranges.of.micro_batches - 1),
-        first_(ranges.of.stages + 1),
+        periods_(ranges.problem.micro_batches - 1),
+        first_(ranges.problem.stages + 1),
         boxes_(256) {
     maxima_ = chosen();
     makespan_ = makespan_of(maxima_);
@@ -71,7 +71,7 @@ class makespan_search {
     std::int64_t sum;  ///< lower bound on the two sums of any cut in the box
   };
 
-  // Removes what cannot reach the target; returns false if nothing remains.
+  // Shrinks the box to maxima that can reach the target; returns false if nothing remains.
   constexpr bool shrink(search_box& box, std::int64_t target) const {
     if (box.sum > target) return false;
     if (periods_ > 0) {
@@ -88,12 +88,12 @@ class makespan_search {
     program_.choose(first_.data());
     load maxima{};
     sum_ = 0;
-    for (int s = ranges_.of.stages - 1; s >= 0; --s) {
+    for (int s = ranges_.problem.stages - 1; s >= 0; --s) {
       const load held = ranges_.range(s, first_[s], first_[s + 1]);
       if (held.forward > maxima.forward) maxima.forward = held.forward;
       if (held.backward > maxima.backward) maxima.backward = held.backward;
       if (held.both > maxima.both) maxima.both = held.both;
-      if (ranges_.of.first_again && held.again > sum_) sum_ = held.again;
+      if (ranges_.problem.recomputes_first && held.recompute > sum_) sum_ = held.recompute;
       sum_ += held.once();
     }
     return maxima;

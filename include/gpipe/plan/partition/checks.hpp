@@ -22,8 +22,8 @@ namespace gpipe::detail {
   throw_error({"a cost is negative: forward ", cost.forward, ", backward ", cost.backward},
               {"costs are times; give at least 0"}, location{.layer_index = layer});
 }
-[[noreturn]] inline void bad_again(int layer, const pass_cost& cost) {
-  throw_error({"again is ", cost.again, ", and backward, which contains it, is ", cost.backward},
+[[noreturn]] inline void bad_recompute(int layer, const pass_cost& cost) {
+  throw_error({"recompute is ", cost.recompute, ", and backward, which contains it, is ", cost.backward},
               {"give 0 to ", cost.backward}, location{.layer_index = layer});
 }
 [[noreturn]] inline void cost_overflow(int layers, int micro_batches) {
@@ -67,7 +67,7 @@ namespace gpipe::detail {
 
 constexpr void require_cost(int layer, const pass_cost& cost) {
   if (cost.forward < 0 || cost.backward < 0) bad_cost(layer, cost);
-  if (cost.again < 0 || cost.again > cost.backward) bad_again(layer, cost);
+  if (cost.recompute < 0 || cost.recompute > cost.backward) bad_recompute(layer, cost);
 }
 
 constexpr std::int64_t added(std::int64_t a, std::int64_t b, int layers, int micro_batches) {

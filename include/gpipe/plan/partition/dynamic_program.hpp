@@ -7,7 +7,7 @@
 
 namespace gpipe::detail {
 
-/// The quantity that a run minimizes: the largest of these in a stage, or the two sums of `objective_of`.
+/// The quantity that a run minimizes: the largest such value of a stage, or the two sums of `objective_of`.
 enum class smallest { forward, backward, both, total, sum };
 
 /// Limits of every stage; `total` is f + b and the transfers.
@@ -15,7 +15,7 @@ struct limits {
   std::int64_t forward = unlimited, backward = unlimited, both = unlimited, total = unlimited;
 };
 
-/// The best rest of a cut from each layer at which a stage may begin, from the last stage to the first. A
+/// The best remainder of a cut from each layer at which a stage may begin, from the last stage to the first. A
 /// longest-prefix probe is wrong if costs grow and shrink with a range (transfers), or if the next device may not have
 /// memory for the next layer; this is exact in both cases, because it tries every end that the limits allow.
 ///
@@ -31,21 +31,21 @@ class dynamic_program {
 
   // The value of a stage with this load, combined with the value of the stages after it.
   constexpr std::int64_t combined(const load& stage_load, std::int64_t moved, std::int64_t after) const {
-    if (what_ == smallest::sum) {
-      const std::int64_t turn = ranges_.of.first_again ? stage_load.again : 0;
+    if (quantity_ == smallest::sum) {
+      const std::int64_t turn = ranges_.problem.recomputes_first ? stage_load.recompute : 0;
       return stage_load.once() + (turn > after ? turn : after);
     }
-    const std::int64_t mine = what_ == smallest::forward    ? stage_load.forward
-                              : what_ == smallest::backward ? stage_load.backward
-                              : what_ == smallest::both     ? stage_load.both
-                                                            : stage_load.both + moved;
-    return mine > after ? mine : after;
+    const std::int64_t stage_value = quantity_ == smallest::forward    ? stage_load.forward
+                                     : quantity_ == smallest::backward ? stage_load.backward
+                                     : quantity_ == smallest::both     ? stage_load.both
+                                                                       : stage_load.both + moved;
+    return stage_value > after ? stage_value : after;
   }
 
-  // Visits every end of a stage within the limits, with its load and the value of the stage and the best rest.
+  // Visits every end of a stage within the limits, with its load and the value of the stage and the best remainder.
   template <class Visit>
   GPIPE_COLD constexpr void each_end(int stage, int begin, const Visit& visit) const {
-    const load *sum = ranges_.sums(stage), from = sum[begin];
+    const load *sum = ranges_.sums(stage), before = sum[begin];
     const int furthest = ranges_.furthest(stage, begin),
               max_end = furthest < high_[stage + 1] ? furthest : high_[stage + 1];
     const bool moves = ranges_.moved.any();
@@ -54,8 +54,8 @@ class dynamic_program {
     if (!moves && end + 1 < low_[stage + 1]) end = low_[stage + 1] - 1;
     while (++end <= max_end) {
       if (moves) charges.add(end - 1);
-      const load stage_load{sum[end].forward - from.forward, sum[end].backward - from.backward,
-                            sum[end].both - from.both, sum[end].again - from.again};
+      const load stage_load{sum[end].forward - before.forward, sum[end].backward - before.backward,
+                            sum[end].both - before.both, sum[end].recompute - before.recompute};
       if (stage_load.forward > limits_.forward || stage_load.backward > limits_.backward ||
           stage_load.both > limits_.both)
         return;
@@ -69,18 +69,18 @@ class dynamic_program {
  public:
   GPIPE_COLD constexpr explicit dynamic_program(const range_sums& ranges)
       : ranges_(ranges),
-        layers_(ranges.of.layers),
-        stages_(ranges.of.stages),
+        layers_(ranges.problem.layers),
+        stages_(ranges.problem.stages),
         low_(stages_),
         high_(stages_),
         rest_((stages_ + 1) * (layers_ + 1)),
         queue_(layers_) {}
 
   /// The smallest value of any cut within the limits; `unlimited` if there is none.
-  GPIPE_COLD constexpr std::int64_t run(const limits& within, smallest what) {
+  GPIPE_COLD constexpr std::int64_t run(const limits& within, smallest quantity) {
     limits_ = within;
     if (limits_.total < limits_.both) limits_.both = limits_.total;
-    what_ = what;
+    quantity_ = quantity;
     if (!find_bands()) return unlimited;
     rest(stages_, layers_) = 0;
     for (int s = stages_ - 1; s >= 0; --s) {
@@ -109,7 +109,7 @@ class dynamic_program {
           used = stage_load.once();
         }
       });
-      if (what_ == smallest::sum) budget -= used;
+      if (quantity_ == smallest::sum) budget -= used;
     }
   }
 
@@ -147,8 +147,9 @@ class dynamic_program {
     }
   }
 
-  // Without: as the begin moves down, nearer ends are added. An end that a nearer one beats is never best again, for
-  // its load grows at least as fast. So a queue of the other ends has the best one at its head.
+  // Without transfers and with monotone limits: as the begin moves down, nearer ends are added. An end that a nearer
+  // one beats is never best again, for its load grows at least as fast. So a queue of the other ends has the best one
+  // at its head.
   GPIPE_COLD constexpr void slide(int stage) {
     int head = 0, tail = 0, furthest = high_[stage + 1];
     const auto value = [&](int begin, int i) {
@@ -171,7 +172,7 @@ class dynamic_program {
   const range_sums& ranges_;
   int layers_, stages_;
   limits limits_{};
-  smallest what_ = smallest::total;
+  smallest quantity_ = smallest::total;
   zeroed_array<int> low_, high_;
   zeroed_array<std::int64_t> rest_;  // [stage][begin], within the bands
   zeroed_array<int> queue_;

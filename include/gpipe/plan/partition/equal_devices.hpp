@@ -8,14 +8,14 @@
 namespace gpipe::detail {
 
 /// Equal devices, equal limits and free transfers: a longest-prefix probe is exact. For the makespan's two criteria we
-/// walk the Pareto front of (max f, max b) in ascending f and skip what cannot beat the best sum so far. Each step is a
-/// bisection over probes of S binary searches.
+/// walk the Pareto front of (max f, max b) in ascending f and skip points that cannot beat the best sum so far. Each
+/// step is a bisection over probes of S binary searches.
 template <class Fits>
 class equal_device_search {
  public:
   constexpr equal_device_search(const load* sum, const load& largest, int layers, int stages, const Fits& fits)
-      : probe_{sum, layers, stages, fits}, all_(sum[layers]), best_(all_) {
-    if (fits_ = probe_.run(all_, &load::both); fits_)
+      : probe_{sum, layers, stages, fits}, total_(sum[layers]), best_(total_) {
+    if (fits_ = probe_.run(total_, &load::both); fits_)
       lowest_ = {min_maximum(&load::forward, largest), min_maximum(&load::backward, largest),
                  min_maximum(&load::both, largest)};
   }
@@ -26,8 +26,8 @@ class equal_device_search {
     if (makespan) {
       best_.both = lowest_.both;
       probe_.run(best_, &load::both);  // the best cut for f + b is a good first bound
-      best_ = {probe_.reached.forward, probe_.reached.backward, all_.both};
-      walk(all_.both, best_.forward + best_.backward - 1, false);
+      best_ = {probe_.reached.forward, probe_.reached.backward, total_.both};
+      walk(total_.both, best_.forward + best_.backward - 1, false);
     }
     balance();
     while (makespan && best_.both > lowest_.both && walk(best_.both - 1, best_.forward + best_.backward, true))
@@ -38,16 +38,16 @@ class equal_device_search {
 
  private:
   // The largest stage holds at least the largest layer and at least the mean.
-  constexpr std::int64_t min_maximum(std::int64_t load::*of, const load& largest) {
-    const std::int64_t total = all_.*of, mean = total / probe_.stages + (total % probe_.stages != 0);
-    return probe_.min_limit(all_, of, mean > largest.*of ? mean : largest.*of, total);
+  constexpr std::int64_t min_maximum(std::int64_t load::*criterion, const load& largest) {
+    const std::int64_t total = total_.*criterion, mean = total / probe_.stages + (total % probe_.stages != 0);
+    return probe_.min_limit(total_, criterion, mean > largest.*criterion ? mean : largest.*criterion, total);
   }
 
   // Searches for maxima with a sum of at most `period` and no stage above `both`: the smallest sum, or any.
   constexpr bool walk(std::int64_t both, std::int64_t period, bool any) {
     bool found = false;
     for (std::int64_t forward = lowest_.forward; period >= forward + lowest_.backward && period >= lowest_.both;) {
-      load limit{all_.forward, period - forward, both < period ? both : period};
+      load limit{total_.forward, period - forward, both < period ? both : period};
       limit.forward = probe_.min_limit(limit, &load::forward, forward, period - lowest_.backward);
       if (limit.forward > period - lowest_.backward) break;
       const std::int64_t max_backward = period - limit.forward;
@@ -69,7 +69,7 @@ class equal_device_search {
   }
 
   prefix_probe<Fits> probe_;
-  load all_, lowest_{}, best_;
+  load total_, lowest_{}, best_;
   bool fits_ = false;
 };
 
@@ -81,7 +81,9 @@ struct turns_within {
   const Fits& fits;
   std::int64_t limit = unlimited;
 
-  constexpr std::int64_t turn(int begin, int end) const { return sum[end].once() + sum[end].again - sum[begin].again; }
+  constexpr std::int64_t turn(int begin, int end) const {
+    return sum[end].once() + sum[end].recompute - sum[begin].recompute;
+  }
   constexpr bool operator()(int begin, int end) const { return turn(begin, end) <= limit && fits(begin, end); }
 };
 
@@ -108,10 +110,10 @@ class turn_search {
       limit.both = sum[p_.layers].both;
       prefix_probe<turns_within<Fits>> probe{sum, p_.layers, p_.stages, turns_};
       turns_.limit = unlimited;
-      for (std::int64_t low = turn_of_last(probe, limit), at = low; low < latest; at = low + (latest - low) / 2) {
-        turns_.limit = at;  // mostly the first can be reached
-        if (probe.run(limit, &load::both)) latest = at;
-        else low = at + 1;
+      for (std::int64_t low = turn_of_last(probe, limit), turn = low; low < latest; turn = low + (latest - low) / 2) {
+        turns_.limit = turn;  // mostly the first can be reached
+        if (probe.run(limit, &load::both)) latest = turn;
+        else low = turn + 1;
       }
       if (latest + periods * period < shortest) {
         shortest = latest + periods * period;
@@ -143,10 +145,10 @@ class turn_search {
   constexpr load maxima(const int* first) const {
     load max{};
     for (int s = 0; s < p_.stages; ++s) {
-      const load &from = turns_.sum[first[s]], &to = turns_.sum[first[s + 1]];
+      const load &before = turns_.sum[first[s]], &through = turns_.sum[first[s + 1]];
       const std::int64_t turn = turns_.turn(first[s], first[s + 1]);
-      if (to.forward - from.forward > max.forward) max.forward = to.forward - from.forward;
-      if (to.backward - from.backward > max.backward) max.backward = to.backward - from.backward;
+      if (through.forward - before.forward > max.forward) max.forward = through.forward - before.forward;
+      if (through.backward - before.backward > max.backward) max.backward = through.backward - before.backward;
       if (turn > max.both) max.both = turn;
     }
     return max;
@@ -170,7 +172,7 @@ GPIPE_COLD constexpr bool partition_equal(const partition_problem& p, int* first
     sum[l + 1].both = added(sum[l].both, both, p.layers, 1);
     sum[l + 1].forward = sum[l].forward + cost.forward;
     sum[l + 1].backward = sum[l].backward + cost.backward;
-    sum[l + 1].again = sum[l].again + cost.again;
+    sum[l + 1].recompute = sum[l].recompute + cost.recompute;
     if (cost.forward > largest.forward) largest.forward = cost.forward;
     if (cost.backward > largest.backward) largest.backward = cost.backward;
     if (both > largest.both) largest.both = both;
@@ -179,7 +181,7 @@ GPIPE_COLD constexpr bool partition_equal(const partition_problem& p, int* first
   if (!equal_device_search<Fits>(sum.data(), largest, p.layers, p.stages, fits)
            .find(drains && p.micro_batches > 1, first))
     return false;
-  if (drains && p.first_again && p.stages > 1) turn_search<Fits>(p, sum.data(), largest, fits).improve(first);
+  if (drains && p.recomputes_first && p.stages > 1) turn_search<Fits>(p, sum.data(), largest, fits).improve(first);
   return true;
 }
 

@@ -81,9 +81,9 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
   if (total > detail::unlimited / 2) detail::cost_overflow(layers, p.micro_batches);
 
   const auto need = [&, way = passed[layers]](int stage, int begin, int end) {
-    const detail::step_sums *sum = sums.data() + p.kind(stage) * row, &from = sum[begin], &to = sum[end];
-    const std::int64_t forward = to.forward - from.forward, chain = to.chain - from.chain;
-    const std::int64_t by_work = passed[begin] + to.work - from.work;
+    const detail::step_sums *sum = sums.data() + p.kind(stage) * row, &before = sum[begin], &through = sum[end];
+    const std::int64_t forward = through.forward - before.forward, chain = through.chain - before.chain;
+    const std::int64_t by_work = passed[begin] + through.work - before.work;
     const std::int64_t by_chain = way + periods * (forward > chain ? forward : chain);
     return by_work > by_chain ? by_work : by_chain;
   };
@@ -95,7 +95,7 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
       const int end = largest_end(begin, layers, width, [&](int middle) { return need(s, begin, middle) <= time; });
       if (const std::int64_t time_of = need(s, begin, end); time_of > reached) reached = time_of;
       if (end == layers) return true;
-      if (const std::int64_t more = need(s, begin, end + 1); more < next) next = more;
+      if (const std::int64_t longer = need(s, begin, end + 1); longer < next) next = longer;
       width = end - begin;
       begin = end;
     }

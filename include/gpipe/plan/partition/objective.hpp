@@ -15,7 +15,7 @@ namespace detail {
 ///
 ///     sum f + sum (b - r) + (M - 1) (max f + max b).
 ///
-/// The first gradient finds no stage that still runs forward again, for it is that of the last forward. If this
+/// The first gradient finds no stage that still runs forward again, for it belongs to the last forward. If this
 /// micro-batch runs forward again too, every stage does so after its last forward, and the gradient waits for the stage
 /// at which this ends last: the two sums become
 ///
@@ -31,12 +31,12 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
     for (int s = 0; s < p.stages; ++s)
       for (int l = first[s]; l < first[s + 1]; ++l) stage_of[l] = s;
     for (int i = 0; i < p.transfer_count; ++i) {
-      const transfer& t = p.transfers[i];
-      const int from = stage_of[t.writer];
-      if (stage_of[t.last_reader()] > from) moved[from] = add(moved[from], t.charge());
-      for (int r = 0, before = from; r < t.reader_count; before = stage_of[t.reader(r++)]) {
-        const int to = stage_of[t.reader(r)];
-        if (to > before) moved[to] = add(moved[to], t.charge());
+      const transfer& transfer = p.transfers[i];
+      const int source = stage_of[transfer.writer];
+      if (stage_of[transfer.last_reader()] > source) moved[source] = add(moved[source], transfer.charge());
+      for (int r = 0, before = source; r < transfer.reader_count; before = stage_of[transfer.reader(r++)]) {
+        const int target = stage_of[transfer.reader(r)];
+        if (target > before) moved[target] = add(moved[target], transfer.charge());
       }
     }
   }
@@ -47,11 +47,12 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
       detail::require_cost(l, costs[l]);
       stage_cost.forward = add(stage_cost.forward, costs[l].forward);
       stage_cost.backward = add(stage_cost.backward, costs[l].backward);
-      stage_cost.again += costs[l].again;
+      stage_cost.recompute += costs[l].recompute;
     }
     const std::int64_t both = add(stage_cost.forward, stage_cost.backward), total = add(both, moved[s]);
-    sum = add(sum, both - stage_cost.again);
-    if (const std::int64_t turned = p.first_again ? add(sum, stage_cost.again) : sum; turned > turn) turn = turned;
+    sum = add(sum, both - stage_cost.recompute);
+    if (const std::int64_t turned = p.recomputes_first ? add(sum, stage_cost.recompute) : sum; turned > turn)
+      turn = turned;
     if (stage_cost.forward > forward) forward = stage_cost.forward;
     if (stage_cost.backward > backward) backward = stage_cost.backward;
     if (total > bottleneck) bottleneck = total;

@@ -13,19 +13,19 @@ namespace detail {
 
 template <class Fits>
 GPIPE_COLD constexpr bool partition_unequal(const partition_problem& p, int* first, const Fits& fits) {
-  const range_sums all(p, fits);
-  dynamic_program programs(all);
-  std::int64_t bottleneck = all.min_sum() / p.stages, found = unlimited;
+  const range_sums ranges(p, fits);
+  dynamic_program programs(ranges);
+  std::int64_t bottleneck = ranges.min_sum() / p.stages, found = unlimited;
   for (;; bottleneck += bottleneck / 16 + 1) {  // a run with a low limit is short
-    if (bottleneck >= all.max_sum() - bottleneck / 16) bottleneck = all.max_sum();
+    if (bottleneck >= ranges.max_sum() - bottleneck / 16) bottleneck = ranges.max_sum();
     found = programs.run({.total = bottleneck}, smallest::total);
     if (found != unlimited) break;
-    if (bottleneck == all.max_sum()) return false;
+    if (bottleneck == ranges.max_sum()) return false;
   }
   if (p.goal == objective::bottleneck) {
     programs.run({.total = found}, smallest::both);
   } else {
-    makespan_search search(all, programs);
+    makespan_search search(ranges, programs);
     search.search(unlimited, search.makespan() - 1, -1);
     while (search.maxima().both > found &&
            search.search(search.maxima().both - 1, search.makespan(), search.makespan()))
@@ -54,13 +54,13 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 /// Cuts a model into non-empty stages: stage s holds the layers [first[s], first[s + 1]), so `first` has stages + 1
 /// elements. No cut has a smaller objective. Among equal cuts it takes one whose largest f + b of a stage is smallest;
 /// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. (On
-/// equal devices with `first_again` a cut with the smallest max f + max b comes before one with a smaller f + b.) The
-/// same problem always gives the same cut.
+/// equal devices with `recomputes_first` a cut with the smallest max f + max b comes before one with a smaller f + b.)
+/// The same problem always gives the same cut.
 ///
 /// `fits(begin, end)` returns whether one stage has the memory for a range of layers; every part of a range that fits
-/// must fit, too. `fits(stage, begin, end)` is for stages that differ, and for limits that include what enters a stage:
-/// there, only every prefix of a range that fits must fit. Throws if a count, a cost or a transfer is not valid, if 64
-/// bits do not suffice, or if no cut fits.
+/// must fit, too. `fits(stage, begin, end)` is for stages that differ, and for limits that include the inputs of a
+/// stage: there, only every prefix of a range that fits must fit. Throws if a count, a cost or a transfer is not valid,
+/// if 64 bits do not suffice, or if no cut fits.
 ///
 /// Under the compilers' default limits, constant evaluation can cut 20,000 layers for 128 equal devices with free
 /// transfers, some 500 layers with transfers, and some 240 by the makespan on unequal devices.

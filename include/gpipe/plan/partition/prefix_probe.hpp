@@ -27,9 +27,9 @@ constexpr int largest_end(int begin, int last, int width, const Holds& holds) {
 /// The cost of a range of layers, or the limits of every stage.
 struct load {
   std::int64_t forward = 0, backward = 0, both = 0;
-  std::int64_t again = 0;  ///< see `pass_cost`; a probe does not sum it
+  std::int64_t recompute = 0;  ///< see `pass_cost`; a probe does not sum it
 
-  constexpr std::int64_t once() const { return both - again; }
+  constexpr std::int64_t once() const { return both - recompute; }
 };
 
 /// Longest-prefix probe: each stage, from the first on, takes as many layers as the limits allow. A part of a range
@@ -59,15 +59,15 @@ struct prefix_probe {
   }
 
   GPIPE_COLD constexpr bool run(const load& limit, std::int64_t load::*searched) {
-    load others = limit;
-    others.*searched = unlimited;
+    load other_limits = limit;
+    other_limits.*searched = unlimited;
     reached = {};
     next = unlimited;
     int begin = 0, width = layers / stages;
     for (int s = 0; s < stages && begin < layers; ++s) {
-      const std::int64_t rest = sum[layers].*searched - sum[begin].*searched, left = stages - s;
-      const std::int64_t share = rest / left + (rest % left != 0);
-      if (share > limit.*searched) {  // the remaining stages cannot take the rest
+      const std::int64_t remaining = sum[layers].*searched - sum[begin].*searched, left = stages - s;
+      const std::int64_t share = remaining / left + (remaining % left != 0);
+      if (share > limit.*searched) {  // the remaining stages cannot take the remaining cost
         if (share < next) next = share;
         return false;
       }
@@ -76,9 +76,9 @@ struct prefix_probe {
       if (stage_load.forward > reached.forward) reached.forward = stage_load.forward;
       if (stage_load.backward > reached.backward) reached.backward = stage_load.backward;
       if (stage_load.both > reached.both) reached.both = stage_load.both;
-      if (end < layers && obeys(begin, end + 1, others)) {
-        const std::int64_t more = range(begin, end + 1).*searched;
-        if (more < next) next = more;
+      if (end < layers && obeys(begin, end + 1, other_limits)) {
+        const std::int64_t enlarged = range(begin, end + 1).*searched;
+        if (enlarged < next) next = enlarged;
       }
       width = end - begin;
       begin = end;
@@ -94,11 +94,11 @@ struct prefix_probe {
     limit.*searched = high;
     if (!run(limit, searched)) return high + 1;
     if (reached.*searched < high) high = reached.*searched;
-    for (std::int64_t at = low, stride = low / 128 + 1; low < high;) {
-      limit.*searched = at;
+    for (std::int64_t trial = low, stride = low / 128 + 1; low < high;) {
+      limit.*searched = trial;
       if (run(limit, searched)) high = reached.*searched > low ? reached.*searched : low;
       else low = next < high ? next : high;
-      at = stride < high - low ? low + stride : low + (high - low) / 2;
+      trial = stride < high - low ? low + stride : low + (high - low) / 2;
       stride = stride < (high - low) / 4 ? 4 * stride : high - low;
     }
     return high;
@@ -106,7 +106,7 @@ struct prefix_probe {
 };
 
 /// Cuts as evenly as the limits allow. Each cut lies between the earliest layer from which the later stages can take
-/// the rest and the latest layer that its own stage can reach, close to an equal share of the rest.
+/// the remaining layers and the latest layer that its stage can reach, close to an equal share of the remaining cost.
 template <class Fits>
 GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& probe, const load& limit, int* first) {
   const int layers = probe.layers, stages = probe.stages;
@@ -123,12 +123,12 @@ GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& probe, const load& li
   first[0] = 0;
   for (int s = 0; s + 1 < stages; ++s) {
     const int begin = first[s], left = stages - s, latest = layers - left + 1;
-    const std::int64_t rest = probe.range(begin, layers).both;
+    const std::int64_t remaining = probe.range(begin, layers).both;
     load share = limit;
-    if (rest / left < share.both) share.both = rest / left;
-    int end = rest == 0 ? begin + (layers - begin) / left : probe.reach(begin, (layers - begin) / left, share);
-    if (rest > 0 && end < layers && probe.obeys(begin, end + 1, limit) &&
-        probe.range(begin, end + 1).both - rest / left < rest / left - probe.range(begin, end).both)
+    if (remaining / left < share.both) share.both = remaining / left;
+    int end = remaining == 0 ? begin + (layers - begin) / left : probe.reach(begin, (layers - begin) / left, share);
+    if (remaining > 0 && end < layers && probe.obeys(begin, end + 1, limit) &&
+        probe.range(begin, end + 1).both - remaining / left < remaining / left - probe.range(begin, end).both)
       ++end;
     if (end < first[s + 1]) end = first[s + 1];
     if (end <= begin) end = begin + 1;

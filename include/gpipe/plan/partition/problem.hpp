@@ -9,7 +9,7 @@ namespace gpipe {
 /// The cost of one layer of the model for one micro-batch, in any one unit of time.
 struct pass_cost {
   std::int64_t forward = 0, backward = 0;
-  std::int64_t again = 0;  ///< the part of `backward` that runs forward again; it need not wait for the gradient
+  std::int64_t recompute = 0;  ///< the part of `backward` that runs forward again; it need not wait for the gradient
 };
 
 namespace detail {
@@ -46,8 +46,8 @@ struct partition_problem {
   const detail::transfer* transfers = nullptr;  ///< null: free
   int transfer_count = 0;
   objective goal = objective::fill_drain;
-  /// Of fill-drain: every micro-batch runs forward again, and not all but the one whose gradient arrives first.
-  bool first_again = false;
+  /// For fill-drain: every micro-batch runs forward again, including the one whose gradient arrives first.
+  bool recomputes_first = false;
 
   constexpr int kind(int stage) const { return kind_of == nullptr ? 0 : kind_of[stage]; }
   constexpr const pass_cost* costs_on(int stage) const { return costs + kind(stage) * layers; }

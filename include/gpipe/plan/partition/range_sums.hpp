@@ -11,12 +11,12 @@ namespace gpipe::detail {
 /// A problem's sums for all searches: loads and transfers of ranges, and the range that each stage's memory can hold.
 class range_sums {
  public:
-  const partition_problem& of;
+  const partition_problem& problem;
   const transfer_charges moved;
 
   template <class Fits>
   GPIPE_COLD constexpr range_sums(const partition_problem& p, const Fits& fits)
-      : of(p),
+      : problem(p),
         moved(p),
         sum_(p.kinds * (p.layers + 1)),
         furthest_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.layers : 0),
@@ -30,15 +30,15 @@ class range_sums {
         const load& before = sum_[k * (p.layers + 1) + l];
         sum_[k * (p.layers + 1) + l + 1] = {before.forward + cost.forward, before.backward + cost.backward,
                                             add(before.both, add(cost.forward, cost.backward)),
-                                            before.again + cost.again};
+                                            before.recompute + cost.recompute};
       }
     sum_extremes();
     if constexpr (limited<Fits>)
       for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s) {
-        if (const int same = same_before(fits, s); same < s) {
+        if (const int equal_stage = same_before(fits, s); equal_stage < s) {
           for (int begin = 0; begin < p.layers; ++begin) {
-            furthest_[s * step_ + begin] = furthest_[same * step_ + begin];
-            reach_[s * step_ + begin] = reach_[same * step_ + begin];
+            furthest_[s * step_ + begin] = furthest_[equal_stage * step_ + begin];
+            reach_[s * step_ + begin] = reach_[equal_stage * step_ + begin];
           }
           continue;
         }
@@ -63,24 +63,24 @@ class range_sums {
   }
 
   /// Running sums of the layers' loads on a stage's device.
-  constexpr const load* sums(int stage) const { return sum_.data() + of.kind(stage) * (of.layers + 1); }
+  constexpr const load* sums(int stage) const { return sum_.data() + problem.kind(stage) * (problem.layers + 1); }
   constexpr load range(int stage, int begin, int end) const {
     const load* sum = sums(stage);
     return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
-            sum[end].both - sum[begin].both, sum[end].again - sum[begin].again};
+            sum[end].both - sum[begin].both, sum[end].recompute - sum[begin].recompute};
   }
   /// The furthest end that a stage's memory allows from `begin`; then, the furthest from `begin` or any layer before
   /// it.
   constexpr int furthest(int stage, int begin) const {
-    return limited_ && begin < of.layers ? furthest_[stage * step_ + begin] : of.layers;
+    return limited_ && begin < problem.layers ? furthest_[stage * step_ + begin] : problem.layers;
   }
   constexpr int reach(int stage, int begin) const {
-    return limited_ && begin < of.layers ? reach_[stage * step_ + begin] : of.layers;
+    return limited_ && begin < problem.layers ? reach_[stage * step_ + begin] : problem.layers;
   }
   /// Whether the two are equal for every begin.
   constexpr bool monotone() const { return monotone_; }
 
-  /// The sum of f + b with every layer on its fastest device; the same without what runs again; then, on its slowest
+  /// The sum of f + b with every layer on its fastest device; the same without recomputes; then, on its slowest
   /// device and with all transfers.
   constexpr std::int64_t min_sum() const { return min_; }
   constexpr std::int64_t min_once() const { return min_once_; }
@@ -90,7 +90,7 @@ class range_sums {
   template <class Fits>
   static constexpr bool limited = !std::is_same_v<Fits, fits_always>;
 
-  /// The first stage whose limits are those of stage `s`, if `fits` can compare them: to lay out memory is slow.
+  /// The first stage whose limits equal the limits of stage `s`, if `fits` can compare them: to lay out memory is slow.
   template <class Fits>
   static constexpr int same_before(const Fits& fits, int s) {
     int first = s;
@@ -99,24 +99,26 @@ class range_sums {
     return first;
   }
 
-  constexpr std::int64_t add(std::int64_t a, std::int64_t b) const { return added(a, b, of.layers, of.micro_batches); }
+  constexpr std::int64_t add(std::int64_t a, std::int64_t b) const {
+    return added(a, b, problem.layers, problem.micro_batches);
+  }
 
   GPIPE_COLD constexpr void sum_extremes() {
-    for (int l = 0; l < of.layers; ++l) {
+    for (int l = 0; l < problem.layers; ++l) {
       std::int64_t min = unlimited, once = unlimited, max = 0;
-      for (int k = 0; k < of.kinds; ++k) {
-        const pass_cost& on = of.costs[k * of.layers + l];
-        if (on.forward + on.backward < min) min = on.forward + on.backward;
-        if (on.forward + on.backward - on.again < once) once = on.forward + on.backward - on.again;
-        if (on.forward + on.backward > max) max = on.forward + on.backward;
+      for (int k = 0; k < problem.kinds; ++k) {
+        const pass_cost& cost = problem.costs[k * problem.layers + l];
+        if (cost.forward + cost.backward < min) min = cost.forward + cost.backward;
+        if (cost.forward + cost.backward - cost.recompute < once) once = cost.forward + cost.backward - cost.recompute;
+        if (cost.forward + cost.backward > max) max = cost.forward + cost.backward;
       }
       min_ += min;
       min_once_ += once;
       max_ = add(max_, max);
     }
-    for (int i = 0; i < of.transfer_count; ++i) max_ = add(max_, of.transfers[i].charge());
-    if (of.goal == objective::fill_drain && max_ > (unlimited - 1) / of.micro_batches)
-      cost_overflow(of.layers, of.micro_batches);
+    for (int i = 0; i < problem.transfer_count; ++i) max_ = add(max_, problem.transfers[i].charge());
+    if (problem.goal == objective::fill_drain && max_ > (unlimited - 1) / problem.micro_batches)
+      cost_overflow(problem.layers, problem.micro_batches);
   }
 
   zeroed_array<load> sum_;              // [kind][layer]

@@ -33,9 +33,9 @@ class transfer_charges {
     each_reading(p, [this](int layer, const reading&) { ++first_[layer + 1]; });
     for (int l = 0; l < p.layers; ++l) first_[l + 1] += first_[l];
     const zeroed_array<int> filled(p.layers);
-    each_reading(p, [&](int layer, const reading& it) {
-      readings_[first_[layer] + filled[layer]++] = it;
-      if (it.before == it.writer) written_[it.writer] += it.charge;
+    each_reading(p, [&](int layer, const reading& entry) {
+      readings_[first_[layer] + filled[layer]++] = entry;
+      if (entry.before == entry.writer) written_[entry.writer] += entry.charge;
       any_ = true;
     });
   }
@@ -49,20 +49,20 @@ class transfer_charges {
   ///          w ----------> r      sends a value written inside, until its last reader is inside, too
   class running_charge {
    public:
-    constexpr running_charge(const transfer_charges& all, int begin) : all_(all), begin_(begin) {}
+    constexpr running_charge(const transfer_charges& charges, int begin) : charges_(charges), begin_(begin) {}
 
     constexpr void add(int layer) {
-      for (int i = all_.first_[layer]; i < all_.first_[layer + 1]; ++i) {
-        const reading& it = all_.readings_[i];
-        if (it.before < begin_) charge_ += it.charge;
-        if (it.last && it.writer >= begin_) charge_ -= it.charge;
+      for (int i = charges_.first_[layer]; i < charges_.first_[layer + 1]; ++i) {
+        const reading& entry = charges_.readings_[i];
+        if (entry.before < begin_) charge_ += entry.charge;
+        if (entry.last && entry.writer >= begin_) charge_ -= entry.charge;
       }
-      charge_ += all_.written_[layer];
+      charge_ += charges_.written_[layer];
     }
     constexpr std::int64_t charge() const { return charge_; }
 
    private:
-    const transfer_charges& all_;
+    const transfer_charges& charges_;
     int begin_;
     std::int64_t charge_ = 0;
   };
