@@ -12,8 +12,8 @@
 
 namespace gpipe::detail {
 
-/// Sets what the memory of each stage of a cut depends on, and `before[layer]`, when each layer runs again (see `cut`).
-/// `plans` has an element for each stage.
+/// Sets the requirements of each stage of a cut, and `before[layer]`, when each layer runs again (see `cut`). `plans`
+/// has one element per stage.
 template <scheduler Schedule>
 GPIPE_COLD constexpr void decide_stages(const network& net, const plan_options& o, const Schedule& schedule,
                                         const stage_costs& costs, const int* first, stage_plan* plans, int* before) {
@@ -32,7 +32,7 @@ GPIPE_COLD constexpr void decide_stages(const network& net, const plan_options& 
   for (int l = 0; l < net.layer_count; ++l) before[l] = search.before()[l];
 }
 
-/// Whether any layer of a cut runs again on its own.
+/// Whether any single layer of a cut runs again.
 constexpr bool recomputes_layers(const int* before, int layers) {
   for (int l = 0; l < layers; ++l)
     if (before[l] >= 0) return true;

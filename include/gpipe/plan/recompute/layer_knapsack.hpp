@@ -14,7 +14,7 @@ namespace gpipe::detail {
 /// Chooses the layers of a stage that run forward again: for each number of bytes the choice that takes the least time.
 ///
 /// It is a knapsack (Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004) whose weights depend on each other: a
-/// value that backward does not read is kept only if a layer reads it that runs again. So layers are decided from the
+/// value that backward does not read is kept only if a recomputed layer reads it. So layers are decided from the
 /// last to the first, and a state is the set of such values whose writer is still to be decided:
 ///
 ///     norm > linear > gelu > linear > add          decided: add runs again
@@ -23,7 +23,8 @@ namespace gpipe::detail {
 /// Each state has a list of points (time, bytes), of which none is as good as another in both.
 class layer_knapsack {
  public:
-  /// A point has the bytes of all copies. Beyond these numbers points or choices are left out: `whole()` is then false.
+  /// A point counts the bytes of all copies. Above these numbers points or choices are left out: `whole()` is then
+  /// false.
   static constexpr int max_points = 256, max_open = 5;
 
   /// `joins`: layers with several inputs may run again. Without them fewer layers run again at once, so fewer bytes
@@ -35,16 +36,16 @@ class layer_knapsack {
         needs_(needs),
         costs_(costs),
         joins_(joins),
-        now_(1 << max_open),
-        next_(1 << max_open) {
+        states_(1 << max_open),
+        next_states_(1 << max_open) {
     const int start = add_node({});
-    append(now_[0], start);
+    append(states_[0], start);
     for (int l = stage.last() - 1; l >= stage.first(); --l) decide(l);
   }
   constexpr ~layer_knapsack() {
     for (int i = 0; i < 1 << max_open; ++i) {
-      delete[] now_[i].nodes;
-      delete[] next_[i].nodes;
+      delete[] states_[i].nodes;
+      delete[] next_states_[i].nodes;
     }
     delete[] nodes_;
   }
@@ -52,45 +53,45 @@ class layer_knapsack {
   layer_knapsack& operator=(const layer_knapsack&) = delete;
 
   /// The points, the fastest first: the first runs nothing again.
-  constexpr int points() const { return now_[0].count; }
+  constexpr int points() const { return states_[0].count; }
   /// The time of one micro-batch, in picoseconds.
-  constexpr std::int64_t time(int point) const { return nodes_[now_[0].nodes[point]].time; }
+  constexpr std::int64_t time(int point) const { return nodes_[states_[0].nodes[point]].time; }
   /// Kept bytes of all micro-batches in flight.
-  constexpr std::int64_t bytes(int point) const { return nodes_[now_[0].nodes[point]].bytes; }
+  constexpr std::int64_t bytes(int point) const { return nodes_[states_[0].nodes[point]].bytes; }
   /// Whether no choice was left out.
   constexpr bool whole() const { return whole_; }
   /// Marks the layers that run again: `marked[layer]` of the stage's layers.
   constexpr void mark(int point, bool* marked) const {
     int l = stage_.first();
-    for (int n = now_[0].nodes[point]; l < stage_.last(); n = nodes_[n].behind) marked[l++] = nodes_[n].again;
+    for (int n = states_[0].nodes[point]; l < stage_.last(); n = nodes_[n].next) marked[l++] = nodes_[n].recomputed;
   }
 
   struct change {
     std::int64_t bytes = 0, time = 0;
     bool runs = false;
   };
-  /// The bytes and the time that a layer adds if it may run again, or if not. `read_again(v)`: a layer that runs again
-  /// reads the value.
+  /// The bytes and the time that a layer adds if it may run again, or if not. `recompute_reads(v)`: a layer that
+  /// runs again reads the value.
   template <class ReadAgain>
-  constexpr change change_of(int l, bool again, const ReadAgain& read_again) const {
+  constexpr change change_of(int l, bool recompute, const ReadAgain& recompute_reads) const {
     const layer_type& r = net_.type_of(l);
     auto kept = static_cast<std::int64_t>(r.extra_bytes(needs_.micro_batch_size));
     bool wanted = kept > 0;
     for (int o = 0; o < net_.layers[l].writes; ++o) {
       const int v = net_.writes_value(l, o);
-      if (!stage_.needed(v) && !read_again(v)) continue;
+      if (!stage_.needed(v) && !recompute_reads(v)) continue;
       wanted = true;
       kept += static_cast<std::int64_t>(net_.values[v].part.bytes(needs_.micro_batch_size));
     }
-    if (!again || !wanted) return {kept * needs_.kept_copies, 0, false};
+    if (!recompute || !wanted) return {kept * needs_.kept_copies, 0, false};
     return {0, costs_[l].forward, true};
   }
 
  private:
   struct node {
     std::int64_t time = 0, bytes = 0;
-    int behind = -1;  // the decision of the next layer
-    bool again = false;
+    int next = -1;  // the decision of the next layer
+    bool recomputed = false;
   };
   struct list {
     int* nodes = nullptr;
@@ -100,20 +101,20 @@ class layer_knapsack {
   GPIPE_COLD constexpr void decide(int l) {
     const bool may = (joins_ || net_.layers[l].reads < 2) && opens(l) && !always_keeps(net_, l);
     for (int mask = 0; mask < 1 << open_count_; ++mask) {
-      const auto read_again = [&](int v) {
-        const int at = place_of(v);
-        return at >= 0 && (mask >> at & 1) != 0;
+      const auto recompute_reads = [&](int v) {
+        const int place = place_of(v);
+        return place >= 0 && (mask >> place & 1) != 0;
       };
-      if (now_[mask].count == 0) continue;
-      const change without = change_of(l, false, read_again), with = change_of(l, true, read_again);
-      extend(now_[mask], mask_after(mask, l, false), without, false);
-      if (may && with.runs) extend(now_[mask], mask_after(mask, l, true), with, true);
+      if (states_[mask].count == 0) continue;
+      const change without = change_of(l, false, recompute_reads), with = change_of(l, true, recompute_reads);
+      extend(states_[mask], mask_after(mask, l, false), without, false);
+      if (may && with.runs) extend(states_[mask], mask_after(mask, l, true), with, true);
     }
     close(l);
     for (int mask = 0; mask < 1 << max_open; ++mask) {
-      const list empty = now_[mask];
-      now_[mask] = next_[mask];
-      next_[mask] = {empty.nodes, 0, empty.capacity};
+      const list empty = states_[mask];
+      states_[mask] = next_states_[mask];
+      next_states_[mask] = {empty.nodes, 0, empty.capacity};
     }
   }
 
@@ -137,10 +138,10 @@ class layer_knapsack {
     }
     return true;
   }
-  /// The state behind a decision, without the values that the layer writes.
-  constexpr int mask_after(int mask, int l, bool again) const {
-    for (int i = 0; again && i < net_.layers[l].reads; ++i)
-      if (const int at = place_of(net_.reads_value(l, i)); at >= 0) mask |= 1 << at;
+  /// The state after a decision, without the values that the layer writes.
+  constexpr int mask_after(int mask, int l, bool recompute) const {
+    for (int i = 0; recompute && i < net_.layers[l].reads; ++i)
+      if (const int position = place_of(net_.reads_value(l, i)); position >= 0) mask |= 1 << position;
     int left = 0, place = 0;
     for (int i = 0; i < open_count_; ++i)
       if (net_.values[open_[i]].writer != l) left |= (mask >> i & 1) << place++;
@@ -153,19 +154,19 @@ class layer_knapsack {
     open_count_ = place;
   }
 
-  /// Merges the points of a list, each with a further decision, into those of the next state.
-  GPIPE_COLD constexpr void extend(const list& from, int mask, const change& by, bool again) {
+  /// Merges the points of a list, each with a further decision, into the points of the next state.
+  GPIPE_COLD constexpr void extend(const list& source, int mask, const change& added, bool recompute) {
     list merged;
-    list& old = next_[mask];
+    list& old = next_states_[mask];
     std::int64_t least = unlimited;
-    for (int i = 0, j = 0; i < from.count || j < old.count;) {
+    for (int i = 0, j = 0; i < source.count || j < old.count;) {
       bool takes_new = j == old.count;
-      if (i < from.count && j < old.count) {
-        const node &a = nodes_[from.nodes[i]], &b = nodes_[old.nodes[j]];
-        takes_new = a.time + by.time < b.time || (a.time + by.time == b.time && a.bytes + by.bytes < b.bytes);
+      if (i < source.count && j < old.count) {
+        const node &a = nodes_[source.nodes[i]], &b = nodes_[old.nodes[j]];
+        takes_new = a.time + added.time < b.time || (a.time + added.time == b.time && a.bytes + added.bytes < b.bytes);
       }
-      const node& a = nodes_[takes_new ? from.nodes[i] : old.nodes[j]];
-      const node point = takes_new ? node{a.time + by.time, a.bytes + by.bytes, from.nodes[i], again} : a;
+      const node& a = nodes_[takes_new ? source.nodes[i] : old.nodes[j]];
+      const node point = takes_new ? node{a.time + added.time, a.bytes + added.bytes, source.nodes[i], recompute} : a;
       const int kept = takes_new ? -1 : old.nodes[j];
       ++(takes_new ? i : j);
       if (point.bytes >= least) continue;
@@ -177,34 +178,34 @@ class layer_knapsack {
     if (old.count > max_points) thin(old);
   }
   /// Leaves out points, but neither the fastest nor the smallest.
-  constexpr void thin(list& of) {
+  constexpr void thin(list& points) {
     whole_ = false;
     const int half = max_points / 2;
     for (int i = 1; i < half; ++i)
-      of.nodes[i] = of.nodes[static_cast<int>(std::int64_t{i} * (of.count - 1) / (half - 1))];
-    of.count = half;
+      points.nodes[i] = points.nodes[static_cast<int>(std::int64_t{i} * (points.count - 1) / (half - 1))];
+    points.count = half;
   }
 
   constexpr int add_node(const node& n) {
     if (node_count_ == node_capacity_) {
       node_capacity_ = node_capacity_ == 0 ? 64 : 2 * node_capacity_;
-      node* more = new node[static_cast<unsigned>(node_capacity_)];
-      for (int i = 0; i < node_count_; ++i) more[i] = nodes_[i];
+      node* larger = new node[static_cast<unsigned>(node_capacity_)];
+      for (int i = 0; i < node_count_; ++i) larger[i] = nodes_[i];
       delete[] nodes_;
-      nodes_ = more;
+      nodes_ = larger;
     }
     nodes_[node_count_] = n;
     return node_count_++;
   }
-  static constexpr void append(list& to, int n) {
-    if (to.count == to.capacity) {
-      to.capacity = to.capacity == 0 ? 16 : 2 * to.capacity;
-      int* more = new int[static_cast<unsigned>(to.capacity)]{};
-      for (int i = 0; i < to.count; ++i) more[i] = to.nodes[i];
-      delete[] to.nodes;
-      to.nodes = more;
+  static constexpr void append(list& target, int n) {
+    if (target.count == target.capacity) {
+      target.capacity = target.capacity == 0 ? 16 : 2 * target.capacity;
+      int* larger = new int[static_cast<unsigned>(target.capacity)]{};
+      for (int i = 0; i < target.count; ++i) larger[i] = target.nodes[i];
+      delete[] target.nodes;
+      target.nodes = larger;
     }
-    to.nodes[to.count++] = n;
+    target.nodes[target.count++] = n;
   }
 
   const stage_view& stage_;
@@ -212,7 +213,7 @@ class layer_knapsack {
   const memory_requirements& needs_;
   const layer_cost* costs_;
   bool joins_;
-  zeroed_array<list> now_, next_;  // [state]
+  zeroed_array<list> states_, next_states_;  // [state]
   node* nodes_ = nullptr;
   int node_count_ = 0, node_capacity_ = 0;
   int open_[max_open]{}, open_count_ = 0;

@@ -6,14 +6,14 @@ namespace gpipe::detail {
 
 /// When the marked layers of a stage run forward again: `before[layer]`, see `cut`. As late as possible: before the
 /// first backward that reads what the layer writes, or together with a layer that then runs again and reads it. So each
-/// runs once. A marked layer that nothing of this reads does not run.
+/// runs once. A marked layer whose outputs are read by none of these does not run.
 ///
 ///     layers       0 norm > 1 attention > 2 add > 3 norm > 4 linear > 5 gelu > 6 linear > 7 add
 ///     marked       0                              3                   5
 ///     runs before  1                              4                   6
 constexpr void place_recomputes(const network& net, int first, int last, const bool* marked, int* before) {
-  const auto raise = [](int& to, int layer) {
-    if (layer > to) to = layer;
+  const auto raise = [](int& latest, int layer) {
+    if (layer > latest) latest = layer;
   };
   for (int l = last - 1; l >= first; --l) {
     before[l] = -1;

@@ -21,7 +21,7 @@
 
 namespace gpipe::detail {
 
-/// What a stage recomputes: whole micro-batches, so that the others keep `working_sets`, or layers of every
+/// The recomputes of a stage: whole micro-batches, so that the others keep `working_sets`, or layers of every
 /// micro-batch.
 struct stage_recompute {
   bool fits = false;  ///< the stage obeys its memory limit
@@ -29,20 +29,20 @@ struct stage_recompute {
   bool by_layer = false;
   int working_sets = 1;
   std::int64_t time = 0;   ///< of all recomputes of a step, in picoseconds
-  std::int64_t early = 0;  ///< by layer: of those of a micro-batch that run before its gradient arrives
+  std::int64_t early = 0;  ///< by layer: of a micro-batch's recomputes that run before its gradient arrives
   std::int64_t bytes = 0;  ///< of the stage
   std::int64_t min = 0;    ///< no choice that fits takes less time
 };
 
-/// Decides what the stages of any cut recompute.
+/// Decides the recomputes of the stages of any cut.
 ///
-/// As needed, a stage runs again what takes the least time: whole micro-batches, as few as possible, or layers of every
-/// micro-batch, by the knapsack. A point of the knapsack counts what is kept; whether the stage obeys its limit, with
-/// what is written again in backward, is then counted by the layout. If the first point whose kept bytes fit does not
-/// obey it, a small stage tries all choices that are faster than the first one that does.
+/// As needed, a stage takes the recomputes with the least time: whole micro-batches, as few as possible, or layers of
+/// every micro-batch, by the knapsack. A point of the knapsack counts the kept bytes; whether the stage obeys its limit
+/// with the values that backward writes again is then counted by the layout. If the first point whose kept bytes fit
+/// does not obey the limit, a small stage tries all choices that are faster than the first one that does.
 ///
 /// Packed weights need no time at first (see `default_packing`). If the stage does not fit then without recompute, its
-/// layers pack on the way: then less is recomputed, or nothing; if both copies fit beside that, they are kept. With
+/// layers pack on the way: then less is recomputed, or nothing; if both copies fit, too, they are kept. With
 /// fewer than `rows_worth_packing` rows packing takes longer than forward, so a stage that may recompute instead does
 /// not pack on the way unless the user chooses it.
 class recompute_search {
@@ -51,7 +51,7 @@ class recompute_search {
   /// With as many rows both packs took 0.3 to 0.8 of a product's forward, of weights of 256 to 2,048 columns.
   static constexpr int rows_worth_packing = 64;
 
-  /// `needs`: of each stage, with the fewest working sets.
+  /// `needs`: [stage], with the fewest working sets.
   constexpr recompute_search(const network& net, const plan_options& o, const stage_costs& costs,
                              const memory_requirements* needs)
       : net_(net),
@@ -81,35 +81,37 @@ class recompute_search {
   recompute_search(const recompute_search&) = delete;
   recompute_search& operator=(const recompute_search&) = delete;
 
-  /// Of each layer of the stages that were decided last: see `cut`.
+  /// [layer], for the stages that were decided last: see `cut`.
   constexpr const int* before() const { return before_.data(); }
 
-  /// Decides for a stage of a cut. Without a limit no bytes are counted. The last decisions are known: most cuts that a
-  /// search looks at have stages in common.
+  /// Decides for a stage of a cut. Without a limit no bytes are counted. The last decisions are stored: most cuts of a
+  /// search have stages in common.
   constexpr stage_recompute decide(const int* first, int stage, std::int64_t limit) {
     const int begin = first[stage], end = first[stage + 1], S = o_.stages;
     if (std::is_constant_evaluated() || (!as_needed_ && !listed_)) return decide_anew(first, stage, limit);
-    const stage_view now(net_, {first, S}, stage);
+    const stage_view current(net_, {first, S}, stage);
     const int set = stage * sets_ + static_cast<int>((std::int64_t{begin} * net_.layer_count + end) % sets_);
     decision* const of_set = known_.data() + set * decisions_known;
     for (int k = 0; k < decisions_known; ++k) {
-      const decision& it = of_set[k];
-      if (it.first == nullptr || it.limit != limit || it.first[stage] != begin || it.first[stage + 1] != end) continue;
-      if (!now.matches(stage_view(net_, {it.first, S}, stage))) continue;
-      for (int l = begin; l < end; ++l) before_[l] = it.before[l - begin];
-      return it.made;
+      const decision& known = of_set[k];
+      if (known.first == nullptr || known.limit != limit || known.first[stage] != begin ||
+          known.first[stage + 1] != end)
+        continue;
+      if (!current.matches(stage_view(net_, {known.first, S}, stage))) continue;
+      for (int l = begin; l < end; ++l) before_[l] = known.before[l - begin];
+      return known.made;
     }
-    decision& it = of_set[next_known_[set]++ % decisions_known];
-    it.made = decide_anew(first, stage, limit);
-    it.limit = limit;
-    delete[] it.first;
-    it.first = new int[static_cast<unsigned>(S + 1 + end - begin)];
-    it.before = it.first + S + 1;
-    for (int s = 0; s <= S; ++s) it.first[s] = first[s];
-    for (int l = begin; l < end; ++l) it.before[l - begin] = before_[l];
-    return it.made;
+    decision& replaced = of_set[next_known_[set]++ % decisions_known];
+    replaced.made = decide_anew(first, stage, limit);
+    replaced.limit = limit;
+    delete[] replaced.first;
+    replaced.first = new int[static_cast<unsigned>(S + 1 + end - begin)];
+    replaced.before = replaced.first + S + 1;
+    for (int s = 0; s <= S; ++s) replaced.first[s] = first[s];
+    for (int l = begin; l < end; ++l) replaced.before[l - begin] = before_[l];
+    return replaced.made;
   }
-  /// The work so far, in simulated cells: nearly all of it counts the bytes of layers, each as long as two cells.
+  /// The work so far, in simulated cells: nearly all of it counts the bytes of layers, each as expensive as two cells.
   constexpr std::int64_t work() const { return 2 * counted_; }
   /// The fewest bytes of a stage of a cut.
   constexpr std::int64_t least_bytes(const int* first, int stage) { return decide(first, stage, -1).bytes; }
@@ -123,14 +125,14 @@ class recompute_search {
     memory_requirements few = needs_[stage];  // the fewest working sets
     if (tries_on_the_way()) few.packed = packed_weights::on_the_way;
     if (!as_needed_) return bytes_of(plain, few);
-    const memory_requirements all = needs_with(few.packed);
+    const memory_requirements full = needs_with(few.packed);
     few.packed = packed_for_recompute(few.packed);
     std::int64_t bytes = bytes_of(plain, few);
-    const auto take_if_fewer = [&](std::int64_t other) {
-      if (other < bytes) bytes = other;
+    const auto take_if_fewer = [&](std::int64_t candidate) {
+      if (candidate < bytes) bytes = candidate;
     };
-    if (all.packed != few.packed) take_if_fewer(bytes_of(plain, all));
-    if (all.gradients_leave) return bytes;
+    if (full.packed != few.packed) take_if_fewer(bytes_of(plain, full));
+    if (full.gradients_leave) return bytes;
     mark_all_but_joins();
     place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
     take_if_fewer(bytes_of({net_, {first, o_.stages, chosen_.data()}, stage}, needs_with(few.packed)));
@@ -138,7 +140,7 @@ class recompute_search {
   }
 
  private:
-  // In each set of a stage's ranges of layers, and in all sets: a search of all cuts comes back to a few thousand.
+  // Per set of a stage's ranges of layers, and in all sets: a search of all cuts returns to a few thousand.
   static constexpr int decisions_known = 8, max_known = 1 << 12;
   struct decision {
     int *first = nullptr, *before = nullptr;
@@ -181,7 +183,7 @@ class recompute_search {
     for (int l = begin(); l < end(); ++l) before_[l] = before_with_copies_[l];
     return best_;
   }
-  /// Takes the same recompute with both copies, if there is room for these.
+  /// Takes the same recompute with both copies, if they fit.
   constexpr void try_with_copies(const stage_view& plain) {
     memory_requirements needs = needs_[stage_];
     needs.packed = packed_weights::kept;
@@ -218,13 +220,13 @@ class recompute_search {
       return;
     }
     if (keeps_all(plain, packed) || !as_needed_) return;
-    memory_requirements all = needs_with(packed);
+    memory_requirements needs = needs_with(packed);
     const stage_recompute none = best_;
-    packed_ = all.packed = packed_for_recompute(packed);
+    packed_ = needs.packed = packed_for_recompute(packed);
     recompute_micro_batches(plain);
     best_.min = best_.time;
-    if (!all.gradients_leave)  // which parameter parts that come early would overtake
-      recompute_layers(plain, all);
+    if (!needs.gradients_leave)  // which parameter parts that come early would overtake
+      recompute_layers(plain, needs);
     if (best_.fits || best_.bytes <= none.bytes) return;
     best_ = none;
     keep_all();
@@ -232,19 +234,19 @@ class recompute_search {
 
   /// The needs of the stage if it recomputes nothing.
   constexpr memory_requirements needs_with(packed_weights packed) const {
-    memory_requirements all = needs_[stage_];
-    all.packed = packed;
-    if (as_needed_ && all.in_flight > all.kept_copies) all.kept_copies = all.in_flight;
-    return all;
+    memory_requirements needs = needs_[stage_];
+    needs.packed = packed;
+    if (as_needed_ && needs.in_flight > needs.kept_copies) needs.kept_copies = needs.in_flight;
+    return needs;
   }
   /// Takes the choice without recompute. Returns whether it fits.
   constexpr bool keeps_all(const stage_view& plain, packed_weights packed) {
-    const memory_requirements all = needs_with(packed);
+    const memory_requirements needs = needs_with(packed);
     keep_all();
     packed_ = packed;
     best_ = {};
-    best_.working_sets = all.kept_copies;
-    return take(limit_ == no_memory_limit ? 0 : bytes_of(plain, all), 0, false);
+    best_.working_sets = needs.kept_copies;
+    return take(limit_ == no_memory_limit ? 0 : bytes_of(plain, needs), 0, false);
   }
 
   constexpr std::int64_t bytes_of(const stage_view& stage, const memory_requirements& needs) {
@@ -297,39 +299,39 @@ class recompute_search {
     return flag_recomputed(table_, {recompute_mode::as_needed, of_stages.data()}, stage_, recomputed_.data());
   }
 
-  GPIPE_COLD constexpr void recompute_layers(const stage_view& plain, const memory_requirements& all) {
-    const stage_memory kept = memory_of(plain, all);
+  GPIPE_COLD constexpr void recompute_layers(const stage_view& plain, const memory_requirements& needs) {
+    const stage_memory kept = memory_of(plain, needs);
     const std::int64_t other_bytes = kept.before(static_cast<int>(memory_kind::kept)) - kept.of(memory_kind::held);
-    const layer_knapsack choices(plain, all, costs());
-    int at = 0;  // the fastest point whose kept bytes fit
-    while (limit_ >= 0 && at < choices.points() && other_bytes + choices.bytes(at) > limit_) ++at;
-    const std::int64_t fastest = at < choices.points() ? of_step(choices.time(at)) : unlimited;
+    const layer_knapsack choices(plain, needs, costs());
+    int first = 0;  // the fastest point whose kept bytes fit
+    while (limit_ >= 0 && first < choices.points() && other_bytes + choices.bytes(first) > limit_) ++first;
+    const std::int64_t fastest = first < choices.points() ? of_step(choices.time(first)) : unlimited;
     best_.min = !choices.whole() ? 0 : best_.fits && best_.time < fastest ? best_.time : fastest;
-    if (at == choices.points()) return;
-    try_points(choices, all, at);
+    if (first == choices.points()) return;
+    try_points(choices, needs, first);
     if (best_.fits && best_.time <= best_.min) return;
     if (end() - begin() <= max_layers_tried && choices.whole()) {
-      all_ = &all;
+      tried_needs_ = &needs;
       choices_ = &choices;
       other_bytes_ = other_bytes;
       try_layers(end() - 1, 0, 0);
       best_.min = best_.time;
     } else {
-      const layer_knapsack without_joins(plain, all, costs(), false);
-      try_points(without_joins, all, 0);
-      if (!best_.fits) try_all_but_joins(all);
+      const layer_knapsack without_joins(plain, needs, costs(), false);
+      try_points(without_joins, needs, 0);
+      if (!best_.fits) try_all_but_joins(needs);
     }
   }
-  /// Tries the points from `at` on, the fastest first, as long as they are faster than the best choice.
-  constexpr void try_points(const layer_knapsack& choices, const memory_requirements& all, int at) {
+  /// Tries the points from `first` on, the fastest first, as long as they are faster than the best choice.
+  constexpr void try_points(const layer_knapsack& choices, const memory_requirements& needs, int first) {
     const auto is_faster = [&](int point) { return !best_.fits || of_step(choices.time(point)) < best_.time; };
     const auto try_point = [&](int point) {
       choices.mark(point, marked_.data());
-      return try_marked(all);
+      return try_marked(needs);
     };
-    int low = at - 1, high = choices.points() - 1;  // the first does not fit, the last does
+    int low = first - 1, high = choices.points() - 1;  // the first does not fit, the last does
     const int counts = end() - begin() <= max_layers_tried ? max_counts : max_counts / 4;
-    for (const int last = at + counts / 2; low < high && low + 1 < last && is_faster(low + 1); ++low)
+    for (const int last = first + counts / 2; low < high && low + 1 < last && is_faster(low + 1); ++low)
       if (try_point(low + 1)) return;
     while (high > low && !is_faster(high)) --high;
     if (high == low) return;
@@ -347,41 +349,41 @@ class recompute_search {
         try_point(point);
   }
 
-  /// Runs every layer again that has one input: what is written again then lives short.
-  constexpr void try_all_but_joins(const memory_requirements& all) {
+  /// Runs every layer with one input again: then recomputed values are short-lived.
+  constexpr void try_all_but_joins(const memory_requirements& needs) {
     mark_all_but_joins();
-    try_marked(all);
+    try_marked(needs);
   }
   constexpr void mark_all_but_joins() {
     for (int l = begin(); l < end(); ++l) marked_[l] = net_.layers[l].reads < 2 && !always_keeps(net_, l);
   }
 
-  /// Tries all choices for the layers up to `l`, and those in `marked_` behind it.
+  /// Tries all choices for the layers up to `l`, with the choices in `marked_` after it.
   constexpr void try_layers(int l, std::int64_t bytes, std::int64_t time) {
     if ((limit_ >= 0 && other_bytes_ + bytes > limit_) || (best_.fits && of_step(time) >= best_.time)) return;
     if (l < begin()) {
-      try_marked(*all_);
+      try_marked(*tried_needs_);
       return;
     }
-    const auto read_again = [&](int v) {
+    const auto recompute_reads = [&](int v) {
       for (int i = 0; i < net_.values[v].readers; ++i)
         if (const int reader = net_.reader(v, i); reader > l && reader < end() && marked_[reader]) return true;
       return false;
     };
-    for (const bool again : {false, true}) {
-      const auto change = choices_->change_of(l, again, read_again);
-      if (again && (!change.runs || always_keeps(net_, l))) continue;
-      marked_[l] = again;
+    for (const bool recompute : {false, true}) {
+      const auto change = choices_->change_of(l, recompute, recompute_reads);
+      if (recompute && (!change.runs || always_keeps(net_, l))) continue;
+      marked_[l] = recompute;
       try_layers(l - 1, bytes + change.bytes, time + change.time);
     }
     marked_[l] = false;
   }
 
   /// Counts the stage with the marked layers, and takes them if they are better. Returns whether they fit.
-  GPIPE_COLD constexpr bool try_marked(const memory_requirements& all) {
+  GPIPE_COLD constexpr bool try_marked(const memory_requirements& needs) {
     place_recomputes(net_, begin(), end(), marked_.data(), chosen_.data());
     const stage_view stage(net_, {first_, o_.stages, chosen_.data()}, stage_);
-    const std::int64_t bytes = limit_ == no_memory_limit ? 0 : bytes_of(stage, all);
+    const std::int64_t bytes = limit_ == no_memory_limit ? 0 : bytes_of(stage, needs);
     std::int64_t time = 0, early = 0;
     const int earliest = stage.first_recomputed();
     for (int l = begin(); l < end(); ++l)
@@ -392,7 +394,7 @@ class recompute_search {
     const stage_recompute old = best_;
     const bool fits = take(bytes, of_step(time), earliest >= 0);
     if (best_.bytes == old.bytes && best_.time == old.time && best_.fits == old.fits) return fits;
-    best_.working_sets = all.kept_copies;
+    best_.working_sets = needs.kept_copies;
     best_.early = early;
     for (int l = begin(); l < end(); ++l) before_[l] = chosen_[l];
     return fits;
@@ -405,19 +407,19 @@ class recompute_search {
   tick_index<schedule_choice> table_;
   bool as_needed_, listed_;
   zeroed_array<bool> marked_;  // the layers that may run again
-  zeroed_array<int> chosen_;   // when those run again
-  zeroed_array<int> before_;   // when those of the best choice run again
+  zeroed_array<int> chosen_;   // when they run again
+  zeroed_array<int> before_;   // when the layers of the best choice run again
   zeroed_array<int> before_with_copies_;
   zeroed_array<bool> recomputed_;
   int sets_;
   zeroed_array<decision> known_;  // [stage][set][decision]
   zeroed_array<unsigned> next_known_;
-  std::int64_t counted_ = 0;    // layers, each time that their bytes were
-  const int* first_ = nullptr;  // of the stage that is decided
+  std::int64_t counted_ = 0;    // the layers whose bytes were counted, with repeats
+  const int* first_ = nullptr;  // the cut of the stage that is decided
   int stage_ = 0;
   packed_weights packed_ = packed_weights::kept;  // of the choice that is tried
   std::int64_t limit_ = 0, other_bytes_ = 0;
-  const memory_requirements* all_ = nullptr;
+  const memory_requirements* tried_needs_ = nullptr;
   const layer_knapsack* choices_ = nullptr;
   stage_recompute best_{};
 };
