@@ -370,7 +370,7 @@ class plan {
     return detail::plan_from(constants::arrays, net, with);
   }
   /// Bytes of a stage, by kind.
-  static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
+  static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.stages[s]; }
   /// True; an error if a stage needs more bytes. See `require_fits`.
   template <std::int64_t Bytes>
   static constexpr bool fits() {

@@ -42,7 +42,7 @@ class parameter_access {
 
   /// The address, in the memory of a stage that is here.
   std::byte* address(const array_location& of, int replica) const {
-    return stage_with(of.layer_index, replica).map().find(of.kind, of.layer_index, -1, {}, of.index).base + of.at;
+    return stage_with(of.layer_index, replica).map().find(of.kind, of.layer_index, -1, {}, of.index).base + of.offset;
   }
 
   /// Whether this process has a layer's memory, in this replica or in any.
@@ -71,7 +71,7 @@ class parameter_access {
   GPIPE_COLD void read(const array_location& from, void* into, int replica, const broadcast& all) const {
     if (is_here(from.layer_index, replica)) read_here(from, into, replica);
     const std::int64_t which[] = {static_cast<int>(from.kind), from.layer_index, from.index,
-                                  static_cast<std::int64_t>(from.at)};
+                                  static_cast<std::int64_t>(from.offset)};
     hash call;
     call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
     all.from_stage(replica, stage_of(from.layer_index), into, from.bytes, call.value());

@@ -43,11 +43,11 @@ constexpr layout_state count_stage() {
     return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
 }
 
-/// For each stage the first that is equal to it. (One evaluation for all: on nvcc the cost of starting one grows with
+/// For each stage the first equal stage. (One evaluation for all stages: under nvcc the cost of starting one grows with
 /// the model.)
 template <int Stages>
 struct first_equal_stage {
-  int of[static_cast<unsigned>(Stages)]{};
+  int stages[static_cast<unsigned>(Stages)]{};
 };
 
 template <class Cut>
@@ -58,8 +58,8 @@ constexpr first_equal_stage<Cut::stages> find_equal_stages() {
     const stage_view stage = Cut::view(s);
     needs[s] = Cut::requirements(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
-    first.of[s] = t;
+    while (t < s && !(first.stages[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
+    first.stages[s] = t;
   }
   return first;
 }
@@ -75,7 +75,7 @@ inline constexpr stage_memory stage_memory_at = stage_memory_of<Cut, Stage>();
 
 template <class Cut, int Stage>
 constexpr stage_memory stage_memory_of() {
-  constexpr int equal = equal_stages<Cut>.of[Stage];
+  constexpr int equal = equal_stages<Cut>.stages[Stage];
   if constexpr (equal < Stage) return stage_memory_at<Cut, equal>;
   else {
     constexpr int ticks = 2 * (Cut::view(Stage).last() - Cut::view(Stage).first());
@@ -85,7 +85,7 @@ constexpr stage_memory stage_memory_of() {
 
 template <int Stages>
 struct memory_list {
-  stage_memory of[static_cast<unsigned>(Stages)]{};
+  stage_memory stages[static_cast<unsigned>(Stages)]{};
 };
 
 template <class Cut, int... Indices>
@@ -108,8 +108,8 @@ constexpr std::int64_t equal_limit(int) {
 template <class Cut, std::int64_t (*Allowed)(int), int... Indices>
 constexpr bool each_stage_fits(std::integer_sequence<int, Indices...>) {
   // True in any case: the mistake has its own error.
-  return (asserted<broken::stage_fits_memory<Indices, memory_table<Cut>.of[Indices].total(), Allowed(Indices),
-                                             (memory_table<Cut>.of[Indices].total() <= Allowed(Indices))>>::value &&
+  return (asserted<broken::stage_fits_memory<Indices, memory_table<Cut>.stages[Indices].total(), Allowed(Indices),
+                                             (memory_table<Cut>.stages[Indices].total() <= Allowed(Indices))>>::value &&
           ...);
 }
 

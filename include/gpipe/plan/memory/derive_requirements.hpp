@@ -21,30 +21,30 @@ constexpr tick_index<Schedule> table_of(const Schedule& schedule, const plan_opt
   return {schedule, o.stages, o.micro_batches, group > 1 ? group : 1};
 }
 
-// A schedule may have a formula for the slots from one stage to another; else its rows are read.
+// A schedule may have a formula for the slots between two stages; else its rows are read.
 
 template <scheduler Schedule>
-constexpr int stash_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
+constexpr int stash_count(tick_index<Schedule>& table, const plan_options& o, int writer, int reader) {
   const Schedule& schedule = table.schedule();
   if constexpr (requires { schedule.stash_slots(1, 1, 0, 1, 0); })
     if (const int memory_slots =
-            schedule.stash_slots(o.stages, o.micro_batches, from, to, on_the_way(o.cost_transfers));
+            schedule.stash_slots(o.stages, o.micro_batches, writer, reader, on_the_way(o.cost_transfers));
         memory_slots >= 0)
       return memory_slots;
-  return stash_slots(table, from, to, nullptr, on_the_way(o.cost_transfers));
+  return stash_slots(table, writer, reader, nullptr, on_the_way(o.cost_transfers));
 }
 
 template <scheduler Schedule>
-constexpr int returned_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
+constexpr int returned_count(tick_index<Schedule>& table, const plan_options& o, int writer, int reader) {
   const Schedule& schedule = table.schedule();
   const int late = on_the_way(o.cost_transfers), group = table.group_gradients();
   int memory_slots = -1;
   if (!schedule.trains) return 0;
   if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0, 1); })
-    memory_slots = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, group);
+    memory_slots = schedule.returned_slots(o.stages, o.micro_batches, writer, reader, late, group);
   else if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0); })
-    memory_slots = group == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
-  return memory_slots >= 0 ? memory_slots : returned_slots(table, from, to, nullptr, late);
+    memory_slots = group == 1 ? schedule.returned_slots(o.stages, o.micro_batches, writer, reader, late) : -1;
+  return memory_slots >= 0 ? memory_slots : returned_slots(table, writer, reader, nullptr, late);
 }
 
 /// Two slots, so that one is written while the other leaves.
@@ -52,8 +52,8 @@ template <scheduler Schedule>
 constexpr outgoing_slots outgoing_slots_of(tick_index<Schedule>& table, const plan_options& o, int stage) {
   if (!o.separate_memory) return {};
   const int memory_slots = o.micro_batches < 2 ? 1 : 2;
-  const auto leaves_for = [&](int other) {
-    return other >= 0 && other < o.stages && table.worker_of(other) != table.worker_of(stage);
+  const auto leaves_for = [&](int neighbour) {
+    return neighbour >= 0 && neighbour < o.stages && table.worker_of(neighbour) != table.worker_of(stage);
   };
   return {leaves_for(stage + 1) ? memory_slots : 0, leaves_for(stage - 1) ? memory_slots : 0, memory_slots};
 }
@@ -101,16 +101,16 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
   if (o.recompute_whole() == recompute_mode::never) raise(needs.kept_copies, needs.in_flight);
   needs.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
   needs.outgoing = outgoing_slots_of(table, o, stage);
-  needs.others = o.separate_memory && needs.trains ? o.replicas - 1 : 0;
+  needs.remote_replicas = o.separate_memory && needs.trains ? o.replicas - 1 : 0;
   needs.returned = {stage + 1 < o.stages ? returned_count(table, o, stage + 1, stage) : 0, 0};
   return needs;
 }
 
 }  // namespace detail
 
-/// What the memory of a stage depends on beside its layers, for any cut before and behind it: the schedule's
-/// micro-batches in flight, and the number of working sets that it keeps. As needed: the fewest; see
-/// `set_requirements`. A value that skips a stage, either way, has the maximum of slots over the stages that may send
+/// The numbers on which the memory of a stage depends besides its layers, for any cut before and after it: the
+/// schedule's micro-batches in flight, and the number of working sets that it keeps. As needed: the fewest; see
+/// `max_working_sets`. A value that skips a stage, either way, has the maximum of slots over the stages that may send
 /// it.
 template <scheduler Schedule>
 GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedule, const plan_options& o, int stage) {
@@ -131,8 +131,8 @@ GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedul
   return detail::requirements_beside_skips(table, o, stage.stage());
 }
 
-/// As needed: the most working sets with which a stage fits, from the fewest to one for each micro-batch in flight;
-/// `fits(requirements)` is asked with different numbers of them. If none fits, the fewest.
+/// As needed: the most working sets with which a stage fits, from the fewest to one per micro-batch in flight;
+/// `fits(requirements)` is called with different numbers of them. If none fits, the fewest.
 template <class Fits>
 constexpr int max_working_sets(memory_requirements needs, const Fits& fits) {
   int low = needs.kept_copies, high = needs.in_flight;
@@ -151,12 +151,12 @@ constexpr int max_working_sets(memory_requirements needs, const Fits& fits) {
 
 namespace detail {
 
-/// The memory of the layers [first, last) as a stage, for any cut before and behind it.
+/// The memory of the layers [first, last) as a stage, for any cut before and after it.
 constexpr stage_memory memory_of_range(const network& net, int first, int last,
                                        const memory_requirements& requirements) {
   int ends[4] = {0}, count = 0;
-  for (const int at : {first, last, net.layer_count})
-    if (at > ends[count]) ends[++count] = at;
+  for (const int end : {first, last, net.layer_count})
+    if (end > ends[count]) ends[++count] = end;
   return memory_of(stage_view(net, {ends, count}, first > 0), requirements);
 }
 

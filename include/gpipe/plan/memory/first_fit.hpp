@@ -22,40 +22,40 @@ class first_fit_from_top {
   constexpr std::int64_t place(int id, std::int64_t bytes,
                                std::int64_t limit = (std::numeric_limits<std::int64_t>::max)()) {
     std::int64_t end = 0, depth = 0, smallest = 0;
-    int at = -1;
+    int index = -1;
     for (int i = 0; i < count_; ++i) {
       const run& r = runs_[i];
       const std::int64_t gap = r.depth - end;
-      if (gap >= bytes && (at < 0 || gap < smallest)) at = i, depth = end, smallest = gap;
+      if (gap >= bytes && (index < 0 || gap < smallest)) index = i, depth = end, smallest = gap;
       end = r.depth + r.bytes;
     }
-    if (at < 0) at = count_, depth = end;
+    if (index < 0) index = count_, depth = end;
     if (depth + bytes > limit) return 0;
     if (depth + bytes > deepest_) deepest_ = depth + bytes;
     if (count_ == max_runs) {  // joins its neighbour
-      run& r = runs_[at == 0 ? 0 : at - 1];
-      const std::int64_t upper = at == 0 ? depth : r.depth, lower = at == 0 ? r.depth + r.bytes : depth + bytes;
+      run& r = runs_[index == 0 ? 0 : index - 1];
+      const std::int64_t upper = index == 0 ? depth : r.depth, lower = index == 0 ? r.depth + r.bytes : depth + bytes;
       r = {upper, lower - upper, kept_id};
       return depth + bytes;
     }
-    for (int i = count_++; i > at; --i) runs_[i] = runs_[i - 1];
-    runs_[at] = {depth, bytes, id};
+    for (int i = count_++; i > index; --i) runs_[i] = runs_[i - 1];
+    runs_[index] = {depth, bytes, id};
     return depth + bytes;
   }
 
-  /// Frees the buffer, if it is here.
+  /// Frees the buffer, if it exists.
   constexpr void drop(int id) {
-    const int at = find(id);
-    if (at < count_) erase(at);
+    const int index = find(id);
+    if (index < count_) erase(index);
   }
 
   /// The buffer stays to the end: it joins its neighbours that stay.
   constexpr void keep(int id) {
-    const int at = find(id);
-    if (at == count_) return;
-    runs_[at].id = kept_id;
-    if (joined(at)) erase(at + 1);
-    if (at > 0 && joined(at - 1)) erase(at);
+    const int index = find(id);
+    if (index == count_) return;
+    runs_[index].id = kept_id;
+    if (joined(index)) erase(index + 1);
+    if (index > 0 && joined(index - 1)) erase(index);
   }
 
   /// The depth of the lowest buffer now, and its maximum so far.
@@ -74,14 +74,14 @@ class first_fit_from_top {
     while (i < count_ && runs_[i].id != id) ++i;
     return i;
   }
-  constexpr void erase(int at) {
+  constexpr void erase(int index) {
     --count_;
-    for (int i = at; i < count_; ++i) runs_[i] = runs_[i + 1];
+    for (int i = index; i < count_; ++i) runs_[i] = runs_[i + 1];
   }
   /// Joins a run with the next if both stay and touch; the caller then erases the next.
-  constexpr bool joined(int at) {
-    if (at + 1 >= count_) return false;
-    run &r = runs_[at], &next = runs_[at + 1];
+  constexpr bool joined(int index) {
+    if (index + 1 >= count_) return false;
+    run &r = runs_[index], &next = runs_[index + 1];
     if (r.id != kept_id || next.id != kept_id || r.depth + r.bytes != next.depth) return false;
     r.bytes += next.bytes;
     return true;
@@ -92,7 +92,7 @@ class first_fit_from_top {
   std::int64_t deepest_ = 0;
 };
 
-/// Bytes kept so far, and the maximum of these and the buffers above.
+/// Bytes kept so far, and the maximum of them plus the buffers above.
 struct kept_stack {
   std::int64_t bytes = 0, height = 0;
 
@@ -107,12 +107,12 @@ struct layout_state {
   stage_memory memory;
   first_fit_from_top transient;  ///< above all kept values
   first_fit_from_top inside;     ///< in the unused bytes of the micro-batch's kept part
-  kept_stack late, early;        ///< held for delayed parameter parts; above them the rest, freed from above
+  kept_stack late, early;        ///< held for delayed parameter parts; above them the others, freed from above
   std::int64_t height = 0;       ///< of the working set
   std::int64_t alive = 0;        ///< kept bytes
   std::int64_t passing = 0;      ///< transient bytes
   std::int64_t max_alive = 0;    ///< of both
-  std::int64_t separate = 0;     ///< transient buffers, if each had memory of its own
+  std::int64_t separate = 0;     ///< transient buffers, if each had separate memory
   int share = 0;                 ///< whose optimizer state is placed, or counted if there is one share
   std::int64_t share_begin = 0, share_arrays = 0;    ///< the first byte of its parameters, and bytes of its arrays
   std::int64_t own_derived = 0, shared_derived = 0;  ///< see `put_derived`

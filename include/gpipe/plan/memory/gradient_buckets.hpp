@@ -26,20 +26,20 @@ struct bucket {
 /// Smaller or more buckets cost more messages than they hide time.
 inline constexpr std::size_t min_bucket_bytes = std::size_t{1} << 20, max_buckets = 16;
 
-/// Each of R replicas sums a slice of `bytes`: the slice of replica r begins here, and that of r - 1 ends here.
+/// Each of R replicas sums a slice of `bytes`: the slice of replica r begins here, and the slice of r - 1 ends here.
 constexpr std::size_t slice_begin(std::size_t bytes, int r, int R) {
   return bytes / alignment * static_cast<std::size_t>(r) / static_cast<std::size_t>(R) * alignment;
 }
 
-/// Bytes for the slices that `others` replicas send, of a range that is cut into `ranges`.
-constexpr std::size_t landing_bytes(std::size_t bytes, int others, std::size_t ranges = 1) {
+/// Bytes for the slices that `remote_replicas` send, of a range that is cut into `ranges`.
+constexpr std::size_t landing_bytes(std::size_t bytes, int remote_replicas, std::size_t ranges = 1) {
   if (bytes == 0) return 0;
-  const auto R = static_cast<std::size_t>(others) + 1;
-  return static_cast<std::size_t>(others) * (aligned((bytes + R - 1) / R) + (ranges - 1) * alignment);
+  const auto R = static_cast<std::size_t>(remote_replicas) + 1;
+  return static_cast<std::size_t>(remote_replicas) * (aligned((bytes + R - 1) / R) + (ranges - 1) * alignment);
 }
 /// The same for all buckets of `bytes`. More bytes never need less.
-constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
-  return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
+constexpr std::size_t landing_of_buckets(std::size_t bytes, int remote_replicas) {
+  return landing_bytes(bytes, remote_replicas, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
 /// Gradients that leave the memory of their stage go in smaller buckets, each of one share.
@@ -51,15 +51,15 @@ inline constexpr std::size_t max_leaving_buckets = 64;
 template <class Sink>
 constexpr void each_bucket(const stage_view& stage, Sink&& sink, int shares = 1) {
   const network& net = stage.net();
-  std::size_t all = 0;
-  for (int l = stage.first(); l < stage.last(); ++l) all += net.own_bytes(l);
+  std::size_t total = 0;
+  for (int l = stage.first(); l < stage.last(); ++l) total += net.own_bytes(l);
   const std::size_t max = shares > 1 ? max_leaving_buckets : max_buckets;
-  const std::size_t min_bytes = (std::max)(min_bucket_bytes, (all + max - 1) / max);
+  const std::size_t min_bytes = (std::max)(min_bucket_bytes, (total + max - 1) / max);
   const auto owner = [&](int l, std::size_t begin) {
     return share_of(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(net.own_bytes(l)),
-                    static_cast<std::int64_t>(all), shares);
+                    static_cast<std::int64_t>(total), shares);
   };
-  bucket next{0, stage.last(), all};
+  bucket next{0, stage.last(), total};
   for (int l = stage.last() - 1; l >= stage.first(); --l) {
     next.first = l;
     next.begin -= net.own_bytes(l);

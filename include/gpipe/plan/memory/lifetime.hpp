@@ -17,7 +17,8 @@ namespace gpipe::detail {
 ///   gradient, because then only that part runs.
 /// - *Forward's workspace* lives in one call of forward, the first one or a recompute.
 /// - *Backward's extras* are born in a layer's backward and die with its parameter part.
-/// - What a *recomputed* layer writes is an activation in forward. It is written again before the backward of the layer
+/// - An output of a *recomputed* layer is an activation in forward. It is written again before the backward of the
+/// layer
 ///   that reads it first, and dies with the last part of backward, or the last recompute, that reads it.
 /// - The parameter part of a layer comes at once. In a *split* backward it comes after all input parts, and until then
 ///   its operands live: the kept input, output and extras of a layer with parameters, backward's extras and its
@@ -36,13 +37,13 @@ class lifetimes {
   /// The layer whose backward is the last to read a value that the stage keeps; -1: none does. A recomputed layer
   /// counts as reading its inputs.
   GPIPE_COLD constexpr int holder(int v) const {
-    const value& of = net_.values[v];
+    const value& value = net_.values[v];
     int found = -1;
-    if (net_.type_of(of.writer).keeps.output) {
-      found = of.writer;
+    if (net_.type_of(value.writer).keeps.output) {
+      found = value.writer;
       if (!split_ || waits(found)) return found;
     }
-    for (int i = 0; i < of.readers; ++i) {
+    for (int i = 0; i < value.readers; ++i) {
       const int reader = net_.reader(v, i);
       if (reader >= s_.last()) break;
       const bool back = net_.type_of(reader).keeps.input;
@@ -76,7 +77,7 @@ class lifetimes {
     for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); !s_.kept(v) && !s_.direct(v)) f(v);
   }
-  /// ... and for those that no later layer needs.
+  /// ... and for the activations that no later layer needs.
   template <class F>
   GPIPE_COLD constexpr void dies_after_forward(int l, F&& f) const {
     for (int i = 0; i < net_.layers[l].reads; ++i)
@@ -85,15 +86,15 @@ class lifetimes {
       if (const int v = net_.writes_value(l, o); net_.values[v].readers == 0 && !s_.kept(v)) f(v);
   }
 
-  /// The layer in whose backward, or in a recompute before it, a value that is written again is read for the last time.
+  /// The layer in whose backward, or in a recompute before it, a recomputed value is read for the last time.
   GPIPE_COLD constexpr int last_reader(int v) const {
-    const value& of = net_.values[v];
-    int found = s_.recomputed_before(of.writer);
+    const value& value = net_.values[v];
+    int found = s_.recomputed_before(value.writer);
     const auto reads = [&found](int l) {
       if (l < found) found = l;
     };
-    if (net_.type_of(of.writer).keeps.output) reads(of.writer);
-    for (int i = 0; i < of.readers; ++i) {
+    if (net_.type_of(value.writer).keeps.output) reads(value.writer);
+    for (int i = 0; i < value.readers; ++i) {
       const int reader = net_.reader(v, i);
       if (reader >= s_.last()) break;
       if (net_.type_of(reader).keeps.input) reads(reader);
@@ -110,13 +111,13 @@ class lifetimes {
     for (int i = 0; i < net_.layers[l].reads; ++i)
       if (const int v = net_.reads_value(l, i); net_.values[v].gradient && s_.writes(v) && closes(v, l, i)) f(v);
   }
-  /// ... and for those whose gradient layer `l`, their writer, is the last to read.
+  /// ... and for the values whose gradient layer `l`, their writer, is the last to read.
   template <class F>
   GPIPE_COLD constexpr void consumed(int l, F&& f) const {
     for (int o = 0; o < net_.layers[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && !s_.sent(v)) f(v);
   }
-  /// Bytes of the gradients that layer `l` writes to scratch memory and adds to those of other readers.
+  /// Bytes of the gradients that layer `l` writes to scratch memory and adds to the gradients of other readers.
   GPIPE_COLD constexpr std::size_t added_bytes(int l, int samples) const {
     std::size_t sum = 0;
     for (int i = 0; i < net_.layers[l].reads; ++i) {
@@ -137,8 +138,8 @@ class lifetimes {
  private:
   /// Whether input `i` of layer `l` is the last of all that read the value.
   constexpr bool closes(int v, int l, int i) const {
-    const value& of = net_.values[v];
-    return net_.readers[of.first_reader + of.readers - 1] == net_.layers[l].first_read + i;
+    const value& value = net_.values[v];
+    return net_.readers[value.first_reader + value.readers - 1] == net_.layers[l].first_read + i;
   }
 
   const stage_view& s_;

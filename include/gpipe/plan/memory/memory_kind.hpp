@@ -27,14 +27,14 @@ enum class memory_kind : std::uint8_t {
   state,        ///< of layers, not trained: moving averages, now and after the step
   derived,      ///< made from the parameters after each commit, or before each kernel: packed weights
   partials,     ///< results of layers for each micro-batch: loss, weight, batch statistics
-  sums,         ///< a double a layer: the sum of squares of its gradient
+  sums,         ///< one double per layer: the sum of squares of its gradient
   stash,        ///< inputs of the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
   outgoing,     ///< values for workers that share no memory with this one, until they have left
   landing,      ///< gradients received from replicas that share no memory with this one
   held,         ///< gradients and backward's extras for parameter parts that the schedule delays
   kept,         ///< values for backward, for each micro-batch that is not recomputed
-  transient,    ///< bytes of the following beyond that: they share memory, and have no counts of their own
+  transient,    ///< bytes of the following kinds beyond that: they share memory and have no separate counts
   activations,  ///< values and workspaces for forward only
   recomputed,   ///< values, extras and forward's workspaces of recomputed layers, in backward
   backward,     ///< gradients between the stage's layers, and backward's extras
@@ -56,7 +56,7 @@ namespace detail {
 
 /// One buffer of the arena: `copies` times `bytes`, from `offset` on, `stride` apart (0: without a gap). It belongs to
 /// `layer` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one: a
-/// layer's workspace in forward, or in its recompute, has 1, behind its extras.
+/// layer's workspace in forward, or in its recompute, has 1, after its extras.
 struct memory_block {
   memory_kind kind{};
   int layer_index = -1, value = -1, index = 0;
@@ -73,7 +73,7 @@ struct stage_memory {
   std::int64_t naive = 0;        ///< if each buffer had its own memory
   std::int64_t share = 0;        ///< of the parameters whose optimizer state a replica keeps, at most
   std::int64_t lower_bound = 0;  ///< the maximum that is alive at one time: no layout needs less
-  std::int64_t kept_set = 0;     ///< the kept bytes of one micro-batch, and of these
+  std::int64_t kept_set = 0;     ///< the kept bytes of one micro-batch, among them
   std::int64_t kept_late = 0;    ///< the lower ones, which parameter parts read after all input parts
 
   constexpr std::int64_t of(memory_kind kind) const { return bytes[static_cast<int>(kind)]; }

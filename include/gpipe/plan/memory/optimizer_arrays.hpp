@@ -20,7 +20,8 @@ struct optimizer_array {
 
 namespace detail {
 
-/// Bytes of a layer's arrays before those of its own parameter number `index`; without a number, of all its own.
+/// Bytes of a layer's arrays before the arrays of its parameter number `index`; without a number, of all parameters
+/// that it owns.
 ///
 ///     arrays of a layer:  | parameter 0: row | column | square | sums | parameter 1: row | ...
 constexpr std::size_t arrays_before(const network& net, int layer_index, const tensor_rule_memory& rule, int index) {
@@ -34,24 +35,25 @@ constexpr std::size_t arrays_before(const network& net, int layer_index, const t
   return arrays_before(net, layer_index, rule, net.type_of(layer_index).parameter_count);
 }
 
-/// Calls `visit(optimizer_array)` for what the optimizer keeps for a parameter: moments, then arrays of a tensor rule.
-/// If a layer uses some rows alone of another's parameter, the moments are those of the rows; a tensor rule's arrays
-/// are of the whole.
+/// Calls `visit(optimizer_array)` for each array that the optimizer keeps for a parameter: moments, then arrays of a
+/// tensor rule. If a layer uses only some rows of another layer's parameter, the moments belong to these rows, but a
+/// tensor rule's arrays to the whole parameter.
 template <class Visit>
-void each_optimizer_array(const network& net, const plan_options& options, const named_array& which, Visit&& visit) {
-  const named_array owner = net.owner(which);
+void each_optimizer_array(const network& net, const plan_options& options, const named_array& parameter,
+                          Visit&& visit) {
+  const named_array owner = net.owner(parameter);
   const shape& extents = description_of(net, owner).extents;
   for (int i = 0; i < options.optimizer_moments; ++i)
-    visit(optimizer_array{"moment." + std::to_string(i), description_of(net, which).extents,
-                          locate(net, which).in(memory_kind::moments, i)});
+    visit(optimizer_array{"moment." + std::to_string(i), description_of(net, parameter).extents,
+                          locate(net, parameter).in(memory_kind::moments, i)});
   const tensor_rule_memory* const rule = options.tensor_rule;
   if (rule == nullptr) return;
-  std::size_t at = arrays_before(net, owner.layer_index, *rule, owner.index);
+  std::size_t offset = arrays_before(net, owner.layer_index, *rule, owner.index);
   for (int k = 0; k < rule->arrays; ++k) {
     const tensor_array kept = rule->array(extents, k);
     const std::size_t bytes = kept.extents.size() * bytes_of(net.type_of(owner.layer_index).type);
-    visit(optimizer_array{kept.name, kept.extents, {memory_kind::arrays, owner.layer_index, 0, at, bytes}});
-    at += aligned(bytes);
+    visit(optimizer_array{kept.name, kept.extents, {memory_kind::arrays, owner.layer_index, 0, offset, bytes}});
+    offset += aligned(bytes);
   }
 }
 

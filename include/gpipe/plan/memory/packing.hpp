@@ -36,8 +36,8 @@ constexpr packed_weights default_packing(const plan_options& o, const memory_req
   return needs.turns_once && (o.recompute_layers.empty() || o.micro_batches == 1) ? packed_weights::in_turn
                                                                                   : packed_weights::kept;
 }
-/// The same of a stage whose layers that run again are known. One that packs would need forward's copy between two
-/// backwards, which need the other.
+/// The same for a stage whose recomputed layers are known. A recomputed layer that packs would need forward's copy
+/// between two backwards, which need the other one.
 GPIPE_COLD constexpr packed_weights default_packing(const plan_options& o, const memory_requirements& needs,
                                                     const stage_view& stage) {
   const packed_weights known = default_packing(o, needs);
@@ -49,7 +49,7 @@ GPIPE_COLD constexpr packed_weights default_packing(const plan_options& o, const
   return packed_weights::in_turn;
 }
 
-/// Whatever runs again and however small the limit is, a stage takes no choice with fewer bytes.
+/// The choice with the fewest bytes, for any recomputes and any limit.
 constexpr packed_weights fewest_packed(const plan_options& o, const memory_requirements& needs, int stage) {
   if (may_pack_on_the_way(o, stage)) return packed_weights::on_the_way;
   return needs.turns_once && !o.keep_packed_weights && !o.share_packed_weights ? packed_weights::in_turn : needs.packed;

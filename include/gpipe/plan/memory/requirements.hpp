@@ -11,7 +11,7 @@ namespace gpipe {
 ///                  memory                          packs a layer
 ///     kept         both copies                     both, after each update
 ///     in_turn      the larger copy                 the one that it reads next, unless it is there
-///     on_the_way   that of the stage's largest     the one that it reads, before each kernel
+///     on_the_way   one copy of the stage's largest the one that it reads, before each kernel
 ///                  layer that packs so
 enum class packed_weights : std::uint8_t { kept, in_turn, on_the_way };
 
@@ -42,23 +42,23 @@ struct outgoing_slots {
 
 }  // namespace detail
 
-/// Everything that the memory of a stage depends on, beside the cut.
+/// The numbers on which the memory of a stage depends, besides the cut.
 struct memory_requirements {
   int micro_batches = 1;  ///< of all replicas: a stage holds the partials of each
   int micro_batch_size = 1;
-  int in_flight = 1;             ///< micro-batches that are forward here and whose parameter gradients are not done
+  int in_flight = 1;             ///< micro-batches after forward whose parameter gradients are not done
   int kept_copies = 1;           ///< micro-batches with kept activations: 1 with recompute, else all in flight
   int moments = 0;               ///< arrays of the parameters' size that the optimizer needs
-  bool split = false;            ///< backward is split in every stage; else in those that send gradients
-  int held = 0;                  ///< micro-batches that are between backward's two parts; 0: the one follows the other
+  bool split = false;            ///< backward is split in every stage; else in stages that send gradients
+  int held = 0;                  ///< micro-batches between backward's two parts; 0: one part follows the other
   detail::slots_for stash{};     ///< for activations of earlier stages
   detail::slots_for returned{};  ///< for gradients of later stages
   detail::outgoing_slots outgoing{};
   bool trains = true;                                       ///< else parameters have no gradients
-  int others = 0;                                           ///< replicas that share no memory with this one
+  int remote_replicas = 0;                                  ///< replicas that share no memory with this one
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< the arrays of an optimizer that sees whole tensors
   bool averages = false;                                    ///< a moving average of the parameters is kept
-  int shares = 1;                                           ///< replicas that keep a part of this each; 1: all of it
+  int shares = 1;                                           ///< replicas that keep one part of this each; 1: all of it
   /// A layer's gradients go to the replica with its share when its backward is over, and leave this memory.
   bool gradients_leave = false;
   bool turns_once = false;  ///< all forwards come before the first backward, if no micro-batch is recomputed

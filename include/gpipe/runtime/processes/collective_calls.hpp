@@ -35,7 +35,7 @@ class collective_calls {
     values.add(static_cast<const std::byte*>(from), into.bytes);
     agree(collective_kind::write, {agreed_value::number("the kind of memory", static_cast<int>(into.kind)),
                                    agreed_value::number("the layer", into.layer_index),
-                                   agreed_value::number("the first byte", static_cast<std::int64_t>(into.at)),
+                                   agreed_value::number("the first byte", static_cast<std::int64_t>(into.offset)),
                                    {"the values", values.value()}});
   }
   /// A point that all processes reach in a save or a load, or none passes.

@@ -100,7 +100,7 @@ class remote_tied_parameters {
     c.user = t.user, c.user_stage = user;
     c.owner = plan.worker_of(owner), c.user_worker = plan.worker_of(user);
     if (owns) {
-      c.values = begin(owner, memory_kind::parameters, t.owner.layer_index) + owned.at;
+      c.values = begin(owner, memory_kind::parameters, t.owner.layer_index) + owned.offset;
       c.values_out = job.sender(layout_to(user_rank, c.values));
       senders_.push_back(c.values_out.get());
       if (plan.trains) {

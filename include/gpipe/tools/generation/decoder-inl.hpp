@@ -45,7 +45,7 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
         const array_location owner = locate(sequence, {l, p});
         const int rank = share_.rank_of(l);
         if (share_.rank_of(owner.layer_index) == rank) {
-          if (here) layer.parameter_at.push_back(layers_[index(owner.layer_index)].parameters.get() + owner.at);
+          if (here) layer.parameter_at.push_back(layers_[index(owner.layer_index)].parameters.get() + owner.offset);
           continue;
         }
         auto found = std::find_if(borrowed.begin(), borrowed.end(),
@@ -63,7 +63,7 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
     std::byte* into = nullptr;
     if (share_.has(value.layer_index)) {
       const of_layer& layer = layers_[index(value.layer_index)];
-      into = (value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get()) + value.at;
+      into = (value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get()) + value.offset;
     }
     if (into != nullptr) read(value, into, false);
   });

@@ -23,7 +23,7 @@ std::vector<std::string> stars_of(const char* pattern, const char* name) {
 stored_array array(const char* name, shape extents, std::size_t at = 0) {
   stored_array one;
   one.name = name, one.extents = extents;
-  one.location = {.at = at, .bytes = extents.size() * sizeof(float)};
+  one.location = {.offset = at, .bytes = extents.size() * sizeof(float)};
   return one;
 }
 
@@ -33,7 +33,7 @@ std::string text_of(const std::vector<stored_array>& arrays) {
   for (const stored_array& one : arrays) {
     text += one.name + ' ';
     for (int d = 0; d < one.extents.rank; ++d) text += (d > 0 ? "x" : "") + std::to_string(one.extents.extents[d]);
-    text += " @" + std::to_string(one.location.at) + (one.order.same() ? "; " : " t; ");
+    text += " @" + std::to_string(one.location.offset) + (one.order.same() ? "; " : " t; ");
   }
   return text;
 }
