@@ -22,7 +22,7 @@ enum class agreed : bool { no, yes };
 /// The values that an option may have.
 struct option_range {
   std::int64_t min = 1, max = (std::numeric_limits<int>::max)();
-  const char* zero = nullptr;  ///< what 0 stands for; null: 0 is a number like any other
+  const char* zero = nullptr;  ///< the meaning of 0; null: 0 is a number like any other
 };
 
 /// One option of a plan. The range check, the agreement between processes, the summary and a program's command line all

@@ -125,7 +125,7 @@ template <int S>
 using stages = detail::option<&plan_options::stages, S>;
 template <int R>
 using replicas = detail::option<&plan_options::replicas, R>;
-/// What replicas keep in shares, one each: `sharded<shard::optimizer_state>`.
+/// The arrays that replicas keep in shares, one share each: `sharded<shard::optimizer_state>`.
 template <shard What>
 using sharded = detail::option<&plan_options::shard, What>;
 template <int W>
@@ -212,8 +212,8 @@ GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   if (o.share_packed_weights && o.keep_packed_weights)
     throw_error({"share_packed_weights and keep_packed_weights are both true"}, {"choose one of them"});
   for (int s = 0; s < o.stages; ++s)
-    if (const device_spec& of = o.device_of(s); of.memory_limit < 1)
-      throw_error({"the memory_limit of device '", of.name, "' is ", of.memory_limit}, {"choose at least 1"},
+    if (const device_spec& device = o.device_of(s); device.memory_limit < 1)
+      throw_error({"the memory_limit of device '", device.name, "' is ", device.memory_limit}, {"choose at least 1"},
                   detail::location{.stage = s});
   if (o.schedule == schedule_kind::searched && (o.chunks > 2 || o.stages % o.chunks != 0))
     throw_error({"schedule is searched, chunks is ", o.chunks, " and stages is ", o.stages},

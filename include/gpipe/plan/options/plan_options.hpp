@@ -49,13 +49,13 @@ struct plan_options {
   int micro_batches = 1;                                   ///< M
   int micro_batch_size = 32;                               ///< B, the maximum number of samples of a micro-batch
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
-  /// On a GPU, products of floats round their factors to TF32: 10 bits behind the point, on tensor cores. float32 only.
+  /// On a GPU, products of floats round their factors to TF32: 10 bits after the point, on tensor cores. float32 only.
   bool tf32 = false;
   recompute_mode recompute = recompute_mode::as_needed;  ///< without a memory limit: none
   /// Exactly these layers run forward again in every backward, and no whole micro-batch: `{"h.*.mlp", "layer_norm"}`.
   layer_patterns recompute_layers{};
   schedule_kind schedule = schedule_kind::fill_drain;
-  /// Stages a worker, of the interleaved and looped schedules; of a searched one 1, or 2 as a V.
+  /// Stages per worker, of the interleaved and looped schedules; for a searched one 1, or 2 as a V.
   int chunks = 2;
   /// The warm-up of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if
   /// transfers have a cost (see `choose_warmup`); else the shortest.
@@ -63,17 +63,18 @@ struct plan_options {
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;              ///< R, of the pipeline: each runs M micro-batches of every mini-batch
-  gpipe::shard shard = gpipe::shard::none;  ///< what replicas keep in shares. One replica keeps all
-  /// Of `schedule_kind::custom`: `&custom_schedule_of<mine>`. In a plan's own options also the table that it has found.
+  gpipe::shard shard = gpipe::shard::none;  ///< the arrays that replicas keep in shares. One replica keeps all
+  /// For `schedule_kind::custom`: `&custom_schedule_of<mine>`. In the options of a plan also the table that it has
+  /// found.
   const gpipe::custom_schedule* custom_schedule = nullptr;
   /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and without recompute:
   /// each gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit
   /// the memory limit (see `group_gradients`).
   int group_gradients = 0;
-  int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
+  int optimizer_moments = 2;  ///< arrays that the optimizer keeps besides the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
   bool average_weights = false;                             ///< keeps a moving average of the parameters
-  /// All layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
+  /// All layers of a stage share one buffer for arrays that they derive from their parameters, such as packed copies of
   /// weights. Each layer then makes it before each of its kernels, and not once per update. By default a layer does so
   /// if it has many rows, so that it takes as long. The bits are the same.
   bool share_packed_weights = false;
@@ -97,9 +98,9 @@ struct plan_options {
   /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
   constexpr int max_workers() const;
   /// The bytes that a stage may need: `memory_limit`, or fewer if its device has a limit. The stages of a worker get
-  /// equal parts of that one, so that together they obey it.
+  /// equal parts of the device's limit, so that together they obey it.
   constexpr std::int64_t limit_of(int stage) const;
-  /// The stages of the stage's worker.
+  /// The number of stages of the stage's worker.
   constexpr int stages_beside(int stage) const;
   constexpr const device_spec& device_of(int stage) const { return device_count > 0 ? devices[stage] : device; }
   /// The processes of a replica that the devices of stages name; 0: they name none.

@@ -97,13 +97,13 @@ struct on_device {
 /// The device of each stage: `on_devices<h100, h100, l4>`.
 template <const device_spec&... Devices>
 struct on_devices {
-  static constexpr device_spec each[] = {Devices...};
+  static constexpr device_spec devices[] = {Devices...};
   static constexpr void choose(plan_options& o) {
-    o.devices = each;
+    o.devices = devices;
     o.device_count = sizeof...(Devices);
   }
 };
-/// Costs are those of a profile.
+/// Costs are taken from a profile.
 template <class Table>
 struct profiled {
   static constexpr void choose(plan_options& o) { o.profile = detail::profile_of<Table>; }
@@ -128,7 +128,7 @@ struct recompute_layers {
  private:
   struct matched {
     bool names = false;
-    int kept = -1;  // the last layer that always keeps what it writes
+    int kept = -1;  // the last layer that always keeps its outputs
   };
   template <class Model>
   static constexpr matched match(const char* pattern) {
@@ -143,11 +143,11 @@ struct recompute_layers {
   }
   template <class Model, detail::text Pattern>
   static constexpr bool names_layers() {
-    constexpr matched it = match<Model>(Pattern.letters);
-    static_cast<void>(detail::asserted<broken::recomputed_layers_exist<Model, Pattern, it.names>>{});
+    constexpr matched result = match<Model>(Pattern.letters);
+    static_cast<void>(detail::asserted<broken::recomputed_layers_exist<Model, Pattern, result.names>>{});
     static_cast<void>(
-        detail::asserted<broken::recomputed_layers_save_memory<Model, Pattern, it.kept, (it.kept < 0)>>{});
-    return it.names && it.kept < 0;
+        detail::asserted<broken::recomputed_layers_save_memory<Model, Pattern, result.kept, (result.kept < 0)>>{});
+    return result.names && result.kept < 0;
   }
 };
 /// Your own cut: the first layer of every stage but the first. It implies the number of stages, too.
@@ -196,7 +196,7 @@ constexpr bool suits() {
   else return true;
 }
 
-// The schedule as an object of its own type, and the custom cut. The last of several counts, as with all options.
+// The schedule as an object of its type, and the custom cut. The last of several counts, as with all options.
 template <class... Options>
 struct chosen_types {
   static constexpr fill_drain schedule(const plan_options&) { return {}; }

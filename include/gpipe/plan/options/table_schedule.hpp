@@ -9,7 +9,8 @@
 
 namespace gpipe {
 
-/// A table as a schedule for plans, which it must outlive. The table decides the numbers of stages and micro-batches.
+/// A table as a schedule for plans, which it must outlive. The table determines the numbers of stages and
+/// micro-batches.
 class table_schedule {
  public:
   GPIPE_COLD explicit table_schedule(schedule_table table)

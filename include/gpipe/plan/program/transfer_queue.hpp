@@ -9,10 +9,10 @@ struct pending_transfer {
   int tick = 0, rank = 0;
   instruction line{};
 
-  constexpr bool operator<(const pending_transfer& other) const {
-    if (tick != other.tick) return tick < other.tick;
-    if (rank != other.rank) return rank < other.rank;
-    return line.micro_batch < other.line.micro_batch;
+  constexpr bool operator<(const pending_transfer& right) const {
+    if (tick != right.tick) return tick < right.tick;
+    if (rank != right.rank) return rank < right.rank;
+    return line.micro_batch < right.line.micro_batch;
   }
 };
 
