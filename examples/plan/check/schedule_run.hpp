@@ -83,7 +83,7 @@ class schedule_run {
       moved = false;
       for (std::size_t r = 0; r < rows_.size(); ++r)
         for (; next[r] < rows_[r].size(); ++next[r], moved = true) {
-          const cell& c = rows_[r][next[r]].is;
+          const cell& c = rows_[r][next[r]].action;
           bool ready = true;
           for (const key& k : needs(c)) {
             const auto end = ends.find(k);
@@ -145,16 +145,16 @@ class schedule_run {
     for (const auto& row : rows_)
       for (const auto& c : row) {
         ++cells;
-        stages_ = std::max(stages_, c.is.stage + 1);
-        micro_batches_ = std::max(micro_batches_, c.is.micro_batch + 1);
-        trains_ = trains_ || c.is.kind != action_kind::forward;
+        stages_ = std::max(stages_, c.action.stage + 1);
+        micro_batches_ = std::max(micro_batches_, c.action.micro_batch + 1);
+        trains_ = trains_ || c.action.kind != action_kind::forward;
       }
     for (std::size_t r = 0; r < rows_.size(); ++r)
       for (const auto& c : rows_[r])  // before every missing cell of a mistyped number is listed
         if (std::int64_t{stages_} * micro_batches_ > 2 * cells &&
-            std::max(c.is.stage, c.is.micro_batch) + 1 == std::max(stages_, micro_batches_))
+            std::max(c.action.stage, c.action.micro_batch) + 1 == std::max(stages_, micro_batches_))
           gpipe::detail::bad_cell(file_, static_cast<int>(r), c.column,
-                                  {" is ", text_of(c.is), ", and the table has ", cells, " cells for ", stages_,
+                                  {" is ", text_of(c.action), ", and the table has ", cells, " cells for ", stages_,
                                    " stages and ", micro_batches_, " micro-batches"},
                                   {"count stages and micro-batches from 0, and write every one"});
     if (cells == 0) throw error("the table has no cell", "write a row of cells for each rank", {.file = file_});
@@ -167,19 +167,21 @@ class schedule_run {
       for (std::size_t i = 0; i < rows_[r].size(); ++i) {
         const auto& c = rows_[r][i];
         const int row = static_cast<int>(r);
-        int& rank = rank_of_[at(c.is.stage)];
+        int& rank = rank_of_[at(c.action.stage)];
         if (rank < 0) rank = row;
         if (rank != row)
-          note(row, c.column,
-               gpipe::detail::concat({text_of(c.is), ": stage ", c.is.stage, " is in row ", rank + 1, ", too"}));
-        const auto [found, first] = place_of_.emplace(key_of(c.is), std::pair{r, i});
+          note(
+              row, c.column,
+              gpipe::detail::concat({text_of(c.action), ": stage ", c.action.stage, " is in row ", rank + 1, ", too"}));
+        const auto [found, first] = place_of_.emplace(key_of(c.action), std::pair{r, i});
         if (!first) {
           const auto [other_row, other] = found->second;
           note(row, c.column,
-               gpipe::detail::concat({text_of(c.is), " for the second time, after row ", other_row + 1, ", column ",
+               gpipe::detail::concat({text_of(c.action), " for the second time, after row ", other_row + 1, ", column ",
                                       rows_[other_row][other].column + 1}));
-        } else if (c.is.kind == action_kind::backward) {
-          place_of_.emplace(key{action_kind::backward_parameters, c.is.stage, c.is.micro_batch}, std::pair{r, i});
+        } else if (c.action.kind == action_kind::backward) {
+          place_of_.emplace(key{action_kind::backward_parameters, c.action.stage, c.action.micro_batch},
+                            std::pair{r, i});
         }
       }
     }
@@ -210,16 +212,16 @@ class schedule_run {
     for (;;) {
       const auto& c = rows_[r][next[r]];
       key waits{};
-      for (const key& k : needs(c.is))
+      for (const key& k : needs(c.action))
         if (!ends.contains(k)) waits = k;
       const auto [kind, stage, m] = waits;
       const auto found = place_of_.find(waits);
       const bool whole = kind == action_kind::backward_input &&
                          (found == place_of_.end() ||
-                          rows_[found->second.first][found->second.second].is.kind == action_kind::backward);
+                          rows_[found->second.first][found->second.second].action.kind == action_kind::backward);
       const std::string needed = text_of({whole ? action_kind::backward : kind, stage, m});
-      chain += gpipe::detail::concat({chain.empty() ? "" : "; ", "rank ", r, " stops before ", text_of(c.is), " (row ",
-                                      r + 1, ", column ", c.column + 1, "), which waits for ", needed});
+      chain += gpipe::detail::concat({chain.empty() ? "" : "; ", "rank ", r, " stops before ", text_of(c.action),
+                                      " (row ", r + 1, ", column ", c.column + 1, "), which waits for ", needed});
       seen[r] = true;
       if (found == place_of_.end()) {
         chain += ", which is in no row";

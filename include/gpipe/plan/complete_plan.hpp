@@ -22,28 +22,28 @@
 namespace gpipe::detail {
 
 /// The links of each stage, the ties of parameters, and the slots that do not depend on a schedule.
-GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
+GPIPE_COLD inline void connect_stages(const network& net, step_plan& plan) {
   for (int l = 0; l < net.layer_count; ++l)
     for (int i = 0; i < net.layers[l].tied; ++i) {
       const tied_parameter& t = net.tied[net.layers[l].first_tied + i];
-      p.ties.push_back({t.owner, {l, t.index}, net.owner_offset(l, t.index)});
+      plan.ties.push_back({t.owner, {l, t.index}, net.owner_offset(l, t.index)});
     }
-  p.incoming.resize(static_cast<std::size_t>(p.stages()));
-  p.outgoing.resize(static_cast<std::size_t>(p.stages()));
-  for (std::size_t k = 0; k < p.links.size(); ++k) {
-    p.outgoing[static_cast<std::size_t>(p.links[k].source)].push_back(static_cast<int>(k));
-    p.incoming[static_cast<std::size_t>(p.links[k].target)].push_back(static_cast<int>(k));
+  plan.incoming.resize(static_cast<std::size_t>(plan.stages()));
+  plan.outgoing.resize(static_cast<std::size_t>(plan.stages()));
+  for (std::size_t k = 0; k < plan.links.size(); ++k) {
+    plan.outgoing[static_cast<std::size_t>(plan.links[k].source)].push_back(static_cast<int>(k));
+    plan.incoming[static_cast<std::size_t>(plan.links[k].target)].push_back(static_cast<int>(k));
   }
-  for (int m = 0; m < p.all_micro_batches(); ++m) p.own_slots.push_back(m);
-  for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
+  for (int m = 0; m < plan.all_micro_batches(); ++m) plan.own_slots.push_back(m);
+  for (int m = 0; m < plan.micro_batches(); ++m) plan.leaving.push_back(m % 2);
 }
 
 /// The processes of workers, if the devices of stages name them.
-GPIPE_COLD inline void place_workers(step_plan& p) {
-  if (p.options.named_processes() == 0) return;
-  p.processes_of_workers.resize(static_cast<std::size_t>(p.workers()));
-  for (int s = 0; s < p.stages(); ++s)
-    p.processes_of_workers[static_cast<std::size_t>(p.worker_of(s))] = p.options.devices[s].process;
+GPIPE_COLD inline void place_workers(step_plan& plan) {
+  if (plan.options.named_processes() == 0) return;
+  plan.processes_of_workers.resize(static_cast<std::size_t>(plan.workers()));
+  for (int s = 0; s < plan.stages(); ++s)
+    plan.processes_of_workers[static_cast<std::size_t>(plan.worker_of(s))] = plan.options.devices[s].process;
 }
 
 /// The option with the limit of a stage's device.
@@ -129,14 +129,14 @@ GPIPE_COLD inline std::vector<small_limit> small_limits(const plan_options& o, i
 }
 
 /// The arena of every stage, from its requirements.
-GPIPE_COLD inline void lay_out_arenas(const network& net, step_plan& p) {
-  for (int s = 0; s < p.stages(); ++s) {
-    const stage_view stage(net, p.cut(), s);
-    stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
+GPIPE_COLD inline void lay_out_arenas(const network& net, step_plan& plan) {
+  for (int s = 0; s < plan.stages(); ++s) {
+    const stage_view stage(net, plan.cut(), s);
+    stage_plan& made = plan.stage_plans[static_cast<std::size_t>(s)];
     if (!made.counted) made.memory = memory_of(stage, made.requirements);
     made.counted = true;
-    require_memory(p.options, s, made.memory);
-    std::vector<memory_block>& blocks = p.blocks.emplace_back();
+    require_memory(plan.options, s, made.memory);
+    std::vector<memory_block>& blocks = plan.blocks.emplace_back();
     lay_out(stage, made.requirements, made.memory, [&blocks](const memory_block& b) { blocks.push_back(b); });
   }
 }

@@ -20,12 +20,12 @@ GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const prog
 }
 
 /// Chooses the packed weights with which a stage obeys its limit with this optimizer, as `recompute_search` does.
-GPIPE_COLD inline void choose_packed_weights(const network& net, step_plan& p) {
-  for (int s = 0; s < p.stages(); ++s) {
-    memory_requirements& needs = p.stage_plans[static_cast<std::size_t>(s)].requirements;
-    const stage_view stage(net, p.cut(), s);
-    needs.packed = default_packing(p.options, needs, stage);
-    if (may_pack_on_the_way(p.options, s) && memory_of(stage, needs).total() > p.options.limit_of(s))
+GPIPE_COLD inline void choose_packed_weights(const network& net, step_plan& plan) {
+  for (int s = 0; s < plan.stages(); ++s) {
+    memory_requirements& needs = plan.stage_plans[static_cast<std::size_t>(s)].requirements;
+    const stage_view stage(net, plan.cut(), s);
+    needs.packed = default_packing(plan.options, needs, stage);
+    if (may_pack_on_the_way(plan.options, s) && memory_of(stage, needs).total() > plan.options.limit_of(s))
       needs.packed = packed_weights::on_the_way;
   }
 }
@@ -37,35 +37,35 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& constants, con
     throw_error(
         {"the plan is of a model of ", constants.cut.first[S], " layers, and the trainer's has ", net.layer_count},
         {"plan the trainer's model"});
-  step_plan p;
-  p.options = options;
-  p.schedule = constants.schedule;
-  p.trains = constants.trains;
-  p.group_gradients = constants.group_gradients;
-  p.workers_of_stages.assign(constants.workers_of_stages, constants.workers_of_stages + S);
-  p.first.assign(constants.cut.first, constants.cut.first + S + 1);
+  step_plan plan;
+  plan.options = options;
+  plan.schedule = constants.schedule;
+  plan.trains = constants.trains;
+  plan.group_gradients = constants.group_gradients;
+  plan.workers_of_stages.assign(constants.workers_of_stages, constants.workers_of_stages + S);
+  plan.first.assign(constants.cut.first, constants.cut.first + S + 1);
   if (constants.cut.recomputed_before != nullptr)
-    p.recomputed_before.assign(constants.cut.recomputed_before, constants.cut.recomputed_before + net.layer_count);
-  p.links.assign(constants.links, constants.links + constants.link_count);
+    plan.recomputed_before.assign(constants.cut.recomputed_before, constants.cut.recomputed_before + net.layer_count);
+  plan.links.assign(constants.links, constants.links + constants.link_count);
   const auto next = [M](const int*& position) {
     position += M;
     return std::vector<int>(position - M, position);
   };
   for (const int *position = constants.slots_of_links, *end = position + 2 * constants.link_count * M;
        position != end;) {
-    link_slots& slots = p.slots_of_links.emplace_back();
+    link_slots& slots = plan.slots_of_links.emplace_back();
     slots.stash = next(position), slots.returned = next(position);
   }
   for (const int *position = constants.slots_of_stages, *end = position + 4 * S * M; position != end;) {
-    stage_slots& slots = p.slots_of_stages.emplace_back();
+    stage_slots& slots = plan.slots_of_stages.emplace_back();
     slots.entering = next(position), slots.forward = next(position), slots.backward = next(position),
     slots.held = next(position);
   }
-  p.programs = programs_from(constants.programs, constants.workers);
-  p.forward_programs = programs_from(constants.forward_programs, constants.workers);
-  place_workers(p);
-  p.stage_plans.assign(constants.stages, constants.stages + S);
-  for (stage_plan& stage : p.stage_plans) {
+  plan.programs = programs_from(constants.programs, constants.workers);
+  plan.forward_programs = programs_from(constants.forward_programs, constants.workers);
+  place_workers(plan);
+  plan.stage_plans.assign(constants.stages, constants.stages + S);
+  for (stage_plan& stage : plan.stage_plans) {
     memory_requirements& needs = stage.requirements;
     needs.moments = needs.trains ? options.optimizer_moments : 0;
     needs.tensor_rule = needs.trains ? options.tensor_rule : nullptr;
@@ -73,12 +73,12 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& constants, con
     if (!options.packs_on_the_way) needs.rows_on_the_way = 0;
     stage.counted = false;
   }
-  p.costs_of_layers.assign(constants.costs, constants.costs + constants.cost_count);
-  p.shares.assign(constants.shares, constants.shares + S);
-  connect_stages(net, p);
-  if (options.limits_memory()) choose_packed_weights(net, p);
-  lay_out_arenas(net, p);
-  return p;
+  plan.costs_of_layers.assign(constants.costs, constants.costs + constants.cost_count);
+  plan.shares.assign(constants.shares, constants.shares + S);
+  connect_stages(net, plan);
+  if (options.limits_memory()) choose_packed_weights(net, plan);
+  lay_out_arenas(net, plan);
+  return plan;
 }
 
 }  // namespace gpipe::detail

@@ -66,24 +66,24 @@ GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& o
   require_layers(net, options.recompute_layers);
   require_countable(options);
   const auto S = static_cast<std::size_t>(options.stages);
-  step_plan p;
-  p.options = options;
-  p.options.precision = precision_of(net);
-  p.costs_of_layers.resize(static_cast<std::size_t>(cost_count(net, options)));
-  p.first.assign(S + 1, 0);
-  p.stage_plans.resize(S);
-  fill_costs(net, p.options, p.costs_of_layers.data());
-  p.first.back() = net.layer_count;
-  return p;
+  step_plan plan;
+  plan.options = options;
+  plan.options.precision = precision_of(net);
+  plan.costs_of_layers.resize(static_cast<std::size_t>(cost_count(net, options)));
+  plan.first.assign(S + 1, 0);
+  plan.stage_plans.resize(S);
+  fill_costs(net, plan.options, plan.costs_of_layers.data());
+  plan.first.back() = net.layer_count;
+  return plan;
 }
 
-GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
-  p.options.warmup = choose_warmup(net, p.options);
-  const plan_options& o = p.options;
+GPIPE_COLD inline void search_cut(const network& net, step_plan& plan) {
+  plan.options.warmup = choose_warmup(net, plan.options);
+  const plan_options& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
-  const stage_costs costs = p.costs();
-  const cut_search found = gpipe::search_cut(net, o, schedule, costs, p.first.data());
-  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
+  const stage_costs costs = plan.costs();
+  const cut_search found = gpipe::search_cut(net, o, schedule, costs, plan.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, plan.first.data());
   const zeroed_array<std::int64_t> needed(o.stages);
   const auto [stage, more] = find_shortage(net, o, schedule, costs, needed.data());
   needed[stage] = o.limit_of(stage) + more;
@@ -91,10 +91,10 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
 }
 
 /// For the author of a schedule: names the wrong cell and the remedy.
-[[noreturn]] GPIPE_COLD inline void throw_unsound(const step_plan& p, const schedule_choice& chosen,
+[[noreturn]] GPIPE_COLD inline void throw_unsound(const step_plan& plan, const schedule_choice& chosen,
                                                   const check_result& found) {
   const auto& [error, worker, tick, action] = found;
-  const std::string schedule = concat({"the schedule's table is wrong: ", p.schedule, ": "});
+  const std::string schedule = concat({"the schedule's table is wrong: ", plan.schedule, ": "});
   if (action.kind == action_kind::idle)
     throw_error({schedule, "worker ", worker, " has no stage"}, {"let workers() count those of worker_of()"});
   std::string cell = concat({label_of(action, true).text(), " (", name_of(action.kind), ") of worker ", worker});
@@ -102,9 +102,9 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
     throw_error({schedule, cell, " is missing"}, {"run every stage and micro-batch forward and backward once"});
   cell += concat({" at tick ", tick});
   if (error == fault::unknown)
-    throw_error(
-        {schedule, cell, " is of a stage or micro-batch that this worker does not have"},
-        {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ", p.micro_batches() - 1});
+    throw_error({schedule, cell, " is of a stage or micro-batch that this worker does not have"},
+                {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ",
+                 plan.micro_batches() - 1});
   if (error == fault::repeated)
     throw_error({schedule, cell, " ran before, or must not run"},
                 {"run every stage and micro-batch forward and backward once"});
@@ -113,79 +113,80 @@ GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
                 {"run the backwards of a stage in ascending order of micro-batches"});
   if (error == fault::stash)
     throw_error({schedule, cell, ": the stage then holds the inputs of more micro-batches than in_flight(), which is ",
-                 chosen.in_flight(p.stages(), p.micro_batches(), action.stage)},
+                 chosen.in_flight(plan.stages(), plan.micro_batches(), action.stage)},
                 {"return more from in_flight(), or run backward earlier"});
   throw_error({schedule, cell, " runs before what it needs"},
               {"run it in a later tick than the cells whose outputs it reads"});
 }
 
-GPIPE_COLD inline void require_sound(const step_plan& p, const schedule_choice& chosen) {
-  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
-  const check_result checked = check_timetable(chosen, S, M, p.links.data(), count);
+GPIPE_COLD inline void require_sound(const step_plan& plan, const schedule_choice& chosen) {
+  const int S = plan.stages(), M = plan.micro_batches(), count = static_cast<int>(plan.links.size());
+  const check_result checked = check_timetable(chosen, S, M, plan.links.data(), count);
   if (checked.ok()) return;
   std::string circle;
-  find_cycle_of(chosen, S, M, p.links.data(), count, [&circle](const waiting_worker& worker) {
+  find_cycle_of(chosen, S, M, plan.links.data(), count, [&circle](const waiting_worker& worker) {
     circle += (circle.empty() ? "" : ", for ") + gpipe::describe(worker);
   });
   if (!circle.empty())
     throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"},
                 {"run what a cell needs before it, or choose another schedule"});
-  throw_unsound(p, chosen, checked);
+  throw_unsound(plan, chosen, checked);
 }
 
-GPIPE_COLD inline void assign_slots(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
-  const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
+GPIPE_COLD inline void assign_slots(step_plan& plan, const schedule_choice& chosen, const recompute_choice& choice) {
+  const int S = plan.stages(), M = plan.micro_batches(), late = on_the_way(plan.options.cost_transfers);
   const auto count = static_cast<std::size_t>(M);
-  tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
-  for (const stage_link& link : p.links) {
-    link_slots& slots = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
+  tick_index<schedule_choice> table(chosen, S, M, plan.group_gradients);
+  for (const stage_link& link : plan.links) {
+    link_slots& slots = plan.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
     assign_link_slots(table, link, late, slots.stash.data(), slots.returned.data());
   }
   for (int s = 0; s < S; ++s) {
-    stage_slots& slots = p.slots_of_stages.emplace_back();
+    stage_slots& slots = plan.slots_of_stages.emplace_back();
     for (auto* memory_slots : {&slots.entering, &slots.forward, &slots.backward, &slots.held})
       memory_slots->resize(count);
     stash_slots(table, s, s, slots.entering.data());
     working_set_slots(chosen, S, M, choice, s, slots.forward.data(), slots.backward.data());
-    if (p.requirements(s).split) held_slots(table, s, slots.held.data());
+    if (plan.requirements(s).split) held_slots(table, s, slots.held.data());
   }
 }
 
-GPIPE_COLD inline void lower_programs(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
+GPIPE_COLD inline void lower_programs(step_plan& plan, const schedule_choice& chosen, const recompute_choice& choice) {
   const auto lower_all = [&](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
-    const step_programs<schedule_choice> lowered(schedule, p.stages(), p.micro_batches(), choice, p.links.data(),
-                                                 static_cast<int>(p.links.size()), send_mode::buffered,
-                                                 schedule.trains ? p.group_gradients : 1);
+    const step_programs<schedule_choice> lowered(schedule, plan.stages(), plan.micro_batches(), choice,
+                                                 plan.links.data(), static_cast<int>(plan.links.size()),
+                                                 send_mode::buffered, schedule.trains ? plan.group_gradients : 1);
     for (int w = 0; w < lowered.workers(); ++w)
       programs.emplace_back(lowered.views()[w].lines, lowered.views()[w].lines + lowered.views()[w].length);
   };
-  lower_all(chosen, p.programs);
-  lower_all(chosen.forwards(), p.forward_programs);
+  lower_all(chosen, plan.programs);
+  lower_all(chosen.forwards(), plan.forward_programs);
 }
 
 /// Runs the programs that the workers will run, in the slots that their channels have.
-GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choice& chosen,
+GPIPE_COLD inline void require_programs(const step_plan& plan, const schedule_choice& chosen,
                                         const recompute_choice& choice) {
-  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  const int S = plan.stages(), M = plan.micro_batches(), count = static_cast<int>(plan.links.size());
   std::vector<int> stash, returned, copies, worker_of, in_flight;
-  for (std::size_t k = 0; k < p.links.size(); ++k) {
-    const auto& [source, target, gradient] = p.links[k];
-    const link_slots& slots = p.slots_of_links[k];
+  for (std::size_t k = 0; k < plan.links.size(); ++k) {
+    const auto& [source, target, gradient] = plan.links[k];
+    const link_slots& slots = plan.slots_of_links[k];
     stash.insert(stash.end(), slots.stash.begin(), slots.stash.end());
     returned.insert(returned.end(), slots.returned.begin(), slots.returned.end());
-    copies.push_back(p.requirements(target).stash.from(target - source));
-    copies.push_back(p.requirements(source).returned.from(target - source));
+    copies.push_back(plan.requirements(target).stash.from(target - source));
+    copies.push_back(plan.requirements(source).returned.from(target - source));
   }
-  tick_index<schedule_choice> table(chosen, S, M, p.group_gradients);
+  tick_index<schedule_choice> table(chosen, S, M, plan.group_gradients);
   const zeroed_array<bool> recomputed(S * M);
   for (int s = 0; s < S; ++s) {
-    worker_of.push_back(p.worker_of(s));
+    worker_of.push_back(plan.worker_of(s));
     in_flight.push_back(chosen.in_flight(S, M, s));
     flag_recomputing(table, choice, s, recomputed.data() + s * M);
   }
-  expected_step expected{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(), worker_of.data()};
+  expected_step expected{
+      S, M, plan.links.data(), count, plan.trains, recomputed.data(), in_flight.data(), worker_of.data()};
   expected.memory_slots = {stash.data(), returned.data(), copies.data()};
-  expected.ties = !p.ties.empty();
+  expected.ties = !plan.ties.empty();
   const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
     std::vector<program_view> views;
     for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
@@ -194,73 +195,74 @@ GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choic
       throw_error({"a program ", pass, " does not run in the plan's slots: ", gpipe::describe(found)},
                   {"choose another schedule"});
   };
-  require(p.programs, "that trains");
+  require(plan.programs, "that trains");
   expected.trains = expected.ties = false;
   expected.recomputed = nullptr;
   expected.in_flight = nullptr;
-  require(p.forward_programs, "that only runs forward");
+  require(plan.forward_programs, "that only runs forward");
 }
 
-GPIPE_COLD inline void set_shares(step_plan& p, const schedule_choice& chosen) {
+GPIPE_COLD inline void set_shares(step_plan& plan, const schedule_choice& chosen) {
   std::vector<std::int64_t> times;
   std::int64_t total = 0;
-  for (int s = 0; s < p.stages(); ++s) {
-    times.push_back(time_in(chosen, p.options, p.costs(), p.cut(), s));
+  for (int s = 0; s < plan.stages(); ++s) {
+    times.push_back(time_in(chosen, plan.options, plan.costs(), plan.cut(), s));
     total += times.back();
   }
   for (const std::int64_t time : times)
-    p.shares.push_back(total == 0 ? 0 : static_cast<double>(time) / static_cast<double>(total));
+    plan.shares.push_back(total == 0 ? 0 : static_cast<double>(time) / static_cast<double>(total));
 }
 
 /// Everything that follows from the cut.
-GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
-  if (p.options.device_count > 0) {  // the caller's array may end before the plan
-    p.devices =
-        std::make_shared<const std::vector<device_spec>>(p.options.devices, p.options.devices + p.options.device_count);
-    p.options.devices = p.devices->data();
+GPIPE_COLD inline void complete_plan(const network& net, step_plan& plan) {
+  if (plan.options.device_count > 0) {  // the caller's array may end before the plan
+    plan.devices = std::make_shared<const std::vector<device_spec>>(plan.options.devices,
+                                                                    plan.options.devices + plan.options.device_count);
+    plan.options.devices = plan.devices->data();
   }
-  const schedule_choice chosen = p.options.chosen_schedule();
-  p.schedule = chosen.name();
-  p.trains = chosen.trains;
-  plan_options grouped = p.options;
-  p.group_gradients = grouped.group_gradients =
-      choose_gradient_group(net, p.options, chosen, p.cut(), p.stage_plans.data());
-  find_links(net, p.cut(), [&p](const stage_link& l) { p.links.push_back(l); });
-  connect_stages(net, p);
-  require_sound(p, chosen);
-  p.recomputed_before.resize(static_cast<std::size_t>(net.layer_count));
-  decide_stages(net, grouped, chosen, p.costs(), p.first.data(), p.stage_plans.data(), p.recomputed_before.data());
-  if (!recomputes_layers(p.recomputed_before.data(), net.layer_count)) p.recomputed_before.clear();
+  const schedule_choice chosen = plan.options.chosen_schedule();
+  plan.schedule = chosen.name();
+  plan.trains = chosen.trains;
+  plan_options grouped = plan.options;
+  plan.group_gradients = grouped.group_gradients =
+      choose_gradient_group(net, plan.options, chosen, plan.cut(), plan.stage_plans.data());
+  find_links(net, plan.cut(), [&plan](const stage_link& l) { plan.links.push_back(l); });
+  connect_stages(net, plan);
+  require_sound(plan, chosen);
+  plan.recomputed_before.resize(static_cast<std::size_t>(net.layer_count));
+  decide_stages(net, grouped, chosen, plan.costs(), plan.first.data(), plan.stage_plans.data(),
+                plan.recomputed_before.data());
+  if (!recomputes_layers(plan.recomputed_before.data(), net.layer_count)) plan.recomputed_before.clear();
   std::vector<int> working_sets;
-  const zeroed_array<bool> by_layer(p.stages());
-  for (int s = 0; s < p.stages(); ++s) {
-    working_sets.push_back(p.requirements(s).kept_copies);
-    by_layer[s] = stage_view(net, p.cut(), s).first_recomputed() >= 0;
-    p.workers_of_stages.push_back(chosen.worker_of(p.stages(), s));
+  const zeroed_array<bool> by_layer(plan.stages());
+  for (int s = 0; s < plan.stages(); ++s) {
+    working_sets.push_back(plan.requirements(s).kept_copies);
+    by_layer[s] = stage_view(net, plan.cut(), s).first_recomputed() >= 0;
+    plan.workers_of_stages.push_back(chosen.worker_of(plan.stages(), s));
   }
   const recompute_choice choice{
-      p.options.recompute_whole(),
-      p.options.recompute_whole() == recompute_mode::as_needed ? working_sets.data() : nullptr, by_layer.data()};
-  lay_out_arenas(net, p);
-  assign_slots(p, chosen, choice);
-  lower_programs(p, chosen, choice);
-  place_workers(p);
-  require_programs(p, chosen, choice);
-  set_shares(p, chosen);
+      plan.options.recompute_whole(),
+      plan.options.recompute_whole() == recompute_mode::as_needed ? working_sets.data() : nullptr, by_layer.data()};
+  lay_out_arenas(net, plan);
+  assign_slots(plan, chosen, choice);
+  lower_programs(plan, chosen, choice);
+  place_workers(plan);
+  require_programs(plan, chosen, choice);
+  set_shares(plan, chosen);
 }
 
 /// Plans with a known schedule: with a given cut, or with the best one.
 GPIPE_COLD inline step_plan plan_known(const network& net, const plan_options& options,
                                        const std::span<const int>* cut) {
-  step_plan p = uncut_plan(net, options);
+  step_plan plan = uncut_plan(net, options);
   if (cut == nullptr) {
-    search_cut(net, p);
+    search_cut(net, plan);
   } else {
-    take_cut(cut->data(), static_cast<int>(cut->size()), net.layer_count, options.stages, p.first.data());
-    p.options.warmup = choose_warmup(net, p.options, p.first.data());
+    take_cut(cut->data(), static_cast<int>(cut->size()), net.layer_count, options.stages, plan.first.data());
+    plan.options.warmup = choose_warmup(net, plan.options, plan.first.data());
   }
-  complete_plan(net, p);
-  return p;
+  complete_plan(net, plan);
+  return plan;
 }
 
 /// A plan and its predicted step.

@@ -205,26 +205,26 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
                           decides ? &recompute : nullptr);
     std::int64_t reached = decides ? search.objective_within(first) : detail::unlimited;
     if (reached == found.min) return found;
-    const detail::zeroed_array<int> other(o.stages);
+    const detail::zeroed_array<int> alternative(o.stages);
     const auto take_if_better = [&](std::int64_t value) {
       if (value >= reached) return;
       reached = value;
-      for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
+      for (int s = 0; s <= o.stages; ++s) first[s] = alternative[s];
     };
     if (decides && detail::is_probed(net, o)) {
       found.whole = false;
-      if (detail::probed_cut(problem, limits.data(), recompute).find(other.data()))
-        take_if_better(search.objective_within(other.data()));
+      if (detail::probed_cut(problem, limits.data(), recompute).find(alternative.data()))
+        take_if_better(search.objective_within(alternative.data()));
     } else {
-      const detail::answer exact = search.find(other.data());
+      const detail::answer exact = search.find(alternative.data());
       if (exact == detail::answer::found) take_if_better(search.bound());
       found.whole = exact != detail::answer::unknown;
       if (exact != detail::answer::none) found.min = search.bound();
       if (!found.whole)
         for (const auto outside : {memory_fits::outside::whole, memory_fits::outside::apart}) {
           fits.layers_outside = outside;
-          if ((decides || reached == detail::unlimited) && detail::cut_within(problem, other.data(), fits))
-            take_if_better(search.objective_within(other.data()));
+          if ((decides || reached == detail::unlimited) && detail::cut_within(problem, alternative.data(), fits))
+            take_if_better(search.objective_within(alternative.data()));
         }
     }
     found.fits = reached != detail::unlimited;

@@ -32,11 +32,11 @@ GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options
   if (o.cost_transfers && o.named_processes() > 0) {  // the search has charged links within a process, too
     plan_options free = o;
     free.cost_transfers = false;
-    const zeroed_array<int> other(o.stages);
-    if (search_cut(net, free, o.chosen_schedule(), costs, other.data()).fits)
-      if (const std::int64_t shorter = simulator.step_of(other.data()); shorter < step) {
+    const zeroed_array<int> alternative(o.stages);
+    if (search_cut(net, free, o.chosen_schedule(), costs, alternative.data()).fits)
+      if (const std::int64_t shorter = simulator.step_of(alternative.data()); shorter < step) {
         step = shorter;
-        for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
+        for (int s = 0; s <= o.stages; ++s) first[s] = alternative[s];
       }
   }
   const std::int64_t bound = detail::min_step(net, o, costs);
@@ -53,11 +53,11 @@ GPIPE_COLD GPIPE_INLINE cut_quality quality_of_cut(const network& net, const pla
       .step = simulator.step_of(first),
   };
   if (detail::objective_is_step(net, o)) {
-    const detail::zeroed_array<int> other(o.stages);
-    const std::int64_t free = search_cut(net, o, schedule, costs, other.data(), no_memory_limit).min;
+    const detail::zeroed_array<int> alternative(o.stages);
+    const std::int64_t free = search_cut(net, o, schedule, costs, alternative.data(), no_memory_limit).min;
     found.min = free;
     if (o.limits_memory()) {
-      const cut_search limited = search_cut(net, o, schedule, costs, other.data());
+      const cut_search limited = search_cut(net, o, schedule, costs, alternative.data());
       found.min = limited.min;
       found.whole = limited.whole;
       found.free = limited.whole ? free : 0;

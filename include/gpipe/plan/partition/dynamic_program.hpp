@@ -27,7 +27,7 @@ struct limits {
 ///     stage 2                |=========|
 class dynamic_program {
   // Defined before its use: clang 14 evaluates no member template before its definition.
-  constexpr std::int64_t& rest(int stage, int begin) const { return rest_[stage * (layers_ + 1) + begin]; }
+  constexpr std::int64_t& best_value(int stage, int begin) const { return best_values_[stage * (layers_ + 1) + begin]; }
 
   // The value of a stage with this load, combined with the value of the stages after it.
   constexpr std::int64_t combined(const load& stage_load, std::int64_t moved, std::int64_t after) const {
@@ -60,7 +60,7 @@ class dynamic_program {
           stage_load.both > limits_.both)
         return;
       if (end < low_[stage + 1]) continue;
-      const std::int64_t after = rest(stage + 1, end), moved = charges.charge();
+      const std::int64_t after = best_value(stage + 1, end), moved = charges.charge();
       if (after == unlimited || stage_load.both + moved > limits_.total) continue;
       visit(end, stage_load, combined(stage_load, moved, after));
     }
@@ -73,7 +73,7 @@ class dynamic_program {
         stages_(ranges.problem.stages),
         low_(stages_),
         high_(stages_),
-        rest_((stages_ + 1) * (layers_ + 1)),
+        best_values_((stages_ + 1) * (layers_ + 1)),
         queue_(layers_) {}
 
   /// The smallest value of any cut within the limits; `unlimited` if there is none.
@@ -82,19 +82,19 @@ class dynamic_program {
     if (limits_.total < limits_.both) limits_.both = limits_.total;
     quantity_ = quantity;
     if (!find_bands()) return unlimited;
-    rest(stages_, layers_) = 0;
+    best_value(stages_, layers_) = 0;
     for (int s = stages_ - 1; s >= 0; --s) {
       if (ranges_.moved.any() || !ranges_.monotone()) scan(s);
       else slide(s);
     }
-    return rest(0, 0);
+    return best_value(0, 0);
   }
 
   /// After a run that found a cut: a cut of the smallest value. Each stage in turn is as close to an equal share of the
   /// remaining work as limits and value allow.
   GPIPE_COLD constexpr void choose(int* first) const {
     first[0] = 0;
-    std::int64_t budget = rest(0, 0);
+    std::int64_t budget = best_value(0, 0);
     for (int s = 0; s < stages_; ++s) {
       const int begin = first[s], left = stages_ - s;
       const std::int64_t work = ranges_.range(s, begin, layers_).both, share = work / left;
@@ -143,7 +143,7 @@ class dynamic_program {
       each_end(stage, begin, [&](int, const load&, std::int64_t value) {
         if (value < best) best = value;
       });
-      rest(stage, begin) = best;
+      best_value(stage, begin) = best;
     }
   }
 
@@ -153,19 +153,19 @@ class dynamic_program {
   GPIPE_COLD constexpr void slide(int stage) {
     int head = 0, tail = 0, furthest = high_[stage + 1];
     const auto value = [&](int begin, int i) {
-      return combined(ranges_.range(stage, begin, queue_[i]), 0, rest(stage + 1, queue_[i]));
+      return combined(ranges_.range(stage, begin, queue_[i]), 0, best_value(stage + 1, queue_[i]));
     };
     for (int begin = high_[stage], next = furthest + 1; begin >= low_[stage]; --begin) {
       while (furthest > begin && !obeys(stage, begin, furthest)) --furthest;
       while (next > begin + 1 && next > low_[stage + 1]) {
-        if (--next > furthest || rest(stage + 1, next) == unlimited) continue;
+        if (--next > furthest || best_value(stage + 1, next) == unlimited) continue;
         queue_[tail++] = next;
         while (tail - 1 > head && value(begin, tail - 1) <= value(begin, tail - 2)) queue_[--tail - 1] = next;
       }
       while (head < tail &&
              (queue_[head] > furthest || (head + 1 < tail && value(begin, head + 1) <= value(begin, head))))
         ++head;
-      rest(stage, begin) = head < tail ? value(begin, head) : unlimited;
+      best_value(stage, begin) = head < tail ? value(begin, head) : unlimited;
     }
   }
 
@@ -174,7 +174,7 @@ class dynamic_program {
   limits limits_{};
   smallest quantity_ = smallest::total;
   zeroed_array<int> low_, high_;
-  zeroed_array<std::int64_t> rest_;  // [stage][begin], within the bands
+  zeroed_array<std::int64_t> best_values_;  // [stage][begin], within the bands
   zeroed_array<int> queue_;
 };
 

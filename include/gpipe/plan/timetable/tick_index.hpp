@@ -26,9 +26,9 @@ class tick_index {
         stages_(stages),
         micro_batches_(micro_batches),
         group_gradients_(group_gradients),
-        of_(stages) {}
+        ticks_(stages) {}
   constexpr ~tick_index() {
-    for (int s = 0; s < stages_; ++s) delete[] of_[s];
+    for (int s = 0; s < stages_; ++s) delete[] ticks_[s];
   }
   tick_index(const tick_index&) = delete;
   tick_index& operator=(const tick_index&) = delete;
@@ -51,8 +51,8 @@ class tick_index {
 
   /// The ticks of a stage, one element per micro-batch.
   constexpr const cell_ticks* of(int stage) {
-    if (!of_[stage]) read(worker_of(stage));
-    return of_[stage];
+    if (!ticks_[stage]) read(worker_of(stage));
+    return ticks_[stage];
   }
 
   /// Calls `use(tick, cell)` for each cell of a worker that is not idle, in order.
@@ -66,11 +66,11 @@ class tick_index {
  private:
   GPIPE_COLD constexpr void read(int worker) {
     for (int s = 0; s < stages_; ++s)
-      if (worker_of(s) == worker) of_[s] = new cell_ticks[static_cast<unsigned>(micro_batches_)]{};
+      if (worker_of(s) == worker) ticks_[s] = new cell_ticks[static_cast<unsigned>(micro_batches_)]{};
     int before = -1;
     walk(worker, [&](int t, const cell& c) {
-      if (contains(c) && of_[c.stage]) {
-        cell_ticks& found = of_[c.stage][c.micro_batch];
+      if (contains(c) && ticks_[c.stage]) {
+        cell_ticks& found = ticks_[c.stage][c.micro_batch];
         if (c.kind == action_kind::forward && found.forward < 0) {
           found.forward = t;
           found.before_forward = before;
@@ -84,12 +84,12 @@ class tick_index {
     });
     for (int s = 0; s < stages_ && group_gradients_ > 1; ++s)
       for (int m = 0; m < micro_batches_ && worker_of(s) == worker; ++m)
-        of_[s][m].retired = of_[s][last_with(m)].retired;
+        ticks_[s][m].retired = ticks_[s][last_with(m)].retired;
   }
 
   const Schedule schedule_;
   const int stages_, micro_batches_, group_gradients_;
-  const zeroed_array<cell_ticks*> of_;
+  const zeroed_array<cell_ticks*> ticks_;
 };
 
 }  // namespace gpipe::detail
