@@ -342,13 +342,16 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     for (const int l : b.recomputed) run_forward(at(l), step, m, true);
   }
 
+  /// The kernels of both parts get the same call.
   void run_both_parts(const bound& b, const step_context& step, int m) {
-    if (b.kernels->backward == nullptr || !b.wants_input || b.frozen) {
-      run_input_part(b, step, m);
-      run_parameter_part(b, step, m, m, [] {});
+    const bool together = b.kernels->backward != nullptr && b.wants_input && !b.frozen;
+    if (!together && !has_input_part(b) && !has_parameter_part(b)) return;
+    call c = call_of(b, step, m, true);
+    if (!together) {
+      if (has_input_part(b)) run_input_part(b, step, m, c);
+      if (has_parameter_part(b)) run_parameter_part(b, step, m, c);
       return;
     }
-    const call c = call_of(b, step, m, true);
     pack_before(b, detail::refresh_for::backward, c);
     hooks_.time(b, timed::backward, step, m, [&] {
       refresh_before(b, detail::refresh_for::backward, c);
@@ -360,10 +363,17 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     });
   }
 
+  static bool has_input_part(const bound& b) { return b.wants_input && b.kernels->backward_input != nullptr; }
+  static bool has_parameter_part(const bound& b) { return b.kernels->backward_parameters != nullptr && !b.frozen; }
+
   void run_input_part(const bound& b, const step_context& step, int m) {
-    if (!b.wants_input || b.kernels->backward_input == nullptr) return;
-    enter(b, m);
+    if (!has_input_part(b)) return;
     call c = call_of(b, step, m, true);
+    run_input_part(b, step, m, c);
+  }
+  /// Leaves `c` as it was.
+  void run_input_part(const bound& b, const step_context& step, int m, call& c) {
+    enter(b, m);
     pack_before(b, detail::refresh_for::backward_input, c);
     hooks_.time(b, timed::backward_input, step, m, [&] {
       bool added = false;
@@ -374,11 +384,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       hooks_.ran_input_part(b, step, m);
       if (!added) add_up(b, step, m);
     });
+    c.gradient_sum = nullptr;
+    c.added = nullptr;
   }
 
   template <class Alive>
   void run_parameter_part(const bound& b, const step_context& step, int first, int m, const Alive& alive) {
-    if (b.kernels->backward_parameters == nullptr || b.frozen) return;
+    if (!has_parameter_part(b)) return;
     if (first < m && b.kernels->backward_parameters_of_group != nullptr) {
       enter(b, first);
       const int count = m - first + 1;
@@ -393,17 +405,17 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       hooks_.time(b, timed::backward_parameters, step, first, run, count);
       return alive();
     }
-    for (; first <= m; ++first, alive()) {
-      enter(b, first);
-      const call c = call_of(b, step, first, true);
-      pack_before(b, parameter_part(b), c);
-      hooks_.time(b, timed::backward_parameters, step, first, [&] {
-        refresh_before(b, parameter_part(b), c);
-        b.kernels->backward_parameters(context_, c);
-      });
-      clear_frozen(b);
-      hooks_.ran_parameter_part(b, step, first);
-    }
+    for (; first <= m; ++first, alive()) run_parameter_part(b, step, first, call_of(b, step, first, true));
+  }
+  void run_parameter_part(const bound& b, const step_context& step, int m, const call& c) {
+    enter(b, m);
+    pack_before(b, parameter_part(b), c);
+    hooks_.time(b, timed::backward_parameters, step, m, [&] {
+      refresh_before(b, parameter_part(b), c);
+      b.kernels->backward_parameters(context_, c);
+    });
+    clear_frozen(b);
+    hooks_.ran_parameter_part(b, step, m);
   }
 
   /// Frozen parameters of a layer that trains others have no gradient, so no norm and no replica counts it.
