@@ -150,7 +150,7 @@ class layer_on_gpu {
   }
 
  private:
-  using kernel_row = gpipe::detail::kernel_row<gpipe::cuda::context>;
+  using kernel_row = gpipe::detail::kernel_row;
   static kernel_row row() { return gpipe::detail::entry_points<bound, gpipe::cuda::context>::row(); }
   void run(typename kernel_row::kernel k) const {
     if (k != nullptr) k(c_, call_);
@@ -180,7 +180,7 @@ void measure_update(const Measure& measure, const gpipe::cuda::context& c, const
   gpipe::detail::update_range all{size * sizeof(float), parameters, gradients};
   std::vector<operand<std::byte>> moments;
   for (int i = 0; i < Optimizer::moments; ++i) all.moments[i] = moments.emplace_back(size * sizeof(float));
-  const gpipe::detail::optimizer_update<gpipe::cuda::context> update{Optimizer{}};
+  const gpipe::detail::optimizer_update update = gpipe::detail::optimizer_update::of<gpipe::cuda::context>(Optimizer{});
   measure(name, 16, c, [&] { update(c, dtype::float32, all, {}); });
 }
 

@@ -226,7 +226,7 @@ preparation prepare(settings& chosen, process_group* job) {
 }
 
 // In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
-int run(basic_trainer<host_device>& training, preparation& with, const settings& chosen, process_group* job) {
+int run(basic_trainer& training, preparation& with, const settings& chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   auto& [data, test, epochs, how] = with;
   std::ostream none(nullptr);

@@ -10,7 +10,7 @@
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

@@ -41,7 +41,7 @@ struct arrays {
 template <class Optimizer>
 std::pair<std::string, double> measure(const char* name, arrays& on, const Optimizer& optimizer) {
   const context c = host_device::make_context(0);
-  const detail::optimizer_update<context> update(optimizer);
+  const detail::optimizer_update update = detail::optimizer_update::of<context>(optimizer);
   const tensor_extents extents{rows, columns};
   detail::update_range range{elements * sizeof(float), on.bytes(0), on.bytes(1)};
   for (int i = 0; i < Optimizer::moments; ++i) range.moments[i] = on.bytes(static_cast<std::size_t>(2 + i));

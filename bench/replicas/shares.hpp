@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #if GPIPE_WITH_MPI
 #include <gpipe/job.hpp>

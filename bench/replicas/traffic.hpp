@@ -12,7 +12,7 @@
 #include <string>
 #include <unordered_map>
 
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #if GPIPE_WITH_MPI
 #include <gpipe/job.hpp>

@@ -12,4 +12,4 @@ struct greedy : sgd {
   static constexpr int moments = 4;
 #endif
 };
-optimizer_update<host::context> rule(greedy{});
+optimizer_update rule = optimizer_update::of<host::context>(greedy{});

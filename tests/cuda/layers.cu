@@ -155,8 +155,8 @@ void agrees(double tolerance, const std::vector<int>& all_samples, field_values 
     const auto& there = a_gpu();
     moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
-    const typename gpipe::detail::kernel_row<gpipe::cuda::context>::kernel kernels[] = {
-        row.refresh, row.forward, row.backward_input, row.backward_parameters, row.update_state};
+    const gpipe::detail::kernel_row::kernel kernels[] = {row.refresh, row.forward, row.backward_input,
+                                                         row.backward_parameters, row.update_state};
     for (const auto kernel : kernels)
       if (kernel != nullptr) kernel(there, there_.call());
     there_.back();

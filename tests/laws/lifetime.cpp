@@ -101,7 +101,7 @@ struct marks {
   }
 };
 
-void forward(const context&, const gpipe::detail::call& c) {
+void forward(gpipe::detail::context_handle, const gpipe::detail::call& c) {
   const marks k(c);
   k.work_forward();
   k.inputs();
@@ -111,7 +111,7 @@ void forward(const context&, const gpipe::detail::call& c) {
   if (!c.recompute) mark<double>(c.partials, k.r.partial_elements(), c.samples);
   k.work_forward();
 }
-void backward_input(const context&, const gpipe::detail::call& c) {
+void backward_input(gpipe::detail::context_handle, const gpipe::detail::call& c) {
   const marks k(c);
   k.work();
   k.leave();
@@ -122,7 +122,7 @@ void backward_input(const context&, const gpipe::detail::call& c) {
   k.work();
   k.leave();
 }
-void backward_parameters(const context&, const gpipe::detail::call& c) {
+void backward_parameters(gpipe::detail::context_handle, const gpipe::detail::call& c) {
   const marks k(c);
   if (!k.wants_input()) k.work(), k.leave();
   k.left();
@@ -144,15 +144,16 @@ struct unmoved {
 template <class Net>
 void run(const plan_options& options, const std::vector<int>& cut = {}) {
   net = &network_of<Net>;
-  std::vector<gpipe::detail::kernel_row<context>> kernels(static_cast<std::size_t>(net->type_count));
+  std::vector<gpipe::detail::kernel_row> kernels(static_cast<std::size_t>(net->type_count));
   for (int i = 0; i < net->type_count; ++i) {
     auto& k = kernels[static_cast<std::size_t>(i)];
+    k.context = gpipe::detail::id_of_context<context>;
     k.forward = &forward;
     k.backward_input = &backward_input;
     if (net->types[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
   }
-  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut),
-                            gpipe::detail::optimizer_update<context>(unmoved{}));
+  executor all(gpipe::detail::device_of<gpipe::host_device>, *net, kernels.data(), make_plan(*net, options, cut),
+               gpipe::detail::optimizer_update::of<context>(unmoved{}));
   const int n = options.micro_batches * options.micro_batch_size - (options.micro_batches > 1);
   per_micro_batch = (n + options.micro_batches - 1) / options.micro_batches;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(n) * 8 * 4096);

@@ -10,7 +10,7 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/testing/emulated_link.hpp>
 
 #include "support/attended.hpp"

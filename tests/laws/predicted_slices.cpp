@@ -20,7 +20,7 @@
 #include <gpipe/model/encoder_decoder.hpp>
 #include <gpipe/model/structure/sliced_head.hpp>
 #include <gpipe/predict.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/scores/measures.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>

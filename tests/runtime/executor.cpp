@@ -13,7 +13,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/report/breakdown.hpp>
 #include <gpipe/tools/testing/emulated_link.hpp>
 
@@ -42,11 +42,10 @@ struct whole_net : model<input<double, 4>, halve, whole_cross, whole_cross, join
 struct without_loss : model<input<double, 4>, halve, cross, join> {};
 
 template <class Net = net>
-std::unique_ptr<executor<host_device>> made(plan_options plan, training_options options = {},
-                                            const std::vector<int>& cut = {}) {
-  return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
-                                                 make_plan(network_of<Net>, plan, cut),
-                                                 optimizer_update<host::context>(sgd{}), std::move(options));
+std::unique_ptr<executor> made(plan_options plan, training_options options = {}, const std::vector<int>& cut = {}) {
+  return std::make_unique<executor>(gpipe::detail::device_of<host_device>, network_of<Net>,
+                                    kernels_of<Net, host::context>, make_plan(network_of<Net>, plan, cut),
+                                    optimizer_update::of<host::context>(sgd{}), std::move(options));
 }
 constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .optimizer_moments = 1};
 

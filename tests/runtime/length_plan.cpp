@@ -15,7 +15,7 @@
 #include <gpipe/make_plan.hpp>
 
 using namespace gpipe;
-using host_length = gpipe::detail::length_plan<host_device::context>;
+using host_length = gpipe::detail::length_plan;
 
 namespace {
 

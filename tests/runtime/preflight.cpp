@@ -51,13 +51,13 @@ TEST_CASE("records for which there is no memory are refused before they are allo
   const step_plan plan = make_plan(network_of<net>, {.stages = 2});
   const rank_layout here(plan, nullptr);
   const auto refused = [&](const training_options& how, const char* what) {
-    CHECK_THROWS_WITH_AS(detail::preflight<host_device>(network_of<net>, plan, 0, how, here), doctest::Contains(what),
-                         error);
+    CHECK_THROWS_WITH_AS(detail::preflight(gpipe::detail::device_of<host_device>, network_of<net>, plan, 0, how, here),
+                         doctest::Contains(what), error);
   };
   refused({.trace_events = std::size_t{1} << 40}, "trace_events is 1099511627776, of ");
   refused({.digest_calls = std::size_t{1} << 42}, "digest_calls is 4398046511104, of ");
-  CHECK_NOTHROW(
-      detail::preflight<host_device>(network_of<net>, plan, 0, {.trace_events = 100, .digest_calls = 3}, here));
+  CHECK_NOTHROW(detail::preflight(gpipe::detail::device_of<host_device>, network_of<net>, plan, 0,
+                                  {.trace_events = 100, .digest_calls = 3}, here));
 }
 
 TEST_CASE("graph needs a device with graphs, one replica, and neither before nor layer_times") {

@@ -16,7 +16,7 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/make_plan.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #include "support/larger_error.hpp"
 #include "support/reference/batch_norm.hpp"
@@ -66,7 +66,7 @@ std::vector<T> rounded(std::span<const double> from) {
 }
 
 template <class T>
-void agrees(const optimizer_update<host::context>& rule, double rate, const std::string& run_name, double clip = 0) {
+void agrees(const optimizer_update& rule, double rate, const std::string& run_name, double clip = 0) {
   const auto& initial = known::array("initial");
   const auto& gradients = known::array("gradients");
   const auto& losses = known::array(run_name + ".losses");
@@ -86,7 +86,8 @@ void agrees(const optimizer_update<host::context>& rule, double rate, const std:
       CAPTURE(M);
       const plan_options options{
           .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .optimizer_moments = rule.moments()};
-      executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
+      executor run(gpipe::detail::device_of<host_device>, of, kernels_of<net<T>, host::context>, make_plan(of, options),
+                   rule);
       for (const array_location& at : locations(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(initial).subspan(at.first, at.size));
         run.write({memory_kind::parameters, at.layer_index, 0, at.offset, at.size * sizeof(T)}, start.data());
@@ -115,7 +116,7 @@ void agrees(const optimizer_update<host::context>& rule, double rate, const std:
     }
 }
 
-const optimizer_update<host::context> descent(gpipe::sgd{.momentum = 0.9});
+const optimizer_update descent = optimizer_update::of<host::context>(gpipe::sgd{.momentum = 0.9});
 
 namespace averaged = reference::batch_norm;
 
@@ -140,7 +141,8 @@ void averages(int M, const double* losses, const double* norms, const double* pa
                                .micro_batches = M,
                                .micro_batch_size = (averaged::samples + M - 1) / M,
                                .optimizer_moments = descent.moments()};
-    executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
+    executor run(gpipe::detail::device_of<host_device>, of, kernels_of<averaging_net<T>, host::context>,
+                 make_plan(of, options), descent);
     for (const array_location& at : locations(of, averaged::parameter_count))
       run.write({memory_kind::parameters, at.layer_index, 0, at.offset, at.size * sizeof(T)}, start.data() + at.first);
     for (int step = 0; step < averaged::steps; ++step) {
@@ -178,8 +180,8 @@ TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all
   averages<T>(11, by_1::losses, by_1::norms, by_1::parameters, by_1::averages, by_1::evaluated);
 }
 
-TEST_CASE_TEMPLATE("Adam", T, float, double) { agrees<T>(optimizer_update<host::context>(adam{}), 0.01, "adam"); }
+TEST_CASE_TEMPLATE("Adam", T, float, double) { agrees<T>(optimizer_update::of<host::context>(adam{}), 0.01, "adam"); }
 
 TEST_CASE_TEMPLATE("AdamW", T, float, double) {
-  agrees<T>(optimizer_update<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
+  agrees<T>(optimizer_update::of<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
 }

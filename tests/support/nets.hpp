@@ -26,7 +26,7 @@
 #include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/make_plan.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 

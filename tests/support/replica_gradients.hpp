@@ -4,7 +4,7 @@
 #include <span>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 
 // Gradients whose sum over replicas reveals its order.
@@ -25,21 +25,21 @@ inline float sum_of(int replicas, std::size_t i) {
   return sum;
 }
 
-inline std::span<float> gradients(const bound_stage<host_device>& of) {
+inline std::span<float> gradients(const bound_stage& of) {
   return {reinterpret_cast<float*>(of.gradients()), of.flat_bytes() / sizeof(float)};
 }
-inline void fill(const bound_stage<host_device>& of, int replica) {
+inline void fill(const bound_stage& of, int replica) {
   const auto all = gradients(of);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = found_by(replica, i);
 }
 /// The number of elements, from `first` on, that differ from the sum.
-inline int wrong_sums(const bound_stage<host_device>& of, int replicas, std::size_t first = 0) {
+inline int wrong_sums(const bound_stage& of, int replicas, std::size_t first = 0) {
   const auto all = gradients(of);
   int wrong = 0;
   for (std::size_t i = first; i < all.size(); ++i) wrong += all[i] != sum_of(replicas, i);
   return wrong;
 }
-inline int wrong_sums_of_share(const bound_stage<host_device>& of, int replicas) {
+inline int wrong_sums_of_share(const bound_stage& of, int replicas) {
   const auto all = gradients(of);
   int wrong = 0;
   for (auto i = static_cast<std::size_t>(of.share().begin) / sizeof(float);
@@ -47,7 +47,7 @@ inline int wrong_sums_of_share(const bound_stage<host_device>& of, int replicas)
     wrong += all[i] != sum_of(replicas, i);
   return wrong;
 }
-inline int not_zero(const bound_stage<host_device>& of) {
+inline int not_zero(const bound_stage& of) {
   int wrong = 0;
   for (const float x : gradients(of)) wrong += x != 0;
   return wrong;

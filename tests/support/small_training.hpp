@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <gpipe/make_plan.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 

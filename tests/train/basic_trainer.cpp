@@ -18,7 +18,7 @@ struct narrow : model<input<float, 2>, linear<2>, softmax_cross_entropy> {};
 struct deep : model<input<float, 2>, linear<3>, relu, linear<2>, softmax_cross_entropy> {};
 
 /// Trains any model: its type does not appear.
-double loss_after_two_steps(basic_trainer<host_device>& training, int layers) {
+double loss_after_two_steps(basic_trainer& training, int layers) {
   const std::array inputs{1.0F, 0.0F, 0.0F, 1.0F};
   const std::array<std::int32_t, 2> labels{0, 1};
   const auto data = batch(2).with("inputs", inputs).with("labels", labels);
@@ -38,5 +38,5 @@ TEST_CASE("a trainer serves without its model's type and its optimizer's") {
   trainer<deep, adam> large{two, adam{.learning_rate = 0.1}};
   CHECK(loss_after_two_steps(small, 2) > 0);
   CHECK(loss_after_two_steps(large, 4) > 0);
-  CHECK_FALSE(std::is_copy_constructible_v<basic_trainer<host_device>>);
+  CHECK_FALSE(std::is_copy_constructible_v<basic_trainer>);
 }

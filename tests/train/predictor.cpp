@@ -94,7 +94,7 @@ TEST_CASE("a predictor runs a plan that the compiler made") {
   predictor model{served{}};
   static_assert(std::is_same_v<decltype(model), predictor<normalized>>);
   auto training = trained();
-  for (model_array<host_device>& it : training.parameters())
+  for (model_array& it : training.parameters())
     if (it.kind == array_kind::parameter) model.array(it.path).set(it.template values<float>());
     else model.state_array(it.path).set(it.template values<float>());
   CHECK(values_of(model.predict(data)) == values_of(training.predict(data)));
@@ -122,7 +122,7 @@ TEST_CASE("a training that moves goes on with the same bits, and its handles and
   std::vector<trainer<normalized, adam>> several;
   several.push_back(trained());
   several.front().on_step([&](const step_result&, std::uint64_t) { ++calls; });
-  const model_array<host_device> weight = several.front().array("0.weight");
+  const model_array weight = several.front().array("0.weight");
   several.push_back(trained());  // moves the first
   several.front().step(all);
   several.front().save(folder.beside("run"), {.wait = false});

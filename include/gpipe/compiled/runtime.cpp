@@ -4,7 +4,17 @@
 #define GPIPE_COMPILED_SOURCE 1
 #endif
 
+#include <gpipe/runtime/binding/optimizer_update-inl.hpp>
+#include <gpipe/runtime/executor-inl.hpp>
 #include <gpipe/runtime/join_job-inl.hpp>
+#include <gpipe/runtime/length_plan-inl.hpp>
+#include <gpipe/runtime/link/link_channels-inl.hpp>
+#include <gpipe/runtime/parameter_access-inl.hpp>
+#include <gpipe/runtime/preflight-inl.hpp>
+#include <gpipe/runtime/stage/bound_stage-inl.hpp>
+#include <gpipe/runtime/stage/stage_arena-inl.hpp>
+#include <gpipe/runtime/worker/pass_runner-inl.hpp>
+#include <gpipe/runtime/worker/worker-inl.hpp>
 #include <gpipe/tools/generation/decoder-inl.hpp>
 #include <gpipe/tools/generation/generator-inl.hpp>
 #include <gpipe/train.hpp>
@@ -13,13 +23,7 @@
 #include <gpipe/train/model_array-inl.hpp>
 #include <gpipe/train/trainer_checkpoints-inl.hpp>
 
-template class gpipe::detail::stage_arena<gpipe::host_device>;
-template class gpipe::detail::bound_stage<gpipe::host_device>;
-template class gpipe::detail::worker<gpipe::host_device>;
-template class gpipe::executor<gpipe::host_device>;
-template class gpipe::basic_trainer<gpipe::host_device>;
-template class gpipe::model_array<gpipe::host_device>;
-template struct gpipe::detail::trainer_checkpoints<gpipe::host_device>;
+template struct gpipe::detail::device_value<gpipe::host_device>;
 template struct gpipe::detail::decode_function<
     gpipe::detail::bound_kind<gpipe::detail::attention_kernels<float, false>>, gpipe::host::context>;
 template struct gpipe::detail::decode_function<

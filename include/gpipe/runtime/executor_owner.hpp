@@ -7,7 +7,6 @@
 
 namespace gpipe {
 
-template <class Device>
 class executor;
 
 namespace detail {
@@ -15,23 +14,19 @@ namespace detail {
 /// Destroys an executor, or keeps it until the process ends if a kernel in it does not return: that thread still uses
 /// the executor's memory.
 struct keep_stuck {
-  template <class Device>
-  void operator()(executor<Device>* it) const {
-    if (!it->stuck()) delete it;
-  }
+  void operator()(executor* run) const;
 };
 
 /// A training has it. A training that was moved from has none, and what it is asked throws `error`.
-template <class Device>
-class executor_owner : public std::unique_ptr<executor<Device>, keep_stuck> {
+class executor_owner : public std::unique_ptr<executor, keep_stuck> {
  public:
-  using std::unique_ptr<executor<Device>, keep_stuck>::unique_ptr;
+  using std::unique_ptr<executor, keep_stuck>::unique_ptr;
 
-  executor<Device>& operator*() const {
+  executor& operator*() const {
     if (this->get() == nullptr) throw_moved();
     return *this->get();
   }
-  executor<Device>* operator->() const { return &**this; }
+  executor* operator->() const { return &**this; }
 
  private:
   [[noreturn]] GPIPE_COLD static void throw_moved() {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
@@ -18,10 +19,9 @@ namespace gpipe::detail {
 
 /// A further plan of a training: of its model for a shorter length (see `lengths`). Its cut and its workers are those
 /// of the longest length's plan.
-template <class Context>
 struct length_plan {
   const network* net = nullptr;
-  const kernel_row<Context>* kernels = nullptr;
+  const kernel_row* kernels = nullptr;
   step_plan plan{};
   /// [layer]: what it derives is not the same for all lengths, so it makes it again when the length changes.
   const bool* derives_anew = nullptr;
@@ -33,22 +33,7 @@ struct length_plan {
 ///     64 tokens | parameters ... derived | partials ... transient        |
 ///     32 tokens | parameters ... derived | partials ... transient |
 ///               the same bytes           | each pass writes them anew
-template <class Context>
-GPIPE_COLD void share_arenas(step_plan& longest, const std::vector<length_plan<Context>>& shorter) {
-  for (int s = 0; s < longest.stages(); ++s) {
-    stage_memory& memory = longest.stage_plans[index(s)].memory;
-    const stage_memory own = memory;
-    for (const length_plan<Context>& it : shorter) {
-      for (int k = 0; k < static_cast<int>(memory_kind::partials); ++k)
-        if (const auto kind = static_cast<memory_kind>(k); it.plan.memory(s).of(kind) != own.of(kind))
-          throw_error({"the plans of two lengths have ", own.of(kind), " and ", it.plan.memory(s).of(kind),
-                       " bytes of ", name_of(kind)},
-                      {"give all lengths the same options"}, {.stage = s});
-      const std::int64_t more = it.plan.memory(s).total() - memory.total();
-      memory.bytes[static_cast<int>(memory_kind::transient)] += (std::max)(more, std::int64_t{0});
-    }
-  }
-}
+void share_arenas(step_plan& longest, const std::vector<length_plan>& shorter);
 
 /// The name of a field that the network reads and whose rows in the batch have another size; null: there is none.
 GPIPE_COLD inline const batch::entry* other_rows(const network& net, const batch& data) {
@@ -90,3 +75,7 @@ GPIPE_COLD inline std::size_t length_of(const std::vector<const network*>& nets,
 }
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/length_plan-inl.hpp>
+#endif

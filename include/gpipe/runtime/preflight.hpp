@@ -6,10 +6,11 @@
 #include <string>
 #include <type_traits>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/device/host/arena.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -103,31 +104,16 @@ GPIPE_COLD inline void require_kept_gradients(const step_plan& plan) {
 }
 
 /// Whether the job transfers the device's memory.
-template <class Device>
-bool carries_memory_of(const process_group& job) {
-  return std::is_same_v<typename Device::marker, unmarked> ||
-         (queueing_context<typename Device::context> && job.reaches_devices());
+inline bool carries_memory_of(const device_functions& device, const process_group& job) {
+  return device.is_synchronous() || (device.queue != nullptr && job.reaches_devices());
 }
 
 /// Throws if the plan cannot run with these options, before anything is allocated.
-template <class Device>
-GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule, const training_options& options,
-                          const rank_layout& here) {
-  if (options.job != nullptr)
-    options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));
-  require_max_norm(options.max_grad_norm);
-  if (options.graph) require_graph(plan, options, graph_device<Device>);
-  require_memory(plan, here, Device::memory_left());
-  const std::int64_t left = host::memory_left();
-  require_records("trace_events", options.trace_events,
-                  sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);
-  require_records("digest_calls", options.digest_calls, digest::call_bytes(net.layer_count, plan.all_micro_batches()),
-                  left);
-  for (const loss_location& loss : locations_of_losses(net, 1))
-    if (loss.layer->partial_elements() > max_metrics)
-      throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},
-                  {"choose at most ", max_metrics},
-                  {.layer = std::string(loss.layer->name), .layer_index = loss.layer_index});
-}
+void preflight(const device_functions& device, const network& net, const step_plan& plan, double rule,
+               const training_options& options, const rank_layout& here);
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/preflight-inl.hpp>
+#endif

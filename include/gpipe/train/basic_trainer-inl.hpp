@@ -47,10 +47,8 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
 
 /// The plans of the shorter lengths: with the options, the cut and the workers of the longest's, and with as many
 /// tokens in a micro-batch.
-template <class Context>
-GPIPE_COLD std::vector<length_plan<Context>> plans_of(const shorter_lengths<Context>& lengths,
-                                                      const step_plan& longest) {
-  std::vector<length_plan<Context>> plans;
+inline GPIPE_COLD std::vector<length_plan> plans_of(const shorter_lengths& lengths, const step_plan& longest) {
+  std::vector<length_plan> plans;
   if (lengths.all.empty()) return plans;
   plan_options options = longest.options;
   options.workers = longest.workers();
@@ -65,19 +63,17 @@ GPIPE_COLD std::vector<length_plan<Context>> plans_of(const shorter_lengths<Cont
   return plans;
 }
 
-template <class Device>
-GPIPE_COLD executor<Device>* make_executor(const network& net, const kernel_row<typename Device::context>* kernels,
-                                           const plan_source& source,
-                                           const optimizer_update<typename Device::context>& update,
-                                           const training_options& how,
-                                           const shorter_lengths<typename Device::context>& shorter) {
+GPIPE_INLINE GPIPE_COLD executor* make_executor(const device_functions& device, const network& net,
+                                                const kernel_row* kernels, const plan_source& source,
+                                                const optimizer_update& update, const training_options& how,
+                                                const shorter_lengths& shorter) {
   if (how.job != nullptr && !shorter.all.empty())
     throw_error({"the training has a job, and its model ", shorter.all.size() + 1, " lengths"},
                 {"choose .job = nullptr, or the model of one length"});
   step_plan plan = plan_of(net, source, update.moments(), update.memory(), how,
-                           /*packs_on_the_way=*/!graph_device<Device>, /*several_lengths=*/!shorter.all.empty());
+                           /*packs_on_the_way=*/!device.has_graphs(), /*several_lengths=*/!shorter.all.empty());
   auto others = plans_of(shorter, plan);
-  return new executor<Device>(net, kernels, std::move(plan), update, how, std::move(others));
+  return new executor(device, net, kernels, std::move(plan), update, how, std::move(others));
 }
 
 /// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give the
@@ -110,8 +106,7 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
   return schedule;
 }
 
-template <class Device>
-GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int layer_index) {
+GPIPE_INLINE GPIPE_COLD const watched_rows& watched_in(const executor& of, int layer_index) {
   if (const auto* rows = of.watched(known_layer(of.net(), layer_index))) return *rows;
   throw_error({"the layer is not watched"}, {"call watch(", layer_index, ") before the step"},
               location_of(of.net(), layer_index));
@@ -119,73 +114,52 @@ GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int layer_
 
 }  // namespace detail
 
-template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
-                                                const detail::plan_source& plan,
-                                                const detail::optimizer_update<context>& update, double learning_rate,
-                                                const training_options& how,
-                                                const detail::shorter_lengths<context>& shorter)
+GPIPE_INLINE GPIPE_COLD basic_trainer::basic_trainer(const detail::device_functions& device, const network& net,
+                                                     const detail::kernel_row* kernels, const detail::plan_source& plan,
+                                                     const detail::optimizer_update& update, double learning_rate,
+                                                     const training_options& how,
+                                                     const detail::shorter_lengths& shorter)
     : learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.layer_count)),
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
-      executor_(detail::make_executor<Device>(net, kernels, plan, update, how, shorter)) {
+      executor_(detail::make_executor(device, net, kernels, plan, update, how, shorter)) {
   for (int l = 0; l < net.layer_count; ++l)
     frozen_[detail::index(l)].resize(detail::index(net.type_of(l).parameter_count));
 }
 
-template <class Device>
-GPIPE_COLD basic_trainer<Device>::~basic_trainer() {
+GPIPE_INLINE GPIPE_COLD basic_trainer::~basic_trainer() {
   saving_.reset();  // a save that goes on beside the training ends before the executor
 }
-template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(basic_trainer&&) noexcept = default;
-template <class Device>
-GPIPE_COLD basic_trainer<Device>& basic_trainer<Device>::operator=(basic_trainer&&) noexcept = default;
+GPIPE_INLINE basic_trainer::basic_trainer(basic_trainer&&) noexcept = default;
+GPIPE_INLINE basic_trainer& basic_trainer::operator=(basic_trainer&&) noexcept = default;
 
-template <class Device>
-step_result basic_trainer<Device>::step(const batch& data, double rate) {
+GPIPE_INLINE step_result basic_trainer::step(const batch& data, double rate) {
   const step_result found = executor_->train(data, detail::checked_rate(rate), max_grad_norm_);
   for (std::size_t i = 0; i < hooks_.size(); ++i) (*hooks_[i])(found, executor_->steps());
   return found;
 }
 
-template <class Device>
-step_result basic_trainer<Device>::accumulate(const batch& data) {
-  return executor_->accumulate(data);
-}
-template <class Device>
-int basic_trainer<Device>::accumulated() const {
-  return executor_->accumulated();
-}
-template <class Device>
-void basic_trainer<Device>::discard_accumulated() {
-  executor_->discard_accumulated();
-}
+GPIPE_INLINE step_result basic_trainer::accumulate(const batch& data) { return executor_->accumulate(data); }
+GPIPE_INLINE int basic_trainer::accumulated() const { return executor_->accumulated(); }
+GPIPE_INLINE void basic_trainer::discard_accumulated() { executor_->discard_accumulated(); }
 
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::on_step(step_hook hook) {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::on_step(step_hook hook) {
   hooks_.push_back(std::make_unique<step_hook>(std::move(hook)));
 }
 
-template <class Device>
-measured_profile basic_trainer<Device>::profile_layers(const batch& data, int steps) {
+GPIPE_INLINE measured_profile basic_trainer::profile_layers(const batch& data, int steps) {
   return executor_->profile_layers(data, steps);
 }
-template <class Device>
-measured_profile basic_trainer<Device>::layer_profile() const {
-  return executor_->layer_profile();
-}
+GPIPE_INLINE measured_profile basic_trainer::layer_profile() const { return executor_->layer_profile(); }
 
-template <class Device>
-double basic_trainer<Device>::rate() const {
+GPIPE_INLINE double basic_trainer::rate() const {
   return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool frozen) {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::set_frozen(int first, int last, bool frozen) {
   const network& net = executor_->net();
   if (last < first)
     detail::throw_error({"the layers [", first, ", ", last, ") end before they begin"},
@@ -200,13 +174,11 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   }
 }
 
-template <class Device>
-step_result basic_trainer<Device>::evaluate(const batch& data, weights which) {
+GPIPE_INLINE step_result basic_trainer::evaluate(const batch& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return executor_->evaluate(data); });
   return executor_->evaluate(data);
 }
-template <class Device>
-GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, weights which) {
+GPIPE_INLINE GPIPE_COLD step_result basic_trainer::evaluate(const data_source& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return evaluate(data); });
   step_result all;
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int) {
@@ -228,16 +200,14 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, 
   return all;
 }
 
-template <class Device>
-GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data, weights which) {
+GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const batch& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   const step_plan& plan = executor_->choose(data);
   tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan.max_batch()));
   executor_->predict(data, rows, 0);
   return rows;
 }
-template <class Device>
-GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, weights which) {
+GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const data_source& data, weights which) {
   if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   tensor_rows rows;
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int first) {
@@ -250,51 +220,40 @@ GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, w
   return rows;
 }
 
-template <class Device>
-void basic_trainer<Device>::set_watched(int layer_index, bool watched) {
+GPIPE_INLINE void basic_trainer::set_watched(int layer_index, bool watched) {
   executor_->watch(detail::known_layer(executor_->net(), layer_index), watched);
 }
-template <class Device>
-const tensor_rows& basic_trainer<Device>::activation(int layer_index) const {
+GPIPE_INLINE const tensor_rows& basic_trainer::activation(int layer_index) const {
   return detail::watched_in(*executor_, layer_index).outputs;
 }
-template <class Device>
-const tensor_rows& basic_trainer<Device>::activation_gradient(int layer_index) const {
+GPIPE_INLINE const tensor_rows& basic_trainer::activation_gradient(int layer_index) const {
   return detail::watched_in(*executor_, layer_index).gradients;
 }
 
-template <class Device>
-const gpipe::digest& basic_trainer<Device>::digest() const {
-  return executor_->digest();
-}
+GPIPE_INLINE const gpipe::digest& basic_trainer::digest() const { return executor_->digest(); }
 
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::handle(const detail::named_array& which) const -> model_array<Device> {
+GPIPE_INLINE GPIPE_COLD auto basic_trainer::handle(const detail::named_array& which) const -> model_array {
   const detail::named_array owner = net().owner(which);
-  model_array<Device> found(*executor_, which);
+  model_array found(*executor_, which);
   found.frozen =
       found.kind == array_kind::parameter && (frozen_[detail::index(owner.layer_index)][detail::index(owner.index)] ||
                                               executor_->groups().frozen(which.layer_index, which.index));
   return found;
 }
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> model_array<Device> {
+GPIPE_INLINE GPIPE_COLD auto basic_trainer::find(array_kind kind, std::string_view path) const -> model_array {
   return handle(detail::find_path(net(), path, kind));
 }
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, int layer_index, std::string_view name) const
-    -> model_array<Device> {
+GPIPE_INLINE GPIPE_COLD auto basic_trainer::find(array_kind kind, int layer_index, std::string_view name) const
+    -> model_array {
   return handle(detail::find_array(net().type_of(detail::known_layer(net(), layer_index)), layer_index, name, kind));
 }
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
-  std::vector<model_array<Device>> all;
+GPIPE_INLINE GPIPE_COLD auto basic_trainer::parameters() -> std::vector<model_array> {
+  std::vector<model_array> all;
   detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(handle(which)); });
   return all;
 }
 
-template <class Device>
-GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
+GPIPE_INLINE GPIPE_COLD std::string basic_trainer::group_summary() const {
   const network& net = executor_->net();
   const std::vector<parameter_group>& groups = executor_->groups().all();
   std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
@@ -313,8 +272,7 @@ GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
   return text;
 }
 
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into) const {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_values(std::vector<std::byte>& into) const {
   into.resize(detail::value_bytes(net()));
   std::byte* at = into.data();
   detail::each_value(net(), [&](const array_location& value) {
@@ -322,44 +280,32 @@ GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into)
     at += value.bytes;
   });
 }
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::restore_values(std::span<const std::byte> from) {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_values(std::span<const std::byte> from) {
   const std::size_t bytes = detail::value_bytes(net());
   if (from.size() != bytes)
     detail::throw_error({"the values have ", from.size(), " bytes, but those of the model have ", bytes},
                         {"give what keep_values returned, of the same model"});
   executor_->write_values(from.data());
 }
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::keep_own_values(std::vector<std::byte>& into) const {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_own_values(std::vector<std::byte>& into) const {
   executor_->read_own_values(into);
 }
-template <class Device>
-GPIPE_COLD process_group* basic_trainer<Device>::job() const {
-  return executor_->options().job;
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::gather() const {
-  executor_->gather();
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::read_value(const array_location& from, void* into) const {
+GPIPE_INLINE GPIPE_COLD process_group* basic_trainer::job() const { return executor_->options().job; }
+GPIPE_INLINE GPIPE_COLD void basic_trainer::gather() const { executor_->gather(); }
+GPIPE_INLINE GPIPE_COLD void basic_trainer::read_value(const array_location& from, void* into) const {
   executor_->read(from, into);
 }
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::read_own_value(const array_location& from, void* into) const {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::read_own_value(const array_location& from, void* into) const {
   executor_->read_here(from, into);
 }
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::restore_own_values(std::span<const std::byte> from) {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_own_values(std::span<const std::byte> from) {
   if (const std::size_t bytes = executor_->own_value_bytes(); from.size() != bytes)
     detail::throw_error({"the values have ", from.size(), " bytes, but this process has ", bytes, " of the model"},
                         {"give what keep_own_values returned, with the same plan"});
   executor_->write_own_values(from.data());
 }
 
-template <class Device>
-GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) const {
+GPIPE_INLINE GPIPE_COLD std::uint64_t basic_trainer::parameter_hash(int replica) const {
   const network& net = executor_->net();
   if (replica < 0 || replica >= plan().replicas())
     detail::throw_error({"replica is ", replica}, {"choose 0 to ", plan().replicas() - 1});
@@ -374,33 +320,12 @@ GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) cons
   return sum.value();
 }
 
-template <class Device>
-const network& basic_trainer<Device>::net() const {
-  return executor_->net();
-}
-template <class Device>
-const step_plan& basic_trainer<Device>::plan() const {
-  return executor_->plan();
-}
-template <class Device>
-std::uint64_t basic_trainer<Device>::steps() const {
-  return executor_->steps();
-}
-template <class Device>
-const std::vector<stage_report>& basic_trainer<Device>::report() const {
-  return executor_->report();
-}
-template <class Device>
-const std::vector<recorder>& basic_trainer<Device>::trace() const {
-  return executor_->trace();
-}
-template <class Device>
-void basic_trainer<Device>::reset_report() {
-  executor_->reset_report();
-}
-template <class Device>
-void basic_trainer<Device>::reset_trace() {
-  executor_->reset_trace();
-}
+GPIPE_INLINE const network& basic_trainer::net() const { return executor_->net(); }
+GPIPE_INLINE const step_plan& basic_trainer::plan() const { return executor_->plan(); }
+GPIPE_INLINE std::uint64_t basic_trainer::steps() const { return executor_->steps(); }
+GPIPE_INLINE const std::vector<stage_report>& basic_trainer::report() const { return executor_->report(); }
+GPIPE_INLINE const std::vector<recorder>& basic_trainer::trace() const { return executor_->trace(); }
+GPIPE_INLINE void basic_trainer::reset_report() { executor_->reset_report(); }
+GPIPE_INLINE void basic_trainer::reset_trace() { executor_->reset_trace(); }
 
 }  // namespace gpipe

@@ -14,7 +14,7 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/included.hpp>
-#include <gpipe/device/host/host.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -52,7 +52,6 @@ namespace detail {
 struct saving;
 
 /// Saves and loads. Only <gpipe/checkpoint.hpp> completes it.
-template <class Device>
 struct trainer_checkpoints;
 
 class token_generator;
@@ -68,12 +67,11 @@ struct plan_source {
 };
 
 /// The further plans of a training whose model has several lengths.
-template <class Context>
 struct shorter_lengths {
   struct length {
     int tokens;
     const network* net;
-    const kernel_row<Context>* kernels;
+    const kernel_row* kernels;
   };
   std::span<const length> all{};  ///< without the longest, the shortest first; empty: the model has one length
   int longest = 0;
@@ -92,7 +90,6 @@ enum class weights : std::uint8_t { current, averaged };
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer-inl.hpp.
-template <class Device>
 class basic_trainer {
  public:
   using step_hook = std::function<void(const step_result&, std::uint64_t steps)>;
@@ -166,17 +163,17 @@ class basic_trainer {
   /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
   /// path, such as "h.0.ln_1.weight", or by the layer's position and its name for it, such as "weight". Throws `error`
   /// if the model has none; for a path with the nearest one.
-  model_array<Device> array(std::string_view path) { return find(array_kind::parameter, path); }
-  model_array<Device> array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
-  model_array<Device> state_array(std::string_view path) { return find(array_kind::state, path); }
-  model_array<Device> state_array(int layer, std::string_view name) { return find(array_kind::state, layer, name); }
+  model_array array(std::string_view path) { return find(array_kind::parameter, path); }
+  model_array array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
+  model_array state_array(std::string_view path) { return find(array_kind::state, path); }
+  model_array state_array(int layer, std::string_view name) { return find(array_kind::state, layer, name); }
   // A layer's position alone, of which 0 would be a null pointer to a path: these are here for the error.
   template <std::integral Layer>
-  model_array<Device> array(Layer layer) {
+  model_array array(Layer layer) {
     return find(array_kind::parameter, layer);
   }
   template <std::integral Layer>
-  model_array<Device> state_array(Layer layer) {
+  model_array state_array(Layer layer) {
     return find(array_kind::state, layer);
   }
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
@@ -206,7 +203,7 @@ class basic_trainer {
     array(layer, name).set(values);
   }
   /// Every parameter and every part of a layer's state, in model order.
-  std::vector<model_array<Device>> parameters();
+  std::vector<model_array> parameters();
   /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
   std::string group_summary() const;
 
@@ -217,12 +214,12 @@ class basic_trainer {
   ///
   /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on. Include
   /// <gpipe/checkpoint.hpp> to call this, `wait_for_save` or `load`.
-  template <class On = Device>
+  template <class On = detail::trainer_checkpoints>
   void save(const std::string& path, const save_options& how = {}) {
     checkpoints<On>([&]<class Calls>(Calls) { Calls::save(*this, path, how); });
   }
   /// Waits for a save that goes on beside the training, and throws its error.
-  template <class On = Device>
+  template <class On = detail::trainer_checkpoints>
   void wait_for_save() {
     checkpoints<On>([&]<class Calls>(Calls) { Calls::wait(*this); });
   }
@@ -235,11 +232,11 @@ class basic_trainer {
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to
   /// its end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it
   /// loads, unless the training has its first values.
-  template <class On = Device>
+  template <class On = detail::trainer_checkpoints>
   load_result load(const std::string& path, const load_options& how = {}) {
     return checkpoints<On>([&]<class Calls>(Calls) { return Calls::load(*this, path, how); });
   }
-  template <class On = Device>
+  template <class On = detail::trainer_checkpoints>
   load_result load(const std::string& path, load_mode mode) {
     return load<On>(path, load_options{mode, {}});
   }
@@ -272,30 +269,28 @@ class basic_trainer {
   void reset_report();
   void reset_trace();
   /// The executor of the plan, for what a trainer does not pass on. Include <gpipe/runtime/executor.hpp> to use it.
-  const gpipe::executor<Device>& executor() const { return *executor_; }
+  const gpipe::executor& executor() const { return *executor_; }
 
  protected:
-  using context = typename Device::context;
-
-  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const detail::plan_source& plan,
-                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how,
-                const detail::shorter_lengths<context>& shorter = {});
+  basic_trainer(const detail::device_functions& device, const network& net, const detail::kernel_row* kernels,
+                const detail::plan_source& plan, const detail::optimizer_update& update, double learning_rate,
+                const training_options& how, const detail::shorter_lengths& shorter = {});
   ~basic_trainer();
 
  private:
-  model_array<Device> handle(const detail::named_array& which) const;
-  model_array<Device> find(array_kind kind, std::string_view path) const;
-  model_array<Device> find(array_kind kind, int layer, std::string_view name) const;
+  model_array handle(const detail::named_array& which) const;
+  model_array find(array_kind kind, std::string_view path) const;
+  model_array find(array_kind kind, int layer, std::string_view name) const;
   // A layer's position alone: this is here for the error.
   template <class Given, class = std::enable_if_t<!std::is_convertible_v<Given, std::string_view>>>
-  model_array<Device> find(array_kind, const Given&) const {
+  model_array find(array_kind, const Given&) const {
     static_assert(sizeof(broken::array_has_a_path<Given, sizeof(Given) == 0>) > 0);
     return find(array_kind::parameter, std::string_view());
   }
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int layer, bool watched);
 
-  friend detail::trainer_checkpoints<Device>;
+  friend detail::trainer_checkpoints;
   // For a generator: the job, null without one; what replicas have in shares, to each; and a value of all processes
   // together, or of this one.
   friend class detail::token_generator;
@@ -305,7 +300,7 @@ class basic_trainer {
   void read_own_value(const array_location& from, void* into) const;
   template <class On, class Call>
   decltype(auto) checkpoints(Call&& call) {
-    using calls = detail::trainer_checkpoints<On>;
+    using calls = On;
     static_assert(detail::included<calls>,
                   "gpipe: a training is saved and loaded by another header: #include <gpipe/checkpoint.hpp>");
     if constexpr (detail::included<calls>) return call(calls{});
@@ -318,11 +313,7 @@ class basic_trainer {
   std::string optimizer_name_;
   double optimizer_trial_;
   std::shared_ptr<detail::saving> saving_;  // null before the first save; assigned before the executor that it reads
-  detail::executor_owner<Device> executor_;
+  detail::executor_owner executor_;
 };
-
-#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
-extern template class basic_trainer<host_device>;
-#endif
 
 }  // namespace gpipe

@@ -16,8 +16,7 @@
 
 namespace gpipe {
 
-template <class Device>
-GPIPE_COLD model_array<Device>::model_array(gpipe::executor<Device>& run, const detail::named_array& which)
+GPIPE_INLINE GPIPE_COLD model_array::model_array(gpipe::executor& run, const detail::named_array& which)
     : path(detail::path_of(run.net(), which)),
       kind(which.kind),
       layer_index(which.layer_index),
@@ -32,40 +31,32 @@ GPIPE_COLD model_array<Device>::model_array(gpipe::executor<Device>& run, const 
   if (kind == array_kind::parameter) group = run.groups().of(layer_index, which.index);
 }
 
-template <class Device>
-GPIPE_COLD void model_array<Device>::require_parameter() const {
+GPIPE_INLINE GPIPE_COLD void model_array::require_parameter() const {
   if (kind == array_kind::state)
     detail::throw_error({detail::quoted(path), " is state, which is not trained"},
                         {"read it by values(), write it by set()"});
 }
-template <class Device>
-GPIPE_COLD void model_array<Device>::require_type(dtype of_values) const {
+GPIPE_INLINE GPIPE_COLD void model_array::require_type(dtype of_values) const {
   if (of_values != type)
     detail::throw_error({detail::name_of(kind), " \"", name, "\" is ", name_of(type)}, {"read it as that"},
                         detail::location_of(run_->net(), layer_index));
 }
 
-template <class Device>
-GPIPE_COLD array_location model_array<Device>::location() const {
-  return detail::locate(run_->net(), which_);
-}
-template <class Device>
-GPIPE_COLD array_location model_array<Device>::beside(memory_kind of_parameter) const {
+GPIPE_INLINE GPIPE_COLD array_location model_array::location() const { return detail::locate(run_->net(), which_); }
+GPIPE_INLINE GPIPE_COLD array_location model_array::beside(memory_kind of_parameter) const {
   require_parameter();
   if (of_parameter == memory_kind::averages && !run_->plan().options.average_weights)
     detail::throw_error({"average_weights is 0: there is no average of the weights"},
                         {"choose .average_weights = 0.999 in the options of the training"});
   return location().in(of_parameter);
 }
-template <class Device>
-GPIPE_COLD array_location model_array<Device>::kept(int index) const {
+GPIPE_INLINE GPIPE_COLD array_location model_array::kept(int index) const {
   const std::vector<optimizer_array> all = optimizer_arrays();
   if (index < 0 || index >= static_cast<int>(all.size()))
     detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", all.size(), " arrays, counted from 0"});
   return all[detail::index(index)].location;
 }
-template <class Device>
-GPIPE_COLD std::vector<optimizer_array> model_array<Device>::optimizer_arrays() const {
+GPIPE_INLINE GPIPE_COLD std::vector<optimizer_array> model_array::optimizer_arrays() const {
   require_parameter();
   std::vector<optimizer_array> all;
   detail::each_optimizer_array(run_->net(), run_->plan().options, which_,
@@ -73,12 +64,8 @@ GPIPE_COLD std::vector<optimizer_array> model_array<Device>::optimizer_arrays() 
   return all;
 }
 
-template <class Device>
-GPIPE_COLD void model_array<Device>::copy(const array_location& from, void* into) const {
-  run_->read(from, into);
-}
-template <class Device>
-GPIPE_COLD void model_array<Device>::write(const array_location& into, const detail::number_rows& values) {
+GPIPE_INLINE GPIPE_COLD void model_array::copy(const array_location& from, void* into) const { run_->read(from, into); }
+GPIPE_INLINE GPIPE_COLD void model_array::write(const array_location& into, const detail::number_rows& values) {
   require_type(values.type);
   if (const std::size_t elements = into.bytes / detail::bytes_of(type); values.elements != elements)
     detail::throw_error({detail::name_of(kind), " \"", name, "\" has ", elements, " elements, not ", values.elements},

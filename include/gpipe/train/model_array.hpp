@@ -5,10 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/tensors/number_rows.hpp>
-#include <gpipe/device/host/host.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
@@ -16,9 +14,7 @@
 
 namespace gpipe {
 
-template <class Device>
 class basic_trainer;
-template <class Device>
 class executor;
 
 /// A parameter of a training, or a part of a layer's state: what it is, and its values. From `training.parameters()`,
@@ -28,7 +24,6 @@ class executor;
 ///     for (auto& p : training.parameters())
 ///       if (p.trainable()) std::cout << p.path << ' ' << p.size() << '\n';
 ///     std::vector<float> weight = training.array("0.weight").values();
-template <class Device>
 class model_array {
  public:
   std::string path;            ///< "h.0.ln_1.weight"
@@ -88,8 +83,8 @@ class model_array {
   }
 
  private:
-  friend basic_trainer<Device>;
-  model_array(gpipe::executor<Device>& run, const detail::named_array& which);
+  friend basic_trainer;
+  model_array(gpipe::executor& run, const detail::named_array& which);
 
   array_location location() const;
   array_location beside(memory_kind of_parameter) const;
@@ -106,12 +101,8 @@ class model_array {
     return values;
   }
 
-  gpipe::executor<Device>* run_;
+  gpipe::executor* run_;
   detail::named_array which_;
 };
-
-#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
-extern template class model_array<host_device>;
-#endif
 
 }  // namespace gpipe

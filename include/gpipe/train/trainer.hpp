@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/core/included.hpp>
+#include <gpipe/device/contract/device_of.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -13,7 +14,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 
-#if !GPIPE_COMPILED || defined(__CUDACC__)
+#if !GPIPE_COMPILED
 #include <gpipe/train/basic_trainer-inl.hpp>
 #else
 #include <gpipe/train/host_kinds.hpp>
@@ -161,7 +162,7 @@ struct lengths_in {
   static constexpr std::size_t longest = Model::all.size() - 1;
   static constexpr auto anew = Model::derives_anew();
   static constexpr auto rows = [] {
-    std::array<typename shorter_lengths<Context>::length, longest + 1> found{};
+    std::array<shorter_lengths::length, longest + 1> found{};
     Model::each([&]<class Its>(std::size_t i) {
       found[i] = {Model::all[i], Model::networks()[i], kernels_of<Its, Context>};
     });
@@ -192,7 +193,7 @@ GPIPE_COLD step_plan planned_by_compiler(const network& net, const plan_options&
 ///
 /// Only what depends on the model or the optimizer stands here; `basic_trainer` declares the rest.
 template <class Model, class Optimizer = void, class Device = host_device>
-class trainer : public basic_trainer<Device> {
+class trainer : public basic_trainer {
   using context = typename Device::context;
   using model = typename detail::unwrapped<Model>::model;
   static_assert(sizeof(broken::model_ends_in_a_loss < model,
@@ -230,7 +231,7 @@ class trainer : public basic_trainer<Device> {
                 detail::never<const Optimizer&>(), detail::never<const training_options&>()) {
     static_assert(sizeof(broken::trainer_has_a_plan<(sizeof(Given) == 0), Given, More...>) > 0);
   }
-  using basic_trainer<Device>::step;
+  using basic_trainer::step;
   template <class Given, class... More>
   requires(!std::derived_from<Given, batch>) step_result step(const Given& given, const More&...) {
     return step(batch(given));
@@ -255,14 +256,14 @@ class trainer : public basic_trainer<Device> {
  private:
   struct compiled {
     const network& net;
-    const detail::kernel_row<context>* kernels;
+    const detail::kernel_row* kernels;
   };
   static compiled compiled_in(precision wanted) {
     if constexpr (detail::unwrapped<Model>::both)
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};
     return {network_of<model>, detail::kernels_of<model, context>};
   }
-  static detail::shorter_lengths<context> shorter() {
+  static detail::shorter_lengths shorter() {
     if constexpr (detail::of_lengths<Model>) {
       using in = detail::lengths_in<Model, context>;
       return {{in::rows.data(), in::longest}, Model::all.back(), in::anew.data(), detail::planned_at_run_time<Model>()};
@@ -272,22 +273,22 @@ class trainer : public basic_trainer<Device> {
   }
   trainer(const compiled& from, const detail::plan_source& plan, const Optimizer& optimizer,
           const training_options& how)
-      : basic_trainer<Device>(from.net, from.kernels, plan, detail::optimizer_update<context>(optimizer),
-                              optimizer.learning_rate, how, shorter()) {}
+      : basic_trainer(detail::device_of<Device>, from.net, from.kernels, plan,
+                      detail::optimizer_update::of<context>(optimizer), optimizer.learning_rate, how, shorter()) {}
 };
 
 /// A trainer without an optimizer, without a device, of a plan, or of other arguments: its error.
 template <class Model, class Optimizer, class Device>
 requires(!detail::updating<Optimizer> || !detail::has_context<Device> ||
-         detail::planned<Model>) class trainer<Model, Optimizer, Device> : public basic_trainer<host_device> {
+         detail::planned<Model>) class trainer<Model, Optimizer, Device> : public basic_trainer {
   using context = host_device::context;
 
  public:
   template <class... Given>
   explicit trainer(const Given&...)
-      : basic_trainer<host_device>(
-            detail::never<const network&>(), nullptr, detail::never<const detail::plan_source&>(),
-            detail::never<const detail::optimizer_update<context>&>(), 0, detail::never<const training_options&>()) {
+      : basic_trainer(detail::device_of<host_device>, detail::never<const network&>(), nullptr,
+                      detail::never<const detail::plan_source&>(), detail::never<const detail::optimizer_update&>(), 0,
+                      detail::never<const training_options&>()) {
     static_cast<void>(detail::asserted<typename detail::mistaken_trainer<Model, Optimizer, Device>::promise>{});
   }
 };

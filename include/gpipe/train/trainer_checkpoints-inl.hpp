@@ -17,16 +17,15 @@
 namespace gpipe::detail {
 
 /// Calls `f(parameter, path)` for each parameter, by its first name.
-template <class Device, class Call>
-GPIPE_COLD void each_parameter(const basic_trainer<Device>& training, Call&& f) {
+template <class Call>
+GPIPE_COLD void each_parameter(const basic_trainer& training, Call&& f) {
   const network& net = training.net();
   for_each_array(net, [&](const named_array& which) {
     if (which.kind == array_kind::parameter && net.owner(which) == which) f(which, path_of(net, which));
   });
 }
 
-template <class Device>
-GPIPE_COLD checkpoint_facts trainer_checkpoints<Device>::facts_of(const basic_trainer<Device>& training) {
+GPIPE_INLINE GPIPE_COLD checkpoint_facts trainer_checkpoints::facts_of(const basic_trainer& training) {
   checkpoint_facts all;
   all.optimizer = training.optimizer_name_;
   all.optimizer_trial = exact_text(training.optimizer_trial_);
@@ -42,14 +41,13 @@ GPIPE_COLD checkpoint_facts trainer_checkpoints<Device>::facts_of(const basic_tr
   return all;
 }
 
-template <class Device>
-GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& training, const std::string& path,
-                                                  const save_options& how) {
+GPIPE_INLINE GPIPE_COLD void trainer_checkpoints::save(basic_trainer& training, const std::string& path,
+                                                       const save_options& how) {
   wait(training);
   if (training.accumulated() > 0)
     throw_error({"the gradients of ", training.accumulated(), " accumulated calls wait for a step, and are not saved"},
                 {"take the step, or call discard_accumulated"});
-  const checkpointer<Device> now(*training.executor_, system_files());
+  const checkpointer now(*training.executor_, system_files());
   if (path.ends_with(".safetensors")) return now.save_model(path, how);
   if (!training.plan().trains)
     throw_error({"a predictor has no training to save in the folder ", detail::quoted(path)},
@@ -58,18 +56,16 @@ GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& trainin
   now.save(path, how, facts_of(training), training.saving_->beside, training.saving_->copy);
 }
 
-template <class Device>
-GPIPE_COLD void trainer_checkpoints<Device>::wait(basic_trainer<Device>& training) {
+GPIPE_INLINE GPIPE_COLD void trainer_checkpoints::wait(basic_trainer& training) {
   if (training.saving_ != nullptr) training.saving_->beside.finish();
 }
 
-template <class Device>
-GPIPE_COLD load_result trainer_checkpoints<Device>::load(basic_trainer<Device>& training, const std::string& path,
-                                                         const load_options& how) {
+GPIPE_INLINE GPIPE_COLD load_result trainer_checkpoints::load(basic_trainer& training, const std::string& path,
+                                                              const load_options& how) {
   wait(training);
   checkpoint_facts facts = facts_of(training);
   const std::string before = *facts.frozen;
-  load_result found = checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts);
+  load_result found = checkpointer(*training.executor_, system_files()).load(path, how, facts);
   if (facts.frozen && *facts.frozen != before)
     each_parameter(training, [&](const named_array& which, const std::string& name) {
       const bool frozen = std::find(found.frozen.begin(), found.frozen.end(), name) != found.frozen.end();

@@ -3,7 +3,6 @@
 #include <string>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/device/host/host.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 
@@ -12,22 +11,17 @@ namespace gpipe::detail {
 struct checkpoint_facts;
 
 /// The functions that `save`, `wait_for_save` and `load` of a trainer call.
-template <class Device>
 struct trainer_checkpoints {
-  static void save(basic_trainer<Device>& training, const std::string& path, const save_options& how);
-  static void wait(basic_trainer<Device>& training);
-  static load_result load(basic_trainer<Device>& training, const std::string& path, const load_options& how);
+  static void save(basic_trainer& training, const std::string& path, const save_options& how);
+  static void wait(basic_trainer& training);
+  static load_result load(basic_trainer& training, const std::string& path, const load_options& how);
 
  private:
-  static checkpoint_facts facts_of(const basic_trainer<Device>& training);
+  static checkpoint_facts facts_of(const basic_trainer& training);
 };
-
-#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
-extern template struct trainer_checkpoints<host_device>;
-#endif
 
 }  // namespace gpipe::detail
 
-#if !GPIPE_COMPILED || defined(__CUDACC__)
+#if !GPIPE_COMPILED
 #include <gpipe/train/trainer_checkpoints-inl.hpp>
 #endif

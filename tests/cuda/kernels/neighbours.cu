@@ -158,7 +158,7 @@ TEST_CASE("a rule that does not say that it is elementwise has the elements' own
   constexpr int n = 1003;
   const on_gpu<float> p(there, std::vector<float>(n)), g(there, std::vector<float>(n)), m(there, std::vector<float>(n));
   const auto bytes = [](const on_gpu<float>& at) { return reinterpret_cast<std::byte*>(at.data()); };
-  const gpipe::detail::optimizer_update<gpipe::cuda::context> update{numbering{}};
+  const gpipe::detail::optimizer_update update = gpipe::detail::optimizer_update::of<gpipe::cuda::context>(numbering{});
   update(there, dtype::float32, {n * sizeof(float), bytes(p), bytes(g), {bytes(m)}}, {});
   const auto found = p.back();
   int wrong = 0;

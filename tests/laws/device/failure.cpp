@@ -6,8 +6,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include <gpipe/train/basic_trainer-inl.hpp>
-
 #include <gpipe/job.hpp>
 
 #include "support/nets.hpp"

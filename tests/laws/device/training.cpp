@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/report/breakdown.hpp>
-#include <gpipe/train/basic_trainer-inl.hpp>
 
 #include "support/nets.hpp"
 #include "support/queued_device.hpp"

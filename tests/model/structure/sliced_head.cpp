@@ -19,7 +19,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/gpt2.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/touched_memory.hpp"

@@ -34,21 +34,21 @@ struct bound_net {
   std::vector<std::vector<std::byte>> arenas;
   std::vector<std::unique_ptr<detail::arena_map>> owned;
   std::vector<const detail::arena_map*> maps;
-  std::vector<detail::binding<nowhere>> stages;
+  std::vector<detail::binding> stages;
 
   explicit bound_net(const std::vector<int>& cut)
       : plan(make_plan(n, {.stages = static_cast<int>(cut.size()) + 1, .micro_batches = 3, .micro_batch_size = 2},
                        cut)) {
-    static const kernel_row<nowhere> kernels[32]{};
+    static const kernel_row kernels[32]{};
     for (int s = 0; s < plan.stages(); ++s) {
       arenas.emplace_back(static_cast<std::size_t>(plan.memory(s).total()));
       owned.push_back(std::make_unique<detail::arena_map>(arenas.back().data()));
       lay_out(stage_view(n, plan.cut(), s), plan.requirements(s), [&](const memory_block& b) { owned.back()->add(b); });
       maps.push_back(owned.back().get());
     }
-    for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder<nowhere>(n, plan, maps, s).bind(kernels));
+    for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder(n, plan, maps, s).bind(kernels));
   }
-  const detail::bound_layer<nowhere>& layer(int l) const {
+  const detail::bound_layer& layer(int l) const {
     const int s = plan.cut().stage_of(l);
     return stages[static_cast<std::size_t>(s)].layers[static_cast<std::size_t>(l - plan.cut().first[s])];
   }

@@ -31,7 +31,7 @@ TEST_CASE("call_of finds the slot of a micro-batch in forward and in backward") 
   std::array<std::byte, 256> memory{};
   const int forward[] = {0, 1}, again[] = {1, 0};
   layer_type layer;
-  detail::bound_layer<context> b;
+  detail::bound_layer b;
   b.layer = &layer;
   b.layer_index = 4;
   b.inputs = b.outputs = 1;
@@ -67,7 +67,7 @@ TEST_CASE("feed uploads the rows of the micro-batch, and ones for a missing fiel
   layer.field_count = 1;
   layer.field_index[0] = fields_of_row[0];
   std::array<float, 4> stash{}, weights{};
-  detail::bound_layer<context> b;
+  detail::bound_layer b;
   b.layer = &layer;
   b.inputs = 1;
   b.value_in[0] = 0;

@@ -55,7 +55,7 @@ struct gpipe::kernels<fused::on<tensor<float, 8>>, toy> : fused::on<tensor<float
 namespace {
 
 struct net : model<input<float, 8>, reshape<8>, repeat<3, halve, join>, fused, signs, next> {};
-constexpr const kernel_row<toy>* rows = kernels_of<net, toy>;
+constexpr const kernel_row* rows = kernels_of<net, toy>;
 
 }  // namespace
 
@@ -117,7 +117,7 @@ struct derived : model<input<float, 4>, linear<4>, own_part, relu> {};
 }  // namespace
 
 TEST_CASE("a derived layer with its own parameter part does not use its base's for several micro-batches") {
-  const kernel_row<host::context>* of = kernels_of<derived, host::context>;
+  const kernel_row* of = kernels_of<derived, host::context>;
   const auto takes_several = [&](int row) { return of[row].backward_parameters_of_group != nullptr; };
   CHECK(takes_several(0));
   CHECK_FALSE(takes_several(1));

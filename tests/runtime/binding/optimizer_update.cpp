@@ -46,7 +46,7 @@ void does_what_the_optimizer_does(const Optimizer& optimizer, dtype type) {
   for (std::ptrdiff_t i = 0; i < 3; ++i) rule(i);
 
   const update_range all{3 * sizeof(T), bytes_of(p), bytes_of(g), {bytes_of(m[0]), bytes_of(m[1])}};
-  const optimizer_update<loop_context> erased(optimizer);
+  const optimizer_update erased = optimizer_update::of<loop_context>(optimizer);
   CHECK(erased.moments() == Optimizer::moments);
   erased(loop_context{}, type, all, now);
   CHECK(p == expected_p);
@@ -80,7 +80,7 @@ TEST_CASE("an optimizer_update computes the same as its optimizer") {
 TEST_CASE("a group has its own rate and weight decay") {
   const parameter_groups groups(
       network_of<net>, {{.parameters = {"0.weight"}, .rate_factor = 0.5}, {.parameters = {"1.*"}, .weight_decay = 0}});
-  optimizer_update<loop_context> erased(sgd{.weight_decay = 0.5});
+  optimizer_update erased = optimizer_update::of<loop_context>(sgd{.weight_decay = 0.5});
   erased.use(groups);
   const double expected[] = {2 - 0.5 * 0.1 * (1 + 0.5 * 2), 2 - 0.1 * 1, 2 - 0.1 * (1 + 0.5 * 2)};
   const int groups_of[] = {groups.of(0, 0), groups.of(1, 1), groups.of(0, 1)};
@@ -94,7 +94,7 @@ TEST_CASE("a group has its own rate and weight decay") {
 }
 
 TEST_CASE("a group cannot change the weight decay of an optimizer that has none") {
-  optimizer_update<loop_context> erased(plain{});
+  optimizer_update erased = optimizer_update::of<loop_context>(plain{});
   CHECK_THROWS_WITH_AS(
       erased.use(parameter_groups(network_of<net>, {{.parameters = {"*"}, .weight_decay = 0.5}})),
       "a group's weight_decay is 0.5, but the optimizer has no weight decay; leave it out, or add a member `double "
@@ -103,7 +103,7 @@ TEST_CASE("a group cannot change the weight decay of an optimizer that has none"
 }
 
 TEST_CASE("the trial differs between settings, also of rules that take signs or whole tensors") {
-  const auto trial = [](const auto& optimizer) { return optimizer_update<host::context>(optimizer).trial(); };
+  const auto trial = [](const auto& optimizer) { return optimizer_update::of<host::context>(optimizer).trial(); };
   CHECK(trial(lion{}) == trial(lion{}));
   CHECK(trial(lion{}) != trial(lion{.beta2 = 0.98}));
   CHECK(trial(lion{}) != trial(lion{.weight_decay = 0.1}));
@@ -114,13 +114,13 @@ TEST_CASE("the trial differs between settings, also of rules that take signs or 
 }
 
 TEST_CASE("an invalid setting is refused when the optimizer is bound") {
-  CHECK_THROWS_WITH_AS(optimizer_update<loop_context>(adam{.beta1 = 1}),
+  CHECK_THROWS_WITH_AS(optimizer_update::of<loop_context>(adam{.beta1 = 1}),
                        "beta1 is 1; choose 0 or more, and less than 1", error);
 }
 
 TEST_CASE("a rate, a decay or an epsilon that the parameters' type does not hold is refused") {
   const auto finite = [](const auto& optimizer, dtype type, double rate) {
-    const optimizer_update<host::context> erased(optimizer);
+    const optimizer_update erased = optimizer_update::of<host::context>(optimizer);
     try {
       erased.require_finite(type, {.step = 1, .rate = rate});
       return std::string();
@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE("a tensor rule has its arrays where the plan lays them out, a
   update_range all{p.size() * sizeof(T), bytes_of(p), bytes_of(g)};
   all.extents = &extents;
   all.arrays = bytes_of(arrays);
-  optimizer_update<host::context>(adafactor{})(host::context{}, dtype_of<T>, all, now);
+  optimizer_update::of<host::context>(adafactor{})(host::context{}, dtype_of<T>, all, now);
   CHECK(p == expected);
   const auto is_at = [&](std::size_t at, const auto& values) {
     return std::memcmp(bytes_of(arrays) + at, values.data(), values.size() * sizeof(values[0])) == 0;
@@ -179,7 +179,7 @@ TEST_CASE_TEMPLATE("a tensor rule has its arrays where the plan lays them out, a
 }
 
 TEST_CASE("the group whose update is not finite is named") {
-  optimizer_update<host::context> erased(sgd{});
+  optimizer_update erased = optimizer_update::of<host::context>(sgd{});
   erased.use(parameter_groups(network_of<model<input<float, 3>, linear<2>, softmax_cross_entropy>>,
                               {{.parameters = {"*.bias"}}, {.parameters = {"*.weight"}, .rate_factor = 1e60}}));
   CHECK_THROWS_WITH_AS(erased.require_finite(dtype::float32, {.rate = 0.5}),

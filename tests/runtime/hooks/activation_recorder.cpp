@@ -14,8 +14,6 @@ using namespace gpipe::detail;
 
 namespace {
 
-using context = host::context;
-
 /// One layer that reads value 0 and writes value 1, each of two floats a sample, with all its memory.
 struct one_layer {
   value values[2] = {{{2, dtype::float32}, -1, false, 0, 1}, {{2, dtype::float32}, 0, true, 1, 0}};
@@ -25,13 +23,13 @@ struct one_layer {
   std::array<float, 8> in{}, out{1, 2, 3, 4, 5, 6, 7, 8}, in_gradient{}, out_gradient{9, 8, 7, 6};
   std::array<double, 1> partials{0.5};
   alignas(64) float flat[3 * 16] = {};
-  detail::bound_layer<context> b;
+  detail::bound_layer b;
   detail::watched_rows rows;
   digest hashes{{"layer"}, 2, 2};
-  detail::activation_recorder<context> recorder{net, 1};
+  detail::activation_recorder recorder{net, 1};
   call done;
   step_context step;
-  context c;
+  device_context c{device_of<host_device>, 0};
 
   one_layer() {
     net.values = values;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
@@ -28,8 +29,8 @@ step_plan plan_of(int workers) {
 
 /// A device that counts what orders it.
 struct device {
-  void mark(unmarked&) const { ++marks; }
-  void await(unmarked&) const { ++awaits; }
+  void mark(device_marker&) const { ++marks; }
+  void await(device_marker&) const { ++awaits; }
   mutable int marks = 0, awaits = 0;
 };
 
@@ -47,35 +48,38 @@ struct far_end final : sending_end, receiving_end {
 
 TEST_CASE("a link between two workers has a channel in each direction, a link within a worker has none") {
   worker_signals wake_signals(4);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 0, {2, 3});
+  auto channels = make_link_channels(device_of<host_device>, network_of<net>, plan_of(2), wake_signals, 0, {2, 3});
   REQUIRE(channels.size() == 1);
   CHECK(channels[0].activations.local->sender() == 2);
   CHECK(channels[0].activations.local->receiver() == 3);
   CHECK(channels[0].gradients.local->sender() == 3);
   CHECK(channels[0].gradients.local->receiver() == 2);
   CHECK(channels[0].activations.delay == nullptr);
-  const auto within = make_link_channels<unmarked>(network_of<net>, plan_of(1), wake_signals, 0, {0});
+  const auto within = make_link_channels(device_of<host_device>, network_of<net>, plan_of(1), wake_signals, 0, {0});
   CHECK_FALSE(within[0].activations);
   CHECK_FALSE(within[0].gradients);
-  const auto elsewhere = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 0, {0, -1});
+  const auto elsewhere =
+      make_link_channels(device_of<host_device>, network_of<net>, plan_of(2), wake_signals, 0, {0, -1});
   REQUIRE(elsewhere.size() == 1);
   CHECK_FALSE(elsewhere[0].activations);
 }
 
 TEST_CASE("an emulated link counts the bytes of a sample in each direction, and needs a positive rate") {
   worker_signals wake_signals(2);
-  const auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 1000, {0, 1});
+  const auto channels =
+      make_link_channels(device_of<host_device>, network_of<net>, plan_of(2), wake_signals, 1000, {0, 1});
   const traffic one = traffic_of(network_of<net>, plan_of(2).cut(), plan_of(2).links[0], 1);
   CHECK(channels[0].activations.delay != nullptr);
   CHECK(channels[0].activations.sample_bytes == one.forward_bytes);
   CHECK(channels[0].gradients.sample_bytes == one.backward_bytes);
-  CHECK_THROWS_WITH_AS(make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, -1, {0, 1}),
-                       "link_bytes_per_second is -1; choose a positive number, or 0 to emulate no link", error);
+  CHECK_THROWS_WITH_AS(
+      make_link_channels(device_of<host_device>, network_of<net>, plan_of(2), wake_signals, -1, {0, 1}),
+      "link_bytes_per_second is -1; choose a positive number, or 0 to emulate no link", error);
 }
 
 TEST_CASE("a local channel puts the devices in order, and a reset frees its slots") {
   worker_signals wake_signals(2);
-  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), wake_signals, 0, {0, 1});
+  auto channels = make_link_channels(device_of<host_device>, network_of<net>, plan_of(2), wake_signals, 0, {0, 1});
   auto& link = channels[0].activations;
   const device sender, receiver;
   link.acquire(sender, 0, {});
@@ -93,7 +97,7 @@ TEST_CASE("a local channel puts the devices in order, and a reset frees its slot
 
 TEST_CASE("the end of a channel to another process is called by micro-batch, and puts the device in order itself") {
   std::vector<int> calls;
-  link_channel<> link;
+  link_channel link;
   CHECK_FALSE(link);
   link.out = std::make_unique<far_end>(calls);
   link.in = std::make_unique<far_end>(calls);

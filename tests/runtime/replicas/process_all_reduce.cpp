@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <thread>
 
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/make_plan.hpp>
 
 #include "support/replica_gradients.hpp"
@@ -30,7 +31,7 @@ constexpr std::byte untouched{0x5a};
 struct process {
   step_plan plan;
   gpipe::detail::worker_signals wake_signals{1};
-  gpipe::detail::replica<host_device> its;
+  gpipe::detail::replica its;
   gpipe::detail::process_all_reduce sums;
 
   explicit process(process_group& job, shard shares = shard::none)
@@ -39,10 +40,11 @@ struct process {
                                          .separate_memory = true,
                                          .replicas = job.ranks(),
                                          .shard = shares})),
-        its(network_of<net>, plan, job.rank(), {plan, &job}, wake_signals, untouched, {}),
+        its(gpipe::detail::device_of<gpipe::host_device>, network_of<net>, plan, job.rank(), {plan, &job}, wake_signals,
+            untouched, {}),
         sums((bind(), job), network_of<net>, plan, its) {}
 
-  const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }
+  const gpipe::detail::bound_stage& stage() const { return its.stage(0); }
   int wrong(std::size_t first = 0) const { return wrong_sums(stage(), R, first); }
 
  private:

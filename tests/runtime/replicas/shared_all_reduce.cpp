@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <gpipe/device/host/host.hpp>
 #include <gpipe/make_plan.hpp>
 
 #include "support/replica_gradients.hpp"
@@ -28,15 +29,17 @@ struct replica_set {
   step_plan plan;
   gpipe::detail::rank_layout here{plan, nullptr};
   gpipe::detail::worker_signals wake_signals{R};
-  gpipe::detail::replica_list<host_device> all;
-  gpipe::detail::shared_all_reduce<host_device> sums{network_of<net>, plan, wake_signals, all};
+  gpipe::detail::replica_list all;
+  gpipe::detail::shared_all_reduce sums{gpipe::detail::device_of<gpipe::host_device>, network_of<net>, plan,
+                                        wake_signals, all};
 
   explicit replica_set(shard shares = shard::none)
       : plan(make_plan(
             network_of<net>,
             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R, .shard = shares},
             {2})) {
-    all.make(network_of<net>, plan, here, wake_signals, {}, gpipe::detail::kernels_of<net, host::context>);
+    all.make(gpipe::detail::device_of<gpipe::host_device>, network_of<net>, plan, here, wake_signals, {},
+             gpipe::detail::kernels_of<net, host::context>);
     gpipe::detail::step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
     all.each([&](auto& it) { it.begin(step); });

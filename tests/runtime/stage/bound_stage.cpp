@@ -51,14 +51,15 @@ struct net : model<input<double, 2>, affine, affine, passing_loss> {};
 /// All stages of a cut, called one after the other on this thread.
 struct stage_set {
   step_plan plan;
-  std::vector<std::unique_ptr<bound_stage<host_device>>> all;
+  std::vector<std::unique_ptr<bound_stage>> all;
 
   explicit stage_set(const std::vector<int>& cut)
       : plan(make_plan(network_of<net>,
                        {.stages = static_cast<int>(cut.size()) + 1, .micro_batches = 2, .micro_batch_size = 2}, cut)) {
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < plan.stages(); ++s) {
-      all.push_back(std::make_unique<bound_stage<host_device>>(network_of<net>, plan, s, std::byte{0xff}));
+      all.push_back(std::make_unique<bound_stage>(gpipe::detail::device_of<host_device>, network_of<net>, plan, s,
+                                                  std::byte{0xff}));
       maps.push_back(&all.back()->map());
     }
     for (auto& s : all) s->bind(maps, kernels_of<net, host::context>);
@@ -137,7 +138,7 @@ TEST_CASE("the ranges that are trained leave out frozen layers") {
   auto& stage = *s.all[0];
   const parameter_groups groups(network_of<net>, {});
   stage.begin_updates(groups);
-  stage.begin_moments(optimizer_update<host::context>(adam{}));
+  stage.begin_moments(optimizer_update::of<host::context>(adam{}));
   const auto ranges = [&] {
     std::vector<std::size_t> found;
     for (const update_range& range : stage.ranges())

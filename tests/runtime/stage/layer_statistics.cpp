@@ -12,8 +12,8 @@ using namespace gpipe;
 
 TEST_CASE("partials of calls stand one after the other, with room for those of one more call") {
   const double first[] = {1, 2, 3, 4, 5, 6}, last[] = {7, 8};
-  const host::context c;
-  detail::accumulated_statistics<host_device> partials;
+  const detail::device_context c(detail::device_of<host_device>, 0);
+  detail::accumulated_statistics partials;
   CHECK(partials.count() == 0);
   partials.keep(c, first, 2, 3, 4);
   const double* before = partials.all();

@@ -14,7 +14,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/sliced_head.hpp>
-#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

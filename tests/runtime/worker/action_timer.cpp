@@ -26,12 +26,12 @@ struct net : model<input<float, 4>, passing_loss> {};
 /// The only worker of the second replica. Its first micro-batch is the third of the step.
 struct timed_worker {
   step_plan plan = make_plan(network_of<net>, {});
-  std::vector<link_channels<>> channels;
-  detail::stage_io<host_device> io{plan, channels};
+  std::vector<link_channels> channels;
+  detail::stage_io io{plan, channels};
   step_context step;
   std::vector<stage_report> reports{1};
   recorder events{10};
-  detail::action_timer<host_device> times{step, 1, 3, reports, &events};
+  detail::action_timer times{step, 1, 3, reports, &events, device_of<host_device>};
 
   timed_worker() { step.first_micro_batch = 2, step.step = 7; }
   std::int64_t reported() const { return reports[0].busy() + reports[0].wait_ns; }

@@ -43,10 +43,11 @@ template <class Net = net>
 struct one_worker {
   plan_options options;
   step_plan plan = make_plan(network_of<Net>, options);
-  optimizer_update<context> rule{sgd{}};
+  optimizer_update rule = optimizer_update::of<context>(sgd{});
   parameter_groups groups{network_of<Net>, {}};
   worker_signals wake_signals{1};
-  replica<host_device> its{network_of<Net>, plan, 0, {plan, nullptr}, wake_signals, std::byte{0}, {}};
+  replica its{
+      gpipe::detail::device_of<host_device>, network_of<Net>, plan, 0, {plan, nullptr}, wake_signals, std::byte{0}, {}};
   gpipe::detail::barrier barrier{wake_signals, 1};
   step_context step;
   commit_decision decision;
@@ -78,12 +79,12 @@ struct one_worker {
     check_batch(network_of<Net>, b, 6, step.rows);
     step.per_micro_batch = (samples + 2) / 3;
   }
-  bound_stage<host_device>& stage() { return its.stage(0); }
+  bound_stage& stage() { return its.stage(0); }
   void run() {
     its.begin(step);
-    worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, wake_signals, barrier, step, decision, reports, before, 0, others}, its,
-        0, 0, &events);
+    worker w({gpipe::detail::device_of<host_device>, network_of<Net>, plan, rule, nullptr, wake_signals, barrier, step,
+              decision, reports, before, 0, others},
+             its, 0, 0, &events);
     w.run(program, true);
   }
 };

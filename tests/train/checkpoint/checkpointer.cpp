@@ -63,7 +63,7 @@ struct failing_reads : detail::file_operations {
 /// Every read of this load fails once, and then nothing has changed. Returns how many reads there are.
 template <class Trainer>
 int changes_nothing_when_a_read_fails(Trainer& training, const std::string& path, const load_options& how = {}) {
-  auto& run = const_cast<executor<host_device>&>(training.executor());
+  auto& run = const_cast<executor&>(training.executor());
   const std::uint64_t before = state_of(training), gradients = gradients_of(training), seed = run.seed();
   const bool first = run.has_first_values();
   const int accumulated = training.accumulated();
@@ -71,7 +71,7 @@ int changes_nothing_when_a_read_fails(Trainer& training, const std::string& path
     failing_reads files(n);
     try {
       detail::checkpoint_facts facts{.optimizer = "adam"};
-      detail::checkpointer<host_device>(run, files).load(path, how, facts);
+      detail::checkpointer(run, files).load(path, how, facts);
     } catch (const error& e) {
       CAPTURE(n);
       CHECK(std::string(e.what()).find("Input/output error") != std::string::npos);

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/contract/device_of.hpp>
 #include <gpipe/device/host/arena.hpp>
 #include <gpipe/device/host/context.hpp>
 
@@ -22,5 +24,9 @@ struct host_device {
 };
 
 static_assert(device_concept<host_device>);
+
+#if GPIPE_COMPILED && !(GPIPE_COMPILED_SOURCE & 1)
+extern template struct detail::device_value<host_device>;
+#endif
 
 }  // namespace gpipe

@@ -17,7 +17,6 @@ namespace gpipe::detail {
 /// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica. A layer whose output only
 /// a later stage reads writes directly into that stage's stash, and a gradient goes directly into the writer's stage.
 /// If maps[s] is null, stage s is in another process; values for it are written to this stage's outgoing buffers.
-template <class Context>
 class binder {
  public:
   binder(const network& net, const step_plan& plan, const std::vector<const arena_map*>& maps, int stage,
@@ -33,8 +32,8 @@ class binder {
     s_.mark_rerun(rerun_.data());
   }
 
-  GPIPE_COLD binding<Context> bind(const kernel_row<Context>* kernels) {
-    binding<Context> b;
+  GPIPE_COLD binding bind(const kernel_row* kernels) {
+    binding b;
     for (int l = s_.first(); l < s_.last(); ++l) {
       b.layers.push_back(bind_layer(l, kernels));
       for (int o = 0; o < net_.layers[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
@@ -113,9 +112,9 @@ class binder {
     return here().find(memory_kind::backward, -1, v, kept_slots());
   }
 
-  GPIPE_COLD bound_layer<Context> bind_layer(int l, const kernel_row<Context>* kernels) const {
+  GPIPE_COLD bound_layer bind_layer(int l, const kernel_row* kernels) const {
     const layer_type& r = net_.type_of(l);
-    bound_layer<Context> b;
+    bound_layer b;
     b.layer = &r;
     b.kernels = kernels + net_.layers[l].type;
     b.layer_index = l;
@@ -160,7 +159,7 @@ class binder {
     return b;
   }
 
-  GPIPE_COLD void bind_parameters(int l, bound_layer<Context>& b) const {
+  GPIPE_COLD void bind_parameters(int l, bound_layer& b) const {
     const bool leaves = plan_.requirements(s_.stage()).gradients_leave && !share_.has(l);
     b.own = {here().find(memory_kind::parameters, l, -1).base,
              here().find(memory_kind::gradients, l, -1, {}, leaves ? 1 : 0).base, net_.own_bytes(l)};
@@ -179,7 +178,7 @@ class binder {
     b.frozen_parameters.resize(b.parameter_at.size());
   }
 
-  GPIPE_COLD void pass_on(int v, binding<Context>& b) const {
+  GPIPE_COLD void pass_on(int v, binding& b) const {
     const value& of = net_.values[v];
     if (!s_.sent(v)) return;
     int before = s_.direct(v) ? first_destination(v) : -1;

@@ -22,11 +22,11 @@ struct parameter_block {
 };
 
 /// One layer with an address for everything that it reads and writes.
-template <class Context>
 struct bound_layer {
   const layer_type* layer = nullptr;
-  const kernel_row<Context>* kernels = nullptr;
+  const kernel_row* kernels = nullptr;
   int layer_index = -1;
+  bool has_frozen = false;              ///< of its parameters some are frozen
   bool rerun = false;                   ///< a recompute of a whole micro-batch must run it
   std::vector<int> recomputed;          ///< the layers that run forward again before its backward
   bool waits = false;                   ///< its parameter part comes after all input parts, if backward has two
@@ -58,9 +58,8 @@ struct buffer_pair {
 };
 
 /// A stage's addresses.
-template <class Context>
 struct binding {
-  std::vector<bound_layer<Context>> layers;
+  std::vector<bound_layer> layers;
   std::vector<buffer_pair> copies;  ///< sent values that the stage keeps, or sends to several stages
   std::vector<buffer_pair> folds;   ///< gradients from several readers, added to the first
   int first_recomputed = -1;        ///< the layer before whose backward layers run forward again first; -1: none

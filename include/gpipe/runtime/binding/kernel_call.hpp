@@ -11,9 +11,7 @@ namespace gpipe::detail {
 
 /// The arguments of a layer's kernels for a micro-batch. `again`: in recompute or backward. `capacity`: the samples of
 /// a full micro-batch.
-template <class Context>
-GPIPE_OUT_OF_LINE call call_of(const bound_layer<Context>& b, const step_context& step, int capacity, int m,
-                               bool again) {
+inline GPIPE_OUT_OF_LINE call call_of(const bound_layer& b, const step_context& step, int capacity, int m, bool again) {
   call c;
   c.samples = step.samples(m);
   c.capacity = capacity;
@@ -46,8 +44,7 @@ GPIPE_OUT_OF_LINE call call_of(const bound_layer<Context>& b, const step_context
 }
 
 /// The arguments of `update_state`: the partials of all micro-batches of the step.
-template <class Context>
-call call_of_all(const bound_layer<Context>& b, const step_context& step, int capacity) {
+inline call call_of_all(const bound_layer& b, const step_context& step, int capacity) {
   call c = call_of(b, step, capacity, 0, false);
   c.partials = reinterpret_cast<double*>(b.partials.base);
   return c;
@@ -66,9 +63,8 @@ void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype t
 
 /// Uploads the rows that a layer reads from the batch into the stash: those of the model's input and of its fields. `c`
 /// is a context, or records the uploads of one.
-template <class Into, class Context>
-GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer<Context>& b, const step_context& step,
-                            int m) {
+template <class Into>
+GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer& b, const step_context& step, int m) {
   for (int i = 0; i < b.inputs; ++i)
     if (const int v = b.value_in[i]; v < net.entering)
       upload_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/model/model.hpp>
@@ -10,21 +11,22 @@
 
 namespace gpipe::detail {
 
-/// The kernels of one layer type of the network. A kernel that the layer does not need is null.
-template <class Context>
+/// The kernels of one layer type of the network, for contexts of one type. A kernel that the layer does not need is
+/// null.
 struct kernel_row {
-  using kernel = void (*)(const Context&, const call&);
+  context_id context = nullptr;
+  using kernel = void (*)(context_handle, const call&);
   kernel forward = nullptr;
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
   kernel backward = nullptr;  ///< both parts at once
   /// The parameter parts of several micro-batches, at most `max_gradient_group`.
-  void (*backward_parameters_of_group)(const Context&, const call*, int count) = nullptr;
+  void (*backward_parameters_of_group)(context_handle, const call*, int count) = nullptr;
   kernel predict = nullptr;
   kernel update_state = nullptr;
   kernel refresh = nullptr;
   /// Sets up libraries before the first step.
-  void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
+  void (*prepare)(context_handle, int samples, const layer_lists*) = nullptr;
 };
 
 /// The kernels of `View` as functions over untyped calls. A view is a bound layer, or the kind whose kernels it shares
@@ -65,57 +67,57 @@ struct kernel_functions {
       };
   }();
 
-  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void backward_parameters_of_group(const Context& c, const call* all, int count);
-  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void update_state(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b);
-  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples, const layer_lists* of);
+  GPIPE_OUT_OF_LINE static void forward(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_input(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters_of_group(context_handle c, const call* all, int count);
+  GPIPE_OUT_OF_LINE static void backward(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void predict(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void update_state(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void refresh(context_handle c, const call& b);
+  GPIPE_OUT_OF_LINE static void prepare(context_handle c, int samples, const layer_lists* of);
 };
 
 // Out of the class, so that a program takes those of the compiled library: compilers instantiate inline functions
 // though the library has them. Those that a kind lacks are empty, for the library has all functions of its kinds.
 template <class View, class Context>
-void kernel_functions<View, Context>::forward(const Context& c, const call& b) {
-  if constexpr (has_forward) body::forward(c, arguments(b));
+void kernel_functions<View, Context>::forward(context_handle c, const call& b) {
+  if constexpr (has_forward) body::forward(c.as<Context>(), arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward_input(const Context& c, const call& b) {
-  if constexpr (has_backward_input) body::backward_input(c, again(b));
+void kernel_functions<View, Context>::backward_input(context_handle c, const call& b) {
+  if constexpr (has_backward_input) body::backward_input(c.as<Context>(), again(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward_parameters(const Context& c, const call& b) {
-  if constexpr (has_backward_parameters) body::backward_parameters(c, again(b));
+void kernel_functions<View, Context>::backward_parameters(context_handle c, const call& b) {
+  if constexpr (has_backward_parameters) body::backward_parameters(c.as<Context>(), again(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward_parameters_of_group(const Context& c, const call* all, int count) {
-  if constexpr (has_backward_parameters_of_group) body::backward_parameters(c, group(all, count), count);
+void kernel_functions<View, Context>::backward_parameters_of_group(context_handle c, const call* all, int count) {
+  if constexpr (has_backward_parameters_of_group) body::backward_parameters(c.as<Context>(), group(all, count), count);
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward(const Context& c, const call& b) {
-  if constexpr (has_backward) body::backward(c, again(b));
+void kernel_functions<View, Context>::backward(context_handle c, const call& b) {
+  if constexpr (has_backward) body::backward(c.as<Context>(), again(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::predict(const Context& c, const call& b) {
-  if constexpr (has_predict || !is_bound_kind<View>) body::predict(c, arguments(b));
+void kernel_functions<View, Context>::predict(context_handle c, const call& b) {
+  if constexpr (has_predict || !is_bound_kind<View>) body::predict(c.as<Context>(), arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::update_state(const Context& c, const call& b) {
-  if constexpr (has_update_state) body::update_state(c, committed(b));
+void kernel_functions<View, Context>::update_state(context_handle c, const call& b) {
+  if constexpr (has_update_state) body::update_state(c.as<Context>(), committed(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::refresh(const Context& c, const call& b) {
-  if constexpr (has_refresh) body::refresh(c, arguments(b));
+void kernel_functions<View, Context>::refresh(context_handle c, const call& b) {
+  if constexpr (has_refresh) body::refresh(c.as<Context>(), arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::prepare(const Context& c, int samples, const layer_lists* of) {
+void kernel_functions<View, Context>::prepare(context_handle c, int samples, const layer_lists* of) {
   if constexpr (!has_prepare) return;
   else if constexpr (is_bound_kind<View>)
-    body::prepare(c, samples, *static_cast<const typename View::on::numbers*>(of->sizes));
-  else body::prepare(c, samples);
+    body::prepare(c.as<Context>(), samples, *static_cast<const typename View::on::numbers*>(of->sizes));
+  else body::prepare(c.as<Context>(), samples);
 }
 
 /// Those of a layer that is its input under another shape.
@@ -124,13 +126,13 @@ struct view_functions {
   static std::ptrdiff_t elements(const call& b) {
     return static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples;
   }
-  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
+  GPIPE_OUT_OF_LINE static void forward(context_handle c, const call& b) {
     const operands<Bound> a(b);
-    c.copy(elements(b), a.template in<0>(), a.template out<0>());
+    c.as<Context>().copy(elements(b), a.template in<0>(), a.template out<0>());
   }
-  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
+  GPIPE_OUT_OF_LINE static void backward_input(context_handle c, const call& b) {
     const operands<Bound, pass::backward> a(b);
-    c.copy(elements(b), a.template out_gradient<0>(), a.template in_gradient<0>());
+    c.as<Context>().copy(elements(b), a.template out_gradient<0>(), a.template in_gradient<0>());
   }
 };
 
@@ -146,10 +148,10 @@ struct entry_points {
   }
   static constexpr bool takes_floating = floating(std::make_integer_sequence<int, parts<input>>{});
 
-  static constexpr kernel_row<Context> row() {
+  static constexpr kernel_row row() {
     using view = kernel_view<Bound, Context>;
     using own = kernel_functions<view, Context>;
-    kernel_row<Context> k;
+    kernel_row k{.context = id_of_context<Context>};
     if constexpr (Bound::view) {
       k.forward = &view_functions<Bound, Context>::forward;
       if constexpr (takes_floating) k.backward_input = &view_functions<Bound, Context>::backward_input;
@@ -222,7 +224,7 @@ constexpr auto tabulate_rows() {
 
 template <class Context>
 struct kernel_entry {
-  using row_type = kernel_row<Context>;
+  using row_type = kernel_row;
   template <class Bound>
   static constexpr row_type row() {
     return entry_points<Bound, Context>::row();
@@ -234,6 +236,6 @@ inline constexpr auto kernels_of_model = tabulate_rows<Model, kernel_entry<Conte
 
 /// The kernels of a model's layer types on a device.
 template <class Model, class Context>
-inline constexpr const kernel_row<Context>* kernels_of = detail::kernels_of_model<Model, Context>.rows;
+inline constexpr const kernel_row* kernels_of = detail::kernels_of_model<Model, Context>.rows;
 
 }  // namespace gpipe::detail

@@ -6,9 +6,11 @@
 #include <type_traits>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/type_name.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/runtime/binding/parameter_groups.hpp>
 
@@ -33,37 +35,19 @@ struct update_range {
   std::byte* arrays = nullptr;
 };
 
-/// An optimizer without its type, so that an executor is compiled once for all optimizers.
-template <class Context>
+/// An optimizer without its type, for contexts of one type, so that an executor is compiled once for all optimizers.
 class optimizer_update {
  public:
-  template <class Optimizer>
-  GPIPE_COLD explicit optimizer_update(const Optimizer& optimizer)
-      : moments_(Optimizer::moments),
-        memory_(tensor_memory<Optimizer>()),
-        floats_(&apply<Optimizer, float>),
-        doubles_(&apply<Optimizer, double>),
-        with_decay_(&with_decay<Optimizer>),
-        finite_floats_(&stays_finite<Optimizer, float>),
-        finite_doubles_(&stays_finite<Optimizer, double>),
-        variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
-        trial_(trial_of(optimizer)),
-        name_(type_name<Optimizer>) {
-    static_assert(Optimizer::moments <= max_moments, "gpipe: an optimizer has more moments than gpipe::max_moments");
-    if constexpr (requires { optimizer.check(); }) optimizer.check();
-    if constexpr (requires { Optimizer::first_moments[0]; })
-      for (int i = 0; i < Optimizer::moments; ++i) first_[index(i)] = Optimizer::first_moments[i];
+  template <class Context, class Optimizer>
+  GPIPE_COLD static optimizer_update of(const Optimizer& optimizer) {
+    return {std::type_identity<Context>{}, optimizer};
   }
 
+  /// The type of the contexts.
+  context_id context() const { return context_; }
+
   /// Gives each group its own settings. Without this call there are no groups.
-  GPIPE_COLD void use(const parameter_groups& groups) {
-    const variant base = variants_.back();
-    variants_.clear();
-    for (const parameter_group& group : groups.all())
-      variants_.push_back({group.weight_decay ? with_decay_(base.optimizer.get(), *group.weight_decay) : base.optimizer,
-                           group.rate_factor});
-    variants_.push_back(base);
-  }
+  void use(const parameter_groups& groups);
 
   /// The name of the optimizer's type.
   std::string_view name() const { return name_; }
@@ -77,36 +61,42 @@ class optimizer_update {
 
   /// Throws unless every group's update of the parameter 1 by the gradients 0 and 1 gives numbers of this type that are
   /// finite: a rate, a decay or an epsilon may hold as a double and not as a float.
-  GPIPE_COLD void require_finite(dtype type, const update_terms& now) const {
-    for (std::size_t g = 0; g < variants_.size(); ++g) {
-      update_terms its = now;
-      its.rate *= variants_[g].rate_factor;
-      if ((type == dtype::float64 ? finite_doubles_ : finite_floats_)(variants_[g].optimizer.get(), its)) continue;
-      throw_error({"an update of the parameter 1 is not a finite ", type == dtype::float64 ? "double" : "float",
-                   ": the learning rate is ", significant(its.rate, 6),
-                   g + 1 < variants_.size() ? concat({" in groups[", static_cast<int>(g), "]"}) : ""},
-                  {"choose a smaller rate or weight decay, or a larger epsilon"});
-    }
-  }
+  void require_finite(dtype type, const update_terms& now) const;
 
   /// Updates parameters of one type. Cannot fail.
-  void operator()(const Context& c, dtype type, const update_range& range, update_terms now) const noexcept {
-    const variant& v = variants_[index(range.group)];
-    now.rate *= v.rate_factor;
-    (type == dtype::float64 ? doubles_ : floats_)(c, v.optimizer.get(), range, now);
-  }
+  void operator()(context_handle c, dtype type, const update_range& range, update_terms now) const noexcept;
 
  private:
-  using function = void (*)(const Context&, const void*, const update_range&, const update_terms&);
+  template <class Context, class Optimizer>
+  GPIPE_COLD optimizer_update(std::type_identity<Context>, const Optimizer& optimizer)
+      : context_(id_of_context<Context>),
+        moments_(Optimizer::moments),
+        memory_(tensor_memory<Optimizer>()),
+        floats_(&apply<Context, Optimizer, float>),
+        doubles_(&apply<Context, Optimizer, double>),
+        with_decay_(&with_decay<Optimizer>),
+        finite_floats_(&stays_finite<Optimizer, float>),
+        finite_doubles_(&stays_finite<Optimizer, double>),
+        variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
+        trial_(trial_of(optimizer)),
+        name_(type_name<Optimizer>) {
+    static_assert(Optimizer::moments <= max_moments, "gpipe: an optimizer has more moments than gpipe::max_moments");
+    if constexpr (requires { optimizer.check(); }) optimizer.check();
+    if constexpr (requires { Optimizer::first_moments[0]; })
+      for (int i = 0; i < Optimizer::moments; ++i) first_[index(i)] = Optimizer::first_moments[i];
+  }
+
+  using function = void (*)(context_handle, const void*, const update_range&, const update_terms&);
   struct variant {
     std::shared_ptr<const void> optimizer;
     double rate_factor;
   };
 
-  template <class Optimizer, class T>
-  GPIPE_OUT_OF_LINE static void apply(const Context& c, const void* optimizer, const update_range& range,
+  template <class Context, class Optimizer, class T>
+  GPIPE_OUT_OF_LINE static void apply(context_handle any, const void* optimizer, const update_range& range,
                                       const update_terms& now) {
     const auto& its = *static_cast<const Optimizer*>(optimizer);
+    const Context& c = any.as<Context>();
     if constexpr (tensor_rule<Optimizer>) {
       its.update(c, tensor_at<Optimizer, T>(range), now);
     } else {
@@ -117,7 +107,7 @@ class optimizer_update {
   }
 
   // A rule that says so is called with other arrays.
-  template <class Optimizer, class Rule>
+  template <class Optimizer, class Context, class Rule>
   static void each_parameter(const Context& c, std::ptrdiff_t n, const Rule& rule) {
     if constexpr (requires {
                     requires Rule::elementwise;
@@ -209,6 +199,7 @@ class optimizer_update {
     return is_finite(parameters[0]) && is_finite(parameters[1]);
   }
 
+  context_id context_;
   int moments_;
   const tensor_rule_memory* memory_;
   function floats_, doubles_;
@@ -224,3 +215,7 @@ class optimizer_update {
 }  // namespace detail
 
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/binding/optimizer_update-inl.hpp>
+#endif

@@ -14,10 +14,9 @@ namespace gpipe::detail {
 
 /// Records the layers of a stage: downloads the rows of watched layers, in passes that only run forward, too. Hashes
 /// the results of train and accumulate passes for a digest, for which it waits until they are computed.
-template <class Context>
 class activation_recorder {
  public:
-  using bound = bound_layer<Context>;
+  using bound = bound_layer;
 
   activation_recorder(const network& net, int moments) : net_(&net), moments_(moments) {}
 
@@ -27,8 +26,8 @@ class activation_recorder {
   }
   bool has_digest() const { return digest_ != nullptr; }
 
-  GPIPE_OUT_OF_LINE void after_forward(const Context& c, const bound& b, const call& done, const step_context& step,
-                                       int m) {
+  GPIPE_OUT_OF_LINE void after_forward(const device_context& c, const bound& b, const call& done,
+                                       const step_context& step, int m) {
     if (step.is_watched() && b.watched != nullptr)
       for (int o = 0; o < b.outputs; ++o)
         copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
@@ -41,7 +40,8 @@ class activation_recorder {
   }
 
   /// When the gradients of the outputs are complete.
-  GPIPE_OUT_OF_LINE void before_backward(const Context& c, const bound& b, const step_context& step, int m) const {
+  GPIPE_OUT_OF_LINE void before_backward(const device_context& c, const bound& b, const step_context& step,
+                                         int m) const {
     if (!step.is_recorded() || b.watched == nullptr) return;
     for (int o = 0; o < b.outputs; ++o)
       if (b.out_gradient[o].base != nullptr)
@@ -49,7 +49,7 @@ class activation_recorder {
   }
 
   /// When the layer has computed its part of its inputs' gradients, before it is added to those of other readers.
-  GPIPE_OUT_OF_LINE void after_input_part(const Context& c, const bound& b, const step_context& step, int m) {
+  GPIPE_OUT_OF_LINE void after_input_part(const device_context& c, const bound& b, const step_context& step, int m) {
     if (!step.is_recorded() || !hashes()) return;
     hash sum;
     for (int i = 0; i < b.inputs; ++i)
@@ -58,7 +58,8 @@ class activation_recorder {
     digest_->put(action_kind::backward_input, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  GPIPE_OUT_OF_LINE void after_parameter_part(const Context& c, const bound& b, const step_context& step, int m) {
+  GPIPE_OUT_OF_LINE void after_parameter_part(const device_context& c, const bound& b, const step_context& step,
+                                              int m) {
     if (!step.is_recorded() || !hashes()) return;
     hash sum;
     add(c, b.own.gradients, b.own.bytes, sum);
@@ -67,7 +68,8 @@ class activation_recorder {
   }
 
   /// The layer's moments begin at `moments`, each `apart` bytes from the one before.
-  GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, const std::byte* moments, std::size_t apart) {
+  GPIPE_OUT_OF_LINE void after_update(const device_context& c, const bound& b, const std::byte* moments,
+                                      std::size_t apart) {
     if (!hashes() || (b.own.bytes == 0 && b.tied.bytes > 0)) return;
     hash sum;
     add(c, b.own.parameters, b.own.bytes, sum);
@@ -81,11 +83,11 @@ class activation_recorder {
   std::size_t bytes(int v, int samples) const {
     return net_->values[v].part.size * bytes_of(net_->values[v].part.type) * static_cast<std::size_t>(samples);
   }
-  void copy(const Context& c, int v, const std::byte* from, tensor_rows& into, int tensor, const step_context& step,
-            int m) const {
+  void copy(const device_context& c, int v, const std::byte* from, tensor_rows& into, int tensor,
+            const step_context& step, int m) const {
     c.download(static_cast<std::ptrdiff_t>(bytes(v, step.samples(m))), from, into.at(tensor, step.first_sample(m)));
   }
-  GPIPE_OUT_OF_LINE void add(const Context& c, const std::byte* from, std::size_t bytes, hash& sum) {
+  GPIPE_OUT_OF_LINE void add(const device_context& c, const std::byte* from, std::size_t bytes, hash& sum) {
     for (std::size_t done = 0; done < bytes; done += piece_.size()) {
       const std::size_t some = (std::min)(piece_.size(), bytes - done);
       c.download(static_cast<std::ptrdiff_t>(some), from + done, piece_.data());

@@ -13,17 +13,15 @@ namespace gpipe::detail {
 /// Finds layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's
 /// working set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without this
 /// such a layer goes unnoticed until another buffer in the same memory is written.
-template <class Context>
 class canary {
  public:
-  GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms,
-                    const std::vector<bound_layer<Context>>& layers)
+  GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms, const std::vector<bound_layer>& layers)
       : first_(stage.first()), recomputes_(stage.first_recomputed() >= 0), dead_(layers.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());
     const auto bytes = [&](int v) { return net.values[v].part.bytes(terms.micro_batch_size); };
     for (int l = stage.first(); l < stage.last(); ++l) {
-      const bound_layer<Context>& b = layers[at(l)];
+      const bound_layer& b = layers[at(l)];
       deaths& here = dead_[at(l)];
       life.dies_after_forward(l, [&](int v) {
         if (!stage.sent(v)) here.forward.push_back({where(b, v), bytes(v)});
@@ -55,12 +53,12 @@ class canary {
   }
 
   /// Called after forward, the input part and the parameter part of a layer.
-  void after_forward(const Context& c, int layer, int m, bool again) const {
+  void after_forward(const device_context& c, int layer, int m, bool again) const {
     poison(c, dead_[at(layer)].call, m, again);
     if (!(again && recomputes_)) poison(c, dead_[at(layer)].forward, m, again);
   }
-  void after_input_part(const Context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
-  void after_parameter_part(const Context& c, int layer, int m) const {
+  void after_input_part(const device_context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
+  void after_parameter_part(const device_context& c, int layer, int m) const {
     poison(c, dead_[at(layer)].parameters, m, true);
   }
 
@@ -75,7 +73,7 @@ class canary {
 
   std::size_t at(int layer) const { return index(layer - first_); }
 
-  static block_address where(const bound_layer<Context>& b, int v) {
+  static block_address where(const bound_layer& b, int v) {
     for (int i = 0; i < b.inputs; ++i)
       if (b.value_in[i] == v) return b.in[i];
     for (int o = 0; o < b.outputs; ++o)
@@ -83,7 +81,7 @@ class canary {
     return {};
   }
 
-  static void poison(const Context& c, const std::vector<buffer>& dead, int m, bool again) {
+  static void poison(const device_context& c, const std::vector<buffer>& dead, int m, bool again) {
     for (const buffer& b : dead) c.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0xff}, b.at.at(m, again));
   }
 

@@ -23,14 +23,13 @@ namespace gpipe::detail {
 ///     before_forward  | forward        |                                           | after_forward
 ///     before_backward | input part     | ran_input_part, sums with other readers'  | after_input_part
 ///                     | parameter part | ran_parameter_part                        | after_parameter_part
-template <class Context>
 class layer_hooks {
  public:
-  using bound = bound_layer<Context>;
+  using bound = bound_layer;
   using bound_layers = std::vector<bound>;
 
   /// `context` is the stage's.
-  layer_hooks(const Context& context, const network& net, const step_plan& plan, int stage)
+  layer_hooks(const device_context& context, const network& net, const step_plan& plan, int stage)
       : context_(context), net_(net), plan_(plan), stage_(stage), recorder_(net, plan.options.optimizer_moments) {}
 
   /// These follow when the stage is bound.
@@ -120,16 +119,16 @@ class layer_hooks {
     if (step.samples(m + group - 1) == plan_.options.micro_batch_size)
       timer_->add(b.layer_index - first(), part, (end - begin) / group);
   }
-  nonfinite_finder<Context> finder() const { return {context_, net_, stage_}; }
+  nonfinite_finder finder() const { return {context_, net_, stage_}; }
   int first() const { return plan_.cut().first[stage_]; }
 
-  const Context& context_;
+  const device_context& context_;
   const network& net_;
   const step_plan& plan_;
   int stage_;
   bool recorded_ = false;  ///< there is a digest, or a layer is watched
-  activation_recorder<Context> recorder_;
-  std::optional<canary<Context>> canary_;
+  activation_recorder recorder_;
+  std::optional<canary> canary_;
   std::unique_ptr<layer_timer> timer_;
 };
 

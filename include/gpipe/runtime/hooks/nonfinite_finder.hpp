@@ -11,26 +11,13 @@
 
 namespace gpipe::detail {
 
-/// A constant, because GPUs call no function of the host.
-inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-/// 0 for a finite number and else NaN, so that a sum is finite if all are.
-template <class T>
-struct zero_if_finite {
-  const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
-    return is_finite(static_cast<compute_type<T>>(x[i])) ? 0 : not_a_number;
-  }
-};
-
 /// Finds the first number that is not finite, layer by layer, when a pass is repeated because its loss or norm was not
 /// finite. Throws `error`, which names the layer and the buffer.
-template <class Context>
 class nonfinite_finder {
  public:
-  using bound = bound_layer<Context>;
+  using bound = bound_layer;
 
-  nonfinite_finder(const Context& context, const network& net, int stage)
+  nonfinite_finder(const device_context& context, const network& net, int stage)
       : context_(context), net_(net), stage_(stage) {}
 
   /// Checks the model's inputs and the fields that this layer reads.
@@ -56,7 +43,7 @@ class nonfinite_finder {
       }
     const bool has_partials = step.trains() || b.layer->state_count == 0;
     if (!done.recompute && has_partials &&
-        !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+        !all_finite(b, dtype::float64, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, step, m, "its loss or another of its partials");
   }
   /// Called before the gradients are sent, because then another stage may change them.
@@ -73,19 +60,16 @@ class nonfinite_finder {
   }
 
  private:
-  template <class T>
-  bool all_finite(const bound& b, std::ptrdiff_t n, const T* data) const {
+  bool all_finite(const bound& b, dtype type, std::ptrdiff_t n, const void* data) const {
     double sum = 0;
-    context_.sum(n, zero_if_finite<T>{data}, b.sum_of_squares);
+    context_.sum_nonfinite(type, n, data, b.sum_of_squares);
     context_.download(sizeof sum, reinterpret_cast<const std::byte*>(b.sum_of_squares),
                       reinterpret_cast<std::byte*>(&sum));
     context_.finish();
     return is_finite(sum);
   }
   GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
-    return !is_floating(type) || visit_dtype<float, double, bf16>(type, [&]<class T>() {
-      return this->all_finite(b, n, reinterpret_cast<const T*>(data));
-    });
+    return !is_floating(type) || all_finite(b, type, n, data);
   }
   GPIPE_COLD bool finite(int v, const bound& b, int m, const std::byte* at, const step_context& step) const {
     const edge_part& part = net_.values[v].part;
@@ -133,7 +117,7 @@ class nonfinite_finder {
          .micro_batch = step.global_micro_batch(m)});
   }
 
-  const Context& context_;
+  const device_context& context_;
   const network& net_;
   int stage_;
 };

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/link_choice.hpp>
@@ -22,13 +24,12 @@ struct remote_end {
 };
 
 /// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to
-/// another process. This is the only place that distinguishes the two. Empty: nothing flows. `Marker` is the device's.
+/// another process. This is the only place that distinguishes the two. Empty: nothing flows.
 ///
 /// A local channel is called without virtual calls, and its markers put the two stages' devices in order; the end of a
 /// channel to another process does that itself.
-template <class Marker = unmarked>
 struct link_channel : remote_end {
-  std::unique_ptr<channel<Marker>> local;
+  std::unique_ptr<channel<device_marker>> local;
   std::unique_ptr<link_delay> delay;  ///< null: a transfer takes no time
   std::int64_t sample_bytes = 0;      ///< of each sample, for the delay
 
@@ -66,9 +67,8 @@ struct link_channel : remote_end {
 };
 
 /// The channels of one link: activations forward, gradients back if any flow.
-template <class Marker = unmarked>
 struct link_channels {
-  link_channel<Marker> activations, gradients;
+  link_channel activations, gradients;
 
   void reset() {
     activations.reset();
@@ -77,33 +77,14 @@ struct link_channels {
 };
 
 /// The channels of each link of a plan between two workers that are here. The others are empty: one worker writes a
-/// value where it reads it, and another process gets its ends later. `waiters[w]`: the number of worker w in
-/// `wake_signals`; -1: it is in another process.
-template <class Marker>
-GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const step_plan& plan,
-                                                                 worker_signals& wake_signals,
-                                                                 const link_choice& emulated,
-                                                                 const std::vector<int>& waiters) {
-  if (emulated.bytes_per_second() < 0)
-    detail::throw_error({"link_bytes_per_second is ", emulated.bytes_per_second()},
-                        {"choose a positive number, or 0 to emulate no link"});
-  std::vector<link_channels<Marker>> channels(plan.links.size());
-  for (std::size_t k = 0; k < plan.links.size(); ++k) {
-    const auto& [from, to, gradient] = plan.links[k];
-    const int first = waiters[index(plan.worker_of(from))], second = waiters[index(plan.worker_of(to))];
-    if (first == second || first < 0 || second < 0) continue;
-    const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& memory_slots,
-                          std::int64_t traffic::*bytes) {
-      made.local = std::make_unique<channel<Marker>>(wake_signals, sender, receiver, memory_slots);
-      if (!emulated) return;
-      made.delay = emulated.emulation().make(wake_signals, receiver, static_cast<int>(memory_slots.size()),
-                                             emulated.bytes_per_second());
-      made.sample_bytes = traffic_of(net, plan.cut(), plan.links[k], 1).*bytes;
-    };
-    make(channels[k].activations, first, second, plan.slots_of_links[k].stash, &traffic::forward_bytes);
-    if (gradient) make(channels[k].gradients, second, first, plan.slots_of_links[k].returned, &traffic::backward_bytes);
-  }
-  return channels;
-}
+/// value where it reads it, and another process gets its ends later. Their markers are the device's. `waiters[w]`: the
+/// number of worker w in `wake_signals`; -1: it is in another process.
+std::vector<link_channels> make_link_channels(const device_functions& device, const network& net, const step_plan& plan,
+                                              worker_signals& wake_signals, const link_choice& emulated,
+                                              const std::vector<int>& waiters);
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/link/link_channels-inl.hpp>
+#endif

@@ -13,12 +13,9 @@ namespace gpipe::detail {
 
 /// Moves a worker's activations and gradients over the channels of its replica, and measures how long the worker waits
 /// for them. The operations' `device` is the stage's context, or what calls its `mark` and `await`.
-template <class Device>
 class stage_io {
  public:
-  using marker = typename Device::marker;
-
-  stage_io(const step_plan& plan, std::vector<link_channels<marker>>& channels) : plan_(plan), channels_(channels) {}
+  stage_io(const step_plan& plan, std::vector<link_channels>& channels) : plan_(plan), channels_(channels) {}
 
   /// An action begins.
   void begin() { waited_ = linked_ = 0; }
@@ -28,14 +25,14 @@ class stage_io {
 
   template <class Context>
   GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& i, const wait_context& what) {
-    link_channels<marker>& link = channels_[index(i.link)];
+    link_channels& link = channels_[index(i.link)];
     auto& from = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
     time([&] { from.consume(device, i.micro_batch, what); });
     if (from.delay) linked_ += time([&] { from.delay->arrive(i.micro_batch); });
   }
   template <class Context>
   GPIPE_OUT_OF_LINE void send(const Context& device, const step_context& step, const instruction& i) {
-    link_channels<marker>& link = channels_[index(i.link)];
+    link_channels& link = channels_[index(i.link)];
     auto& to = i.kind == action_kind::send_activation ? link.activations : link.gradients;
     to.publish(device, i.micro_batch, step.samples(i.micro_batch));
   }
@@ -73,12 +70,12 @@ class stage_io {
     return waited;
   }
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire(const Context& device, int m, link_channel<marker>& to, const wait_context& what) {
+  GPIPE_OUT_OF_LINE void acquire(const Context& device, int m, link_channel& to, const wait_context& what) {
     if (to) time([&] { to.acquire(device, m, what); });
   }
 
   const step_plan& plan_;
-  std::vector<link_channels<marker>>& channels_;
+  std::vector<link_channels>& channels_;
   std::int64_t waited_ = 0, linked_ = 0;
 };
 

@@ -18,34 +18,31 @@ namespace gpipe::detail {
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
 /// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job only
 /// the stages of the workers of this process are here.
-template <class Device>
 class replica final : public replica_part {
  public:
-  using context = typename Device::context;
-  using channel_list = std::vector<link_channels<typename Device::marker>>;
+  using channel_list = std::vector<link_channels>;
 
   /// `here` has some of its workers, which wait in `wake_signals` by their numbers there. `longest`: the same replica
   /// of the longest length, whose memory this one uses.
-  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, const rank_layout& here,
-                     worker_signals& wake_signals, std::byte arena_fill, const link_choice& emulated,
-                     const replica* longest = nullptr)
+  GPIPE_COLD replica(const device_functions& device, const network& net, const step_plan& plan, int number,
+                     const rank_layout& here, worker_signals& wake_signals, std::byte arena_fill,
+                     const link_choice& emulated, const replica* longest = nullptr)
       : number_(number),
         plan_(&plan),
         barrier_(wake_signals, here.count(number), here.number_here(number, here.first(number))) {
     for (int s = 0; s < plan.stages(); ++s) {
       const bool is_here = here.has_stage(number, s);
-      stages_.push_back(is_here
-                            ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number,
-                                                                    longest != nullptr ? &longest->stage(s) : nullptr)
-                            : nullptr);
+      stages_.push_back(is_here ? std::make_unique<bound_stage>(device, net, plan, s, arena_fill, number,
+                                                                longest != nullptr ? &longest->stage(s) : nullptr)
+                                : nullptr);
       maps_.push_back(is_here ? &stages_.back()->map() : nullptr);
     }
     std::vector<int> waiters;
     for (int w = 0; w < plan.workers(); ++w) waiters.push_back(here.number_here(number, w));
-    channels_ = make_link_channels<typename Device::marker>(net, plan, wake_signals, emulated, waiters);
+    channels_ = make_link_channels(device, net, plan, wake_signals, emulated, waiters);
   }
   /// Finds every address, and sets up libraries.
-  GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {
+  GPIPE_COLD void bind(const kernel_row* kernels, bool canary) {
     for (auto& stage : stages_)
       if (stage) stage->bind(maps_, kernels, canary);
   }
@@ -60,8 +57,8 @@ class replica final : public replica_part {
   const step_context& step() const { return step_; }
 
   bool has(int s) const override { return stages_[detail::index(s)] != nullptr; }
-  const std::vector<std::unique_ptr<bound_stage<Device>>>& stages() const { return stages_; }
-  bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
+  const std::vector<std::unique_ptr<bound_stage>>& stages() const { return stages_; }
+  bound_stage& stage(int s) const { return *stages_[detail::index(s)]; }
   channel_list& channels() { return channels_; }
   /// For the replica's workers.
   gpipe::detail::barrier& barrier() { return barrier_; }
@@ -69,9 +66,8 @@ class replica final : public replica_part {
   const std::vector<const detail::arena_map*>& maps() const override { return maps_; }
   GPIPE_COLD std::vector<const void*> queues() const override {
     std::vector<const void*> found(stages_.size());
-    if constexpr (queueing_context<context>)
-      for (std::size_t s = 0; s < stages_.size(); ++s)
-        if (stages_[s]) found[s] = &stages_[s]->context().queue();
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      if (stages_[s]) found[s] = stages_[s]->context().queue();
     return found;
   }
   remote_end& activations(std::size_t link) override { return channels_[link].activations; }
@@ -99,7 +95,7 @@ class replica final : public replica_part {
  private:
   int number_;
   const step_plan* plan_;
-  std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
+  std::vector<std::unique_ptr<bound_stage>> stages_;
   std::vector<const detail::arena_map*> maps_;
   channel_list channels_;
   step_context step_;

@@ -11,26 +11,24 @@
 namespace gpipe::detail {
 
 /// All replicas, or the part of them that is in this process.
-template <class Device>
 class replica_list {
  public:
   /// Makes and binds their stages. `longest`: the replicas of the longest length, whose memory these use; null: none.
-  GPIPE_COLD void make(const network& net, const step_plan& plan, const rank_layout& here, worker_signals& wake_signals,
-                       const training_options& options, const kernel_row<typename Device::context>* kernels,
-                       const replica_list* longest = nullptr) {
+  GPIPE_COLD void make(const device_functions& device, const network& net, const step_plan& plan,
+                       const rank_layout& here, worker_signals& wake_signals, const training_options& options,
+                       const kernel_row* kernels, const replica_list* longest = nullptr) {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& added = all_.emplace_back();
       if (!here.has_part(r)) continue;
-      added = std::make_unique<replica<Device>>(net, plan, r, here, wake_signals, options.arena_fill,
-                                                options.link_bytes_per_second,
-                                                longest != nullptr ? &longest->at(r) : nullptr);
+      added = std::make_unique<replica>(device, net, plan, r, here, wake_signals, options.arena_fill,
+                                        options.link_bytes_per_second, longest != nullptr ? &longest->at(r) : nullptr);
       added->bind(kernels, options.canary);
     }
   }
 
   int count() const { return static_cast<int>(all_.size()); }
   /// A replica that is here.
-  replica<Device>& at(int number) const { return *all_[detail::index(number)]; }
+  replica& at(int number) const { return *all_[detail::index(number)]; }
 
   template <class Call>
   void each(Call&& call) const {
@@ -45,14 +43,14 @@ class replica_list {
   }
   template <class Call>
   void each_stage(Call&& call) const {
-    each([&](const replica<Device>& it) {
+    each([&](const replica& it) {
       for (const auto& stage : it.stages())
         if (stage) call(*stage);
     });
   }
 
  private:
-  std::vector<std::unique_ptr<replica<Device>>> all_;  // [replica], null if no part of it is here
+  std::vector<std::unique_ptr<replica>> all_;  // [replica], null if no part of it is here
 };
 
 }  // namespace gpipe::detail

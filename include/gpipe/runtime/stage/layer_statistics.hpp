@@ -17,10 +17,9 @@ namespace gpipe::detail {
 
 /// The partials that a layer with state has computed in accumulated calls. Its state moves once, at the commit, by the
 /// partials of the whole mini-batch. They stay in the device's memory.
-template <class Device>
 class accumulated_statistics {
  public:
-  using context = typename Device::context;
+  using context = device_context;
 
   /// Keeps the partials of a call: `count` micro-batches, `stride` numbers apart. Makes room for `max_count` more,
   /// because the commit must not fail.
@@ -28,7 +27,7 @@ class accumulated_statistics {
     const auto needed = static_cast<std::size_t>(numbers_ + stride * (count + max_count)) * sizeof(double);
     if (!room_ || room_->size() < needed) {
       // Twice the size, so that a long series of calls copies its partials only a few times.
-      std::unique_ptr<arena> larger(new arena(Device::make_arena(c, 2 * needed, std::byte{0})));
+      std::unique_ptr<arena> larger(new arena(c, 2 * needed, std::byte{0}));
       if (numbers_ > 0) c.copy(numbers_, static_cast<const double*>(all()), doubles(*larger));
       c.finish();  // before the old arena is freed
       room_ = std::move(larger);
@@ -48,7 +47,7 @@ class accumulated_statistics {
   double* all() { return doubles(*room_); }
 
  private:
-  using arena = typename Device::arena;
+  using arena = device_arena;
   static double* doubles(const arena& in) { return reinterpret_cast<double*>(in.data()); }
 
   std::unique_ptr<arena> room_;
@@ -58,11 +57,10 @@ class accumulated_statistics {
 
 /// The partials that the layers of a stage compute for each micro-batch, such as batch statistics and the loss, and the
 /// layers' state, which changes by them at the commit.
-template <class Device>
 class layer_statistics {
  public:
   /// `longest`: of the same stage for the longest length, with which this one keeps partials; null: on its own.
-  layer_statistics(const step_plan& plan, const stage_arena<Device>& stage, const layer_statistics* longest = nullptr)
+  layer_statistics(const step_plan& plan, const stage_arena& stage, const layer_statistics* longest = nullptr)
       : plan_(plan),
         stage_(stage),
         earlier_(longest != nullptr ? longest->earlier_ : std::make_shared<kept_partials>()) {}
@@ -105,7 +103,7 @@ class layer_statistics {
     const auto& device = stage_.context();
     for (std::size_t i = 0; i < earlier_->size(); ++i) {
       const auto& b = stage_.layers()[i];
-      accumulated_statistics<Device>& earlier = (*earlier_)[i];
+      accumulated_statistics& earlier = (*earlier_)[i];
       if (b.kernels->update_state == nullptr) continue;
       call c = call_of_all(b, step, plan_.options.micro_batch_size);
       if (earlier.count() > 0) {
@@ -114,7 +112,7 @@ class layer_statistics {
       }
       device.copy(bytes_of_state(b), static_cast<const std::byte*>(b.state), b.next_state);
       c.state = b.next_state;
-      b.kernels->update_state(device, c);
+      b.kernels->update_state(device.handle(), c);
       check_finite(b, step);
     }
   }
@@ -138,8 +136,8 @@ class layer_statistics {
   }
 
  private:
-  using bound = bound_layer<typename Device::context>;
-  using kept_partials = std::vector<accumulated_statistics<Device>>;
+  using bound = bound_layer;
+  using kept_partials = std::vector<accumulated_statistics>;
 
   static std::ptrdiff_t bytes_of_state(const bound& b) { return static_cast<std::ptrdiff_t>(b.layer->state_bytes()); }
 
@@ -149,11 +147,9 @@ class layer_statistics {
     for (int p = 0; p < b.layer->state_count; ++p) {
       const parameter& it = b.layer->state[p];
       const auto n = static_cast<std::ptrdiff_t>(it.extents.size());
-      visit_dtype<double, bf16, float>(b.layer->type, [&]<class T>() {
-        stage_.context().sum(n, zero_if_finite<T>{reinterpret_cast<const T*>(at)}, sum);
-      });
+      stage_.context().sum_nonfinite(b.layer->type, n, at, sum);
       if (step.diagnoses()) require_finite(b, it, sum);
-      stage_.context().add(1, static_cast<const double*>(sum), b.sum_of_squares);
+      stage_.context().add(1, dtype::float64, sum, b.sum_of_squares);
       at += aligned(it.extents.size() * bytes_of(b.layer->type));
     }
   }
@@ -169,7 +165,7 @@ class layer_statistics {
   }
 
   const step_plan& plan_;
-  const stage_arena<Device>& stage_;
+  const stage_arena& stage_;
   std::shared_ptr<kept_partials> earlier_;  // [layer]; empty: no layer has state
 };
 

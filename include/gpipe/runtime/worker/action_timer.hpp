@@ -19,12 +19,12 @@ namespace gpipe::detail {
 
 /// Times a worker's actions, for the reports of its stages and for its trace. An action lasts from the end of the one
 /// before. If a device runs work later than it is enqueued, the device's own times count.
-template <class Device>
 class action_timer {
  public:
   /// `step` and `reports`, [stage], are the replica's; `worker` is its number there. `trace` null: no trace is kept.
-  action_timer(const step_context& step, int replica, int worker, std::span<stage_report> reports, recorder* trace)
-      : step_(step), replica_(replica), worker_(worker), reports_(reports), trace_(trace) {}
+  action_timer(const step_context& step, int replica, int worker, std::span<stage_report> reports, recorder* trace,
+               const device_functions& device)
+      : step_(step), replica_(replica), worker_(worker), reports_(reports), trace_(trace), device_(device) {}
 
   /// A pass of this number of instructions begins.
   void open(std::size_t instructions) {
@@ -58,13 +58,13 @@ class action_timer {
     copied_ns_ += taken_by(call);
   }
   /// The action `i` ends; `io` has its sends and receives.
-  void end(const instruction& i, const stage_io<Device>& io, std::int64_t now = now_ns()) {
+  void end(const instruction& i, const stage_io& io, std::int64_t now = now_ns()) {
     account(i, io, now);
     ended_ns_ = now;
   }
 
   /// Records when actions begin and end on the device.
-  device_timer<Device>& on_device() { return device_; }
+  device_timer& on_device() { return device_; }
   /// The pass is over, and the device has finished. A device waits for others between actions and in those that
   /// receive.
   GPIPE_OUT_OF_LINE void close() {
@@ -89,7 +89,7 @@ class action_timer {
   }
   stage_report& report(int stage) { return reports_[index(stage)]; }
 
-  void account(const instruction& i, const stage_io<Device>& io, std::int64_t now) {
+  void account(const instruction& i, const stage_io& io, std::int64_t now) {
     if (step_.is_timed()) report(i.stage).link_ns += io.linked();
     if (device_.on()) return;  // the host's times are those of enqueueing
     const std::int64_t waited = waited_ns_ + io.waited();
@@ -116,7 +116,7 @@ class action_timer {
   std::int64_t opened_ns_ = 0, ended_ns_ = 0;   ///< the begin of the pass; the end of the action before
   std::int64_t waited_ns_ = 0, copied_ns_ = 0;  ///< in this action
   core_time core_;                              ///< used with a trace only
-  [[no_unique_address]] device_timer<Device> device_;
+  device_timer device_;
 };
 
 }  // namespace gpipe::detail

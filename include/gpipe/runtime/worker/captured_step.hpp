@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
@@ -42,12 +41,13 @@ struct step_key {
 /// launched before the marker is recorded, and would not wait. So a graph ends where the worker orders itself against
 /// others, and these few calls are made in every step. So is the commit, which depends on the step's number and on the
 /// norm.
-template <class Device>
 class captured_step {
  public:
-  using stage = bound_stage<Device>;
+  using stage = bound_stage;
 
-  explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)), last_(stages_.size()) {}
+  explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)) {
+    for (const stage* s : stages_) last_.emplace_back(s->context().device());
+  }
 
   bool matches(const step_context& step) const { return complete_ && key_ == step_key::of(step, draws_); }
 
@@ -68,16 +68,16 @@ class captured_step {
 
   /// Records what `enqueue()` enqueues; or has launched the graph with it.
   template <class Enqueue>
-  void run(Enqueue&& enqueue) {
-    if (!std::exchange(open_, true)) records_ ? begin() : launch(*graphs_.at(next_++));
+  GPIPE_OUT_OF_LINE void run(Enqueue&& enqueue) {
+    if (!std::exchange(open_, true)) records_ ? begin() : launch(graphs_.at(next_++));
     if (records_) enqueue();
   }
   /// The operations of the forward that follows are in the graph that is open.
-  void forward() {
+  GPIPE_OUT_OF_LINE void forward() {
     if (records_) graph_of_forward_.push_back(graphs_.size() - 1);
   }
   /// Ends a graph: what is enqueued next is part of none.
-  void end() {
+  GPIPE_OUT_OF_LINE void end() {
     if (std::exchange(open_, false) && records_) end_recorded();
   }
   /// The last graph has ended.
@@ -90,13 +90,14 @@ class captured_step {
   }
 
  private:
-  using graph = typename Device::graph;
-
   struct refilling {
-    graph& into;
+    const device_functions& device;
+    const device_object& graph;
     std::size_t& next;
 
-    void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte*) const { into.refill(next++, bytes, from); }
+    void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte*) const {
+      device.refill(graph.get(), next++, bytes, from);
+    }
     template <class T>
     void fill(std::ptrdiff_t, T, T*) const {}
   };
@@ -106,26 +107,28 @@ class captured_step {
     for (const instruction& i : program) {
       if (i.kind != action_kind::forward || step.samples(i.micro_batch) == 0) continue;
       if (std::exchange(last, *in) != *in) upload = 0;
-      const refilling again{*graphs_[*in++], upload};
+      const refilling again{device(), graphs_[*in++], upload};
       for (stage* s : stages_)
         if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
     }
   }
 
+  const device_functions& device() const { return stages_.front()->context().device(); }
+
   GPIPE_COLD void begin() {
-    graphs_.push_back(std::make_unique<graph>());
-    for (stage* s : stages_) s->context().begin(*graphs_.back());
+    graphs_.emplace_back(device().make_graph(), device().free_graph);
+    for (stage* s : stages_) s->context().begin(graphs_.back().get());
     fork();
   }
   GPIPE_COLD void end_recorded() {
     join();
-    for (std::size_t s = stages_.size(); s > 0; --s) stages_[s - 1]->context().end(*graphs_.back());
-    launch(*graphs_.back());
+    for (std::size_t s = stages_.size(); s > 0; --s) stages_[s - 1]->context().end(graphs_.back().get());
+    launch(graphs_.back());
   }
   // A graph runs in the queue of the first stage. It comes after the work of all queues, and all go on behind it.
-  void launch(graph& g) {
+  void launch(const device_object& graph) {
     join();
-    stages_.front()->context().launch(g);
+    stages_.front()->context().launch(graph.get());
     fork();
   }
   void join() {
@@ -141,9 +144,9 @@ class captured_step {
   }
 
   std::vector<stage*> stages_;
-  std::vector<std::unique_ptr<graph>> graphs_;
+  std::vector<device_object> graphs_;
   std::vector<std::size_t> graph_of_forward_;  ///< in the program's order
-  std::vector<typename Device::marker> last_;  ///< [stage]
+  std::vector<device_marker> last_;            ///< [stage]
   step_key key_;
   std::size_t next_ = 0;  ///< graph to launch
   bool records_ = false, open_ = false, complete_ = false, draws_ = false;

@@ -5,53 +5,42 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 
 namespace gpipe::detail {
 
 /// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished.
 /// For a device without moments it does nothing, because there an action ends when its call returns.
-template <class Device>
-struct device_timer {
-  using context = typename Device::context;
-  static constexpr bool on() { return false; }
-  static void open(bool, std::size_t, int) {}
-  static void begin(const context&) {}
-  static void end(const context&, const instruction&) {}
-  static void over(const context&, int) {}
-  template <class F>
-  static void each(std::int64_t, F&&) {}
-};
-
-template <timing_device Device>
-class device_timer<Device> {
+class device_timer {
  public:
-  using context = typename Device::context;
-
+  explicit device_timer(const device_functions& device) : device_(device.has_moments() ? &device : nullptr) {}
   bool on() const { return on_; }
 
   /// A pass of this number of actions begins; `on`: its times are recorded. The first such pass allocates.
   void open(bool on, std::size_t actions, int stages) {
-    on_ = on;
+    on_ = on && device_ != nullptr;
     size_ = 0;
     if (!on_) return;
-    if (times_.size() < actions) times_ = std::vector<action_times>(actions);
-    if (over_.empty()) over_ = std::vector<moment>(detail::index(stages));
+    if (what_.size() < actions) {
+      what_.resize(actions);
+      times_ = {device_->make_moments(2 * actions), device_->free_moments};
+    }
+    if (over_.get() == nullptr) over_ = {device_->make_moments(detail::index(stages)), device_->free_moments};
   }
 
   /// The next action begins. A second call moves its begin, if work in between was not part of it.
-  void begin(const context& c) {
-    if (on_) c.note(times_[size_].begin);
+  void begin(const device_context& c) {
+    if (on_) c.note(times_.get(), 2 * size_);
   }
-  void end(const context& c, const instruction& what) {
+  void end(const device_context& c, const instruction& what) {
     if (!on_) return;
-    c.note(times_[size_].end);
-    times_[size_++].what = what;
+    c.note(times_.get(), 2 * size_ + 1);
+    what_[size_++] = what;
   }
   /// Recorded behind all work of the stage.
-  void over(const context& c, int stage) {
-    if (on_) c.note(over_[detail::index(stage)]);
+  void over(const device_context& c, int stage) {
+    if (on_) c.note(over_.get(), detail::index(stage));
   }
 
   /// Calls f(instruction, begin_ns, end_ns) for each action in order; `over_ns` is when the host saw the end of all
@@ -59,21 +48,16 @@ class device_timer<Device> {
   template <class F>
   void each(std::int64_t over_ns, F&& f) const {
     for (std::size_t i = 0; i < size_; ++i) {
-      const action_times& it = times_[i];
-      const moment& over = over_[detail::index(it.what.stage)];
-      f(it.what, over_ns - it.begin.ns_until(over), over_ns - it.end.ns_until(over));
+      const std::size_t over = detail::index(what_[i].stage);
+      f(what_[i], over_ns - device_->ns_between(times_.get(), 2 * i, over_.get(), over),
+        over_ns - device_->ns_between(times_.get(), 2 * i + 1, over_.get(), over));
     }
   }
 
  private:
-  using moment = typename Device::moment;
-  struct action_times {
-    instruction what;
-    moment begin, end;
-  };
-
-  std::vector<action_times> times_;
-  std::vector<moment> over_;
+  const device_functions* device_;
+  std::vector<instruction> what_;
+  device_object times_, over_;
   std::size_t size_ = 0;
   bool on_ = false;
 };

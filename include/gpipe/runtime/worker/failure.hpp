@@ -18,9 +18,8 @@
 namespace gpipe::detail {
 
 /// The location of an instruction that runs; `at` has what is known better already.
-template <class Device>
-GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>& stage, const step_context& step,
-                                location at = {}) {
+inline GPIPE_COLD location location_of(const instruction& i, const bound_stage& stage, const step_context& step,
+                                       location at = {}) {
   const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
                         i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
                         i.kind == action_kind::backward_parameters || i.kind == action_kind::update;
@@ -38,10 +37,9 @@ GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>&
   return at;
 }
 
-template <class Device>
-[[noreturn]] GPIPE_COLD void throw_named(const instruction& i, const bound_stage<Device>& stage,
-                                         const step_context& step, const std::string& wrong, const std::string& remedy,
-                                         location at) {
+[[noreturn]] inline GPIPE_COLD void throw_named(const instruction& i, const bound_stage& stage,
+                                                const step_context& step, const std::string& wrong,
+                                                const std::string& remedy, location at) {
   std::throw_with_nested(error(wrong, remedy, location_of(i, stage, step, std::move(at))));
 }
 
@@ -56,9 +54,8 @@ GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadlin
 
 /// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
 /// does not have it. `interrupted`, the failure of another worker, is thrown again as it is.
-template <class Device>
-[[noreturn]] GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
-                                           const step_context& step) {
+[[noreturn]] inline GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage& stage,
+                                                  const step_context& step) {
   try {
     throw;
   } catch (const interrupted&) {

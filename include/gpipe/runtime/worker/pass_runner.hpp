@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
@@ -39,33 +40,21 @@ namespace gpipe::detail {
 /// programs, stages and channels, and all have the same workers, threads and memory.
 /// A pass that fails ends in every worker and in every process. Then no message is under way, and the next pass may
 /// begin, unless a worker is stuck: its kernel does not return.
-template <class Device>
 class pass_runner {
  public:
-  using rule = optimizer_update<typename Device::context>;
+  using rule = optimizer_update;
 
   /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` are those of a wait
   /// between workers that are here.
-  GPIPE_COLD pass_runner(const network& net, const step_plan& plan, const rule& update, const training_options& options,
-                         const rank_layout& here, step_context& step, commit_decision& decision,
-                         std::vector<stage_report>& reports, const wait_limits& limits)
-      : options_(options),
-        here_(here),
-        calls_(options.job),
-        cores_(options.cores, here.count(), options.job == nullptr ? host_cores{} : options.job->on_this_host()),
-        signals_(here.count(), local_limits(limits)),
-        barrier_(signals_, here.count()),
-        step_(step),
-        threads_(signals_, here.count(), &cores_) {
-    add_run(net, plan, update, decision, reports);
-    now_.store(&runs_.front(), std::memory_order_relaxed);
-  }
+  pass_runner(const device_functions& device, const network& net, const step_plan& plan, const rule& update,
+              const training_options& options, const rank_layout& here, step_context& step, commit_decision& decision,
+              std::vector<stage_report>& reports, const wait_limits& limits);
 
   /// Makes the replicas and joins them. `recorder_of(replica, worker)`: the events of a worker, null if none are kept.
   template <class Recorders>
-  GPIPE_COLD void connect(const kernel_row<typename Device::context>* kernels, Recorders&& recorder_of) {
+  GPIPE_COLD void connect(const kernel_row* kernels, Recorders&& recorder_of) {
     plan_run& first = runs_.front();
-    first.replicas.make(first.net, first.plan, here_, signals_, options_, kernels);
+    first.replicas.make(device_, first.net, first.plan, here_, signals_, options_, kernels);
     connect_processes(first);
     first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
     first.make_workers(here_, recorder_of);
@@ -94,11 +83,10 @@ class pass_runner {
 
   /// Adds a plan for another length, of the same workers: its stages use the memory of the first plan's.
   template <class Recorders>
-  GPIPE_COLD void add(const network& net, const step_plan& plan, const kernel_row<typename Device::context>* kernels,
-                      Recorders&& recorder_of) {
+  GPIPE_COLD void add(const network& net, const step_plan& plan, const kernel_row* kernels, Recorders&& recorder_of) {
     const plan_run& first = runs_.front();
     plan_run& added = add_run(net, plan, first.shared.rule, first.shared.decision, first.shared.reports);
-    added.replicas.make(net, plan, here_, signals_, options_, kernels, &first.replicas);
+    added.replicas.make(device_, net, plan, here_, signals_, options_, kernels, &first.replicas);
     connect_processes(added);
     added.make_workers(here_, recorder_of);
   }
@@ -109,73 +97,27 @@ class pass_runner {
   /// Whether a worker is stuck. Then its thread may use all that the pass uses until the process ends.
   bool stuck() const noexcept { return stuck_.has_value(); }
   /// Throws why no pass can run any more.
-  void require_not_stuck() const {
-    if (stuck_) throw error(stuck_->wrong(), stuck_->remedy(), stuck_->where());
-  }
+  void require_not_stuck() const;
 
   /// The replicas of a plan. The memory that lasts from step to step is the same in all plans.
-  const replica_list<Device>& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
+  const replica_list& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
   const detail::collective_calls& calls() const { return calls_; }
 
   /// One pass. On failure throws the first cause. Not `whole`: it only gathers what other replicas have updated.
-  void run(bool whole = true) {
-    plan_run& run = now();
-    step_.gathers = gathers_;
-    run.replicas.each([this](auto& it) { it.begin(step_); });
-    if (watchdog_) watchdog_->begin_pass();
-    try {
-      const default_float_environment exact;
-      calls_.enter(run.net, step_, run.shared.decision.terms);
-      // Small enough for a std::function that allocates nothing.
-      threads_.run([this, whole](int w) { calls_.report_failure([&] { work(w, whole); }); });
-    } catch (const detail::worker_is_stuck& found) {
-      stuck_.emplace(stuck_error(found.worker));
-      if (found.cause) try {
-          std::rethrow_exception(found.cause);
-        } catch (...) {
-          std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
-        }
-      require_not_stuck();
-    } catch (const interrupted&) {  // of all workers here: the cause is in another process
-      drop();
-      throw_error({"no worker made progress for ", duration_text(options_.deadline)},
-                  {"see what the workers do, or raise the deadline"});
-    } catch (...) {
-      drop();
-      throw;
-    }
-    add_time();
-    gathers_ = step_.applies() && run.plan.options.shares() > 1;
-  }
+  void run(bool whole = true);
   /// If replicas keep shares: parameters have changed in the share that is here alone.
   void gather_before_next() { gathers_ = now().plan.trains && now().plan.options.shares() > 1; }
 
   /// Makes the parameters of all replicas the same now.
-  GPIPE_COLD void gather() {
-    if (!gathers_) return;
-    step_.begin(pass_kind::evaluate);
-    run(false);
-  }
+  void gather();
 
   /// After a pass that does not commit. In a commit the workers do this at their barrier.
-  void sum_partials() const noexcept {
-    const default_float_environment exact;
-    now().shared.sum_partials();
-  }
-  void decide() const noexcept {
-    const default_float_environment exact;
-    now().shared.sum_partials();
-    now().shared.decision.decide();
-  }
+  void sum_partials() const noexcept;
+  void decide() const noexcept;
 
   /// The last pass had a number that is not finite, after `accumulated` calls of its step: runs it again as a
   /// diagnosis, and throws an error that names the first layer with such a number.
-  [[noreturn]] GPIPE_COLD void throw_nonfinite(int accumulated) {
-    detail::throw_nonfinite(step_, now().shared.decision, accumulated, [this] {
-      run();
-      if (step_.repeated == pass_kind::accumulate) decide();
-    });
-  }
+  [[noreturn]] void throw_nonfinite(int accumulated);
 
  private:
   /// A plan, and all that runs it. Its workers share what `shared` refers to.
@@ -183,10 +125,10 @@ class pass_runner {
     const network& net;
     const step_plan& plan;
     detail::worker_programs programs;
-    worker_context<Device> shared;
-    replica_list<Device> replicas{};
-    std::unique_ptr<all_reduce> sums{};    // null: there is one replica
-    std::deque<worker<Device>> workers{};  // they do not move
+    worker_context shared;
+    replica_list replicas{};
+    std::unique_ptr<all_reduce> sums{};  // null: there is one replica
+    std::deque<worker> workers{};        // they do not move
 
     template <class Recorders>
     GPIPE_COLD void make_workers(const rank_layout& here, Recorders&& recorder_of) {
@@ -198,80 +140,29 @@ class pass_runner {
     }
   };
 
-  GPIPE_COLD plan_run& add_run(const network& net, const step_plan& plan, const rule& update, commit_decision& decision,
-                               std::vector<stage_report>& reports) {
-    const double share = options_.average_weights > 0 ? 1 - options_.average_weights : 0;
-    return runs_.emplace_back(plan_run{
-        net,
-        plan,
-        {plan, here_},
-        {net, plan, update, nullptr, signals_, barrier_, step_, decision, reports, options_.before, share, others_}});
-  }
+  plan_run& add_run(const network& net, const step_plan& plan, const rule& update, commit_decision& decision,
+                    std::vector<stage_report>& reports);
   plan_run& now() const { return *now_.load(std::memory_order_acquire); }
 
   // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
-  GPIPE_COLD void connect_processes(plan_run& it) {
-    if (options_.job == nullptr) {
-      if (it.plan.replicas() > 1)
-        it.sums = std::make_unique<shared_all_reduce<Device>>(it.net, it.plan, signals_, it.replicas);
-      return;
-    }
-    it.sums = options_.job.set_up().connect(*options_.job, it.net, it.plan, it.replicas.at(here_.replica()), others_);
-  }
+  void connect_processes(plan_run& it);
 
   // The part of one worker.
-  void work(int w, bool whole) {
-    plan_run& run = now();
-    worker<Device>& at = run.workers[detail::index(w)];
-    if (!whole) return at.run({}, false);
-    const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
-    at.run(programs[detail::index(w) % programs.size()], step_.clears());
-  }
+  void work(int w, bool whole);
 
-  GPIPE_COLD error stuck_error(int w) const {
-    return detail::stuck_error(w, options_.deadline, now().workers[detail::index(w)].position());
-  }
+  error stuck_error(int w) const;
 
   // A wait between workers of one process of a job may depend on another process, whose progress counts. So it lasts
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
-  wait_limits local_limits(wait_limits limits) const {
-    if (options_.job != nullptr && here_.count() > 1) limits.deadline = (std::chrono::nanoseconds::max)();
-    return cores_.limits_of(limits);
-  }
+  wait_limits local_limits(wait_limits limits) const;
   // Moves the memory of each stage, which is the host's, to its worker.
-  GPIPE_COLD void place(const plan_run& it) const {
-    for (stage_report& r : it.shared.reports) {
-      const int w = it.plan.worker_of(r.stage);
-      if (!here_.has_worker(r.replica, w)) continue;
-      const int here = here_.number_here(r.replica, w);
-      r.own_cores = cores_.count(here), r.core_sharers = cores_.sharers(here);
-      if constexpr (std::is_same_v<typename Device::marker, unmarked>) {
-        const auto& memory = it.replicas.at(r.replica).stage(r.stage).arena();
-        r.far_memory = !cores_.move_near(memory.data(), memory.size(), here);
-      }
-    }
-  }
+  void place(const plan_run& it) const;
   // In a handler: drops the work of the failed pass. Throws the first cause among all processes, if there are several.
-  GPIPE_COLD void drop() {
-    calls_.abandon();  // before devices are waited for
-    clean_up();
-    add_time();
-    calls_.leave();
-  }
-  GPIPE_COLD void clean_up() {
-    const plan_run& run = now();
-    run.replicas.each_stage([](auto& stage) { stage.settle(); });
-    run.replicas.each([](auto& it) {
-      for (auto& w : it.channels()) w.reset();
-    });
-    if (run.sums) run.sums->reset();
-  }
-  void add_time() const {
-    if (!step_.is_timed()) return;
-    const std::int64_t ns = now_ns() - step_.began_ns;
-    for (stage_report& r : now().shared.reports) r.step_ns += ns, ++r.steps;
-  }
+  void drop();
+  void clean_up();
+  void add_time() const;
 
+  const device_functions& device_;
   const training_options& options_;
   const rank_layout& here_;
   detail::collective_calls calls_;
@@ -289,3 +180,7 @@ class pass_runner {
 };
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/worker/pass_runner-inl.hpp>
+#endif

@@ -10,10 +10,9 @@ namespace gpipe::detail {
 
 /// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the
 /// owner adds the gradients of the uses to its own, in model order.
-template <class Device>
 class tied_parameters {
  public:
-  tied_parameters(const step_plan& plan, const replica<Device>& here, remote_tied_parameters& remote)
+  tied_parameters(const step_plan& plan, const replica& here, remote_tied_parameters& remote)
       : plan_(plan), here_(here), remote_(remote) {}
 
   bool any() const { return !plan_.ties.empty(); }
@@ -39,10 +38,10 @@ class tied_parameters {
       if (plan_.worker_of(stage_of(t.user)) == worker && !frozen(t.user)) remote_.send_gradients(t);
   }
   /// The gradients of all uses are complete. Adds those of the parameters that the stage owns, each at its rows.
-  void add_gradients(int stage, const wait_context& what, action_timer<Device>& times) const {
+  void add_gradients(int stage, const wait_context& what, action_timer& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
-      bound_stage<Device>& s = here_.stage(stage);
+      bound_stage& s = here_.stage(stage);
       if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
@@ -55,13 +54,13 @@ class tied_parameters {
 
  private:
   int stage_of(const named_array& which) const { return plan_.cut().stage_of(which.layer_index); }
-  bound_stage<Device>& at(const named_array& which) const { return here_.stage(stage_of(which)); }
-  const auto& layer(const named_array& which) const { return at(which).at(which.layer_index); }
+  bound_stage& at(const named_array& which) const { return here_.stage(stage_of(which)); }
+  const bound_layer& layer(const named_array& which) const { return at(which).at(which.layer_index); }
   bool is_here(const named_array& which) const { return here_.has(stage_of(which)); }
   bool frozen(const named_array& which) const { return layer(which).frozen_parameters[index(which.index)]; }
 
   const step_plan& plan_;
-  const replica<Device>& here_;
+  const replica& here_;
   remote_tied_parameters& remote_;
 };
 

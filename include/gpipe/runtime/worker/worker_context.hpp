@@ -15,11 +15,11 @@
 namespace gpipe::detail {
 
 /// The objects that the workers of an executor share.
-template <class Device>
 struct worker_context {
+  const device_functions& device;
   const network& net;
   const step_plan& plan;
-  const optimizer_update<typename Device::context>& rule;
+  const optimizer_update& rule;
   all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& wake_signals;
   gpipe::detail::barrier& barrier;  ///< of all workers here

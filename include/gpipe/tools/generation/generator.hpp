@@ -81,8 +81,7 @@ class token_generator {
 
  protected:
   /// Packs the parameters, once for all texts.
-  template <class Device>
-  void take_values(const basic_trainer<Device>& training, const generator_options& how) {
+  void take_values(const basic_trainer& training, const generator_options& how) {
     training.gather();
     take(training.net(), training.plan(), training.job(), how,
          [&](const array_location& from, void* into, bool together) {
@@ -134,8 +133,7 @@ class generator : public detail::token_generator {
                 "gpipe: generator<Model> needs a model whose input is tokens: input<std::int32_t, Tokens>");
 
  public:
-  template <class Device>
-  explicit generator(const basic_trainer<Device>& training, const generator_options& how = {})
+  explicit generator(const basic_trainer& training, const generator_options& how = {})
       : token_generator({network_of<Model>, network_of<detail::of_one_token<Model>>,
                          detail::decode_rows<Model, host::context>.rows,
                          detail::forward_rows<Model, host::context>.rows}),
@@ -144,10 +142,7 @@ class generator : public detail::token_generator {
   }
 
   /// Copies the parameters again, after steps.
-  template <class Device>
-  void refresh(const basic_trainer<Device>& training) {
-    take_values(training, how_);
-  }
+  void refresh(const basic_trainer& training) { take_values(training, how_); }
 
  private:
   generator_options how_;

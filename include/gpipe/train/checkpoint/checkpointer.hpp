@@ -56,10 +56,9 @@ struct saving {
 ///
 ///     rank 0:  make the folder |        | write its files |        | index, name the folder |
 ///     others:                  | agree  | write their own | agree  |                        | agree
-template <class Device>
 class checkpointer {
  public:
-  using run_type = executor<Device>;
+  using run_type = executor;
   checkpointer(run_type& run, file_operations& files) : run_(run), files_(files) {}
 
   GPIPE_COLD void save(const std::string& folder, const save_options& how, checkpoint_facts facts, background& beside,
@@ -121,7 +120,7 @@ class checkpointer {
     opened from;
     together().together([&] { from = open(path, how, facts, result); });
     point(collective_kind::load, 1);
-    values_before<Device> before(run_);
+    values_before before(run_);
     try {
       together().together([&] {
         for (const loaded_array& one : from.arrays) copy_in(one, !from.whole, before);
@@ -392,7 +391,7 @@ class checkpointer {
   }
 
   // A model alone has no moving averages: these begin with its parameters.
-  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone, values_before<Device>& before) const {
+  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone, values_before& before) const {
     const array_location& to = from.array.location;
     const bool averages = model_alone && to.kind == memory_kind::parameters && run_.plan().options.average_weights;
     before.keep(to);

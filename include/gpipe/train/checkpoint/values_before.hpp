@@ -16,10 +16,9 @@ namespace gpipe::detail {
 /// first values: these need no memory, for they are drawn again.
 ///
 ///     keep a, write a, keep b, write b, reading c fails: put back b and a
-template <class Device>
 class values_before {
  public:
-  explicit values_before(executor<Device>& run) : run_(run), drawn_(run.has_first_values()) {}
+  explicit values_before(executor& run) : run_(run), drawn_(run.has_first_values()) {}
 
   /// Copies an array that is about to be overwritten.
   GPIPE_COLD void keep(const array_location& of) {
@@ -48,7 +47,7 @@ class values_before {
     std::unique_ptr<std::byte[]> bytes{};
   };
 
-  executor<Device>& run_;
+  executor& run_;
   bool drawn_;
   std::deque<copy> copies_{};
 };

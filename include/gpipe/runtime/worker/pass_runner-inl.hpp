@@ -1,0 +1,156 @@
+#pragma once
+
+#include <gpipe/core/build_mode.hpp>
+#include <gpipe/runtime/worker/pass_runner.hpp>
+
+namespace gpipe::detail {
+
+GPIPE_INLINE GPIPE_COLD pass_runner::pass_runner(const device_functions& device, const network& net,
+                                                 const step_plan& plan, const rule& update,
+                                                 const training_options& options, const rank_layout& here,
+                                                 step_context& step, commit_decision& decision,
+                                                 std::vector<stage_report>& reports, const wait_limits& limits)
+    : device_(device),
+      options_(options),
+      here_(here),
+      calls_(options.job),
+      cores_(options.cores, here.count(), options.job == nullptr ? host_cores{} : options.job->on_this_host()),
+      signals_(here.count(), local_limits(limits)),
+      barrier_(signals_, here.count()),
+      step_(step),
+      threads_(signals_, here.count(), &cores_) {
+  add_run(net, plan, update, decision, reports);
+  now_.store(&runs_.front(), std::memory_order_relaxed);
+}
+
+GPIPE_INLINE void pass_runner::require_not_stuck() const {
+  if (stuck_) throw error(stuck_->wrong(), stuck_->remedy(), stuck_->where());
+}
+
+GPIPE_INLINE void pass_runner::run(bool whole) {
+  plan_run& run = now();
+  step_.gathers = gathers_;
+  run.replicas.each([this](auto& it) { it.begin(step_); });
+  if (watchdog_) watchdog_->begin_pass();
+  try {
+    const default_float_environment exact;
+    calls_.enter(run.net, step_, run.shared.decision.terms);
+    // Small enough for a std::function that allocates nothing.
+    threads_.run([this, whole](int w) { calls_.report_failure([&] { work(w, whole); }); });
+  } catch (const detail::worker_is_stuck& found) {
+    stuck_.emplace(stuck_error(found.worker));
+    if (found.cause) try {
+        std::rethrow_exception(found.cause);
+      } catch (...) {
+        std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
+      }
+    require_not_stuck();
+  } catch (const interrupted&) {  // of all workers here: the cause is in another process
+    drop();
+    throw_error({"no worker made progress for ", duration_text(options_.deadline)},
+                {"see what the workers do, or raise the deadline"});
+  } catch (...) {
+    drop();
+    throw;
+  }
+  add_time();
+  gathers_ = step_.applies() && run.plan.options.shares() > 1;
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::gather() {
+  if (!gathers_) return;
+  step_.begin(pass_kind::evaluate);
+  run(false);
+}
+
+GPIPE_INLINE void pass_runner::sum_partials() const noexcept {
+  const default_float_environment exact;
+  now().shared.sum_partials();
+}
+
+GPIPE_INLINE void pass_runner::decide() const noexcept {
+  const default_float_environment exact;
+  now().shared.sum_partials();
+  now().shared.decision.decide();
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::throw_nonfinite(int accumulated) {
+  detail::throw_nonfinite(step_, now().shared.decision, accumulated, [this] {
+    run();
+    if (step_.repeated == pass_kind::accumulate) decide();
+  });
+}
+
+GPIPE_INLINE GPIPE_COLD pass_runner::plan_run& pass_runner::add_run(const network& net, const step_plan& plan,
+                                                                    const rule& update, commit_decision& decision,
+                                                                    std::vector<stage_report>& reports) {
+  const double share = options_.average_weights > 0 ? 1 - options_.average_weights : 0;
+  return runs_.emplace_back(plan_run{net,
+                                     plan,
+                                     {plan, here_},
+                                     {device_, net, plan, update, nullptr, signals_, barrier_, step_, decision, reports,
+                                      options_.before, share, others_}});
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::connect_processes(plan_run& it) {
+  if (options_.job == nullptr) {
+    if (it.plan.replicas() > 1)
+      it.sums = std::make_unique<shared_all_reduce>(device_, it.net, it.plan, signals_, it.replicas);
+    return;
+  }
+  it.sums = options_.job.set_up().connect(*options_.job, it.net, it.plan, it.replicas.at(here_.replica()), others_);
+}
+
+GPIPE_INLINE void pass_runner::work(int w, bool whole) {
+  plan_run& run = now();
+  worker& at = run.workers[detail::index(w)];
+  if (!whole) return at.run({}, false);
+  const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
+  at.run(programs[detail::index(w) % programs.size()], step_.clears());
+}
+
+GPIPE_INLINE GPIPE_COLD error pass_runner::stuck_error(int w) const {
+  return detail::stuck_error(w, options_.deadline, now().workers[detail::index(w)].position());
+}
+
+GPIPE_INLINE wait_limits pass_runner::local_limits(wait_limits limits) const {
+  if (options_.job != nullptr && here_.count() > 1) limits.deadline = (std::chrono::nanoseconds::max)();
+  return cores_.limits_of(limits);
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::place(const plan_run& it) const {
+  for (stage_report& r : it.shared.reports) {
+    const int w = it.plan.worker_of(r.stage);
+    if (!here_.has_worker(r.replica, w)) continue;
+    const int here = here_.number_here(r.replica, w);
+    r.own_cores = cores_.count(here), r.core_sharers = cores_.sharers(here);
+    if (device_.is_synchronous()) {
+      const auto& memory = it.replicas.at(r.replica).stage(r.stage).arena();
+      r.far_memory = !cores_.move_near(memory.data(), memory.size(), here);
+    }
+  }
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::drop() {
+  calls_.abandon();  // before devices are waited for
+  clean_up();
+  add_time();
+  calls_.leave();
+}
+
+GPIPE_INLINE GPIPE_COLD void pass_runner::clean_up() {
+  const plan_run& run = now();
+  run.replicas.each_stage([](auto& stage) { stage.settle(); });
+  run.replicas.each([](auto& it) {
+    for (auto& w : it.channels()) w.reset();
+  });
+  if (run.sums) run.sums->reset();
+}
+
+GPIPE_INLINE void pass_runner::add_time() const {
+  if (!step_.is_timed()) return;
+  const std::int64_t ns = now_ns() - step_.began_ns;
+  for (stage_report& r : now().shared.reports) r.step_ns += ns, ++r.steps;
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,226 @@
+#pragma once
+
+#include <gpipe/core/build_mode.hpp>
+#include <gpipe/runtime/worker/worker.hpp>
+
+namespace gpipe::detail {
+
+GPIPE_INLINE GPIPE_COLD worker::worker(const worker_context& shared, replica& own, int number, int waiter,
+                                       recorder* trace)
+    : context_(shared),
+      plain_(is_plain(shared.device)),
+      replica_(&own),
+      number_(number),
+      waiter_(waiter),
+      io_(shared.plan, own.channels()),
+      ties_(shared.plan, own, shared.others.ties()),
+      times_(own.step(), own.number(), number, reports_of(shared, own.number()), trace, shared.device),
+      previous_done_(shared.device) {
+  for (int s = 0; s < context_.plan.stages(); ++s)
+    if (context_.plan.worker_of(s) == number) stages_.push_back(s);
+}
+
+GPIPE_INLINE void worker::run(const std::vector<instruction>& program, bool clears) {
+  committed_ = summed_ = downloading_ = false;
+  previous_ = nullptr;
+  recorded_ = nullptr;
+  waiting_since_ = -1;
+  times_.open(program.size());
+  // A step that is launched from a graph packs what it was recorded to pack, and a pass that failed may not have.
+  if (!std::exchange(packed_is_known_, false) || step().captured)
+    for (const int s : stages_) replica_->stage(s).forget_packed();
+  if (step().captured) begin_captured(program);
+  open(program, clears);
+  std::size_t done = 0;
+  if (step().captured) {
+    for (; program[done].kind != action_kind::update; ++done) execute<false>(program, done);
+    end_captured();
+  }
+  if (plain_)
+    for (; done < program.size(); ++done) execute<true>(program, done);
+  else
+    for (; done < program.size(); ++done) execute<false>(program, done);
+  if (times_.on_device().on()) record_end();
+  if (committed_) finish();
+  else gather();
+  times_.close();
+  packed_is_known_ = !step().captured;
+  if (step().captured) captured_is_valid_ = true;
+}
+
+GPIPE_INLINE GPIPE_COLD location worker::position() const {
+  const instruction* const i = running_.load(std::memory_order_acquire);
+  return i == nullptr ? location{} : detail::location_of(*i, replica_->stage(i->stage), step());
+}
+
+GPIPE_INLINE detail::activity worker::activity() const noexcept {
+  const instruction* const i = running_.load(std::memory_order_acquire);
+  if (i == nullptr) return {};
+  const auto& stage = replica_->stage(i->stage);
+  const auto* const layer = stage.current();
+  return {i, layer, stage.current_micro_batch(), context_.wake_signals.ticks(waiter_),
+          context_.wake_signals.waits(waiter_)};
+}
+
+GPIPE_INLINE void worker::open(const std::vector<instruction>& program, bool clears) {
+  context_.others.begin({.action = "begin"});  // throws if the job has lost a process, before anything is sent
+  if (step().gathers) gather_parameters();
+  enqueue([&] {
+    ties_.update_values(number_);
+    if (!clears) return;
+    for (const instruction& i : program)
+      if (i.kind == action_kind::reduce) stage(i).clear_gradients();
+  });
+  if (!program.empty()) times_.prepared(program.front().stage);
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::gather_parameters() {
+  for (const int s : stages_) {
+    bound_stage& own = replica_->stage(s);
+    order_after_previous(own);
+    times_.waited(context_.sums->gather(replica_->number(), s, {s, -1, "gather"}));
+    context_.wake_signals.progress(waiter_);
+    own.refresh();
+  }
+  if (!ties_.any() || context_.plan.workers() == 1) return;
+  // Other workers of the replica read them for tied uses.
+  for (const int s : stages_) replica_->stage(s).context().finish();
+  times_.waiting([&] { replica_->barrier().arrive(waiter_, {stages_.front(), -1, "gather"}); });
+}
+
+GPIPE_INLINE GPIPE_COLD void worker::begin_captured(const std::vector<instruction>& program) {
+  if (!context_.device.has_graphs()) return;
+  if (!captured_ || !std::exchange(captured_is_valid_, false)) {  // after a failure a graph may fail again
+    std::vector<bound_stage*> stages;
+    for (const int s : stages_) stages.push_back(&replica_->stage(s));
+    captured_ = std::make_unique<captured_step>(std::move(stages));
+  }
+  if (captured_->matches(step())) captured_->repeat(step(), program);
+  else captured_->record();
+  recorded_ = captured_.get();
+}
+
+GPIPE_INLINE void worker::end_captured() {
+  enqueue([this] { download(); });
+  downloading_ = true;
+  if (recorded_ != nullptr) {
+    recorded_->end();
+    recorded_->complete(step());
+    recorded_ = nullptr;
+  }
+}
+
+GPIPE_INLINE void worker::update_state() {
+  for (const int s : stages_) {
+    if (!replica_->stage(s).statistics().has_state()) continue;
+    replica_->stage(s).statistics().update_state(step());
+    downloading_ = false;  // sums of squares may have changed
+  }
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::gather() {
+  if (!downloading_) download();
+  finish();
+  if (!context_.others.joined()) return;
+  times_.waiting([&] {
+    context_.barrier.arrive(waiter_, {.action = "gather"});  // those of all workers here are complete
+    if (waiter_ == 0) context_.others.exchange(context_.decision.gathered, step().commits());
+  });
+}
+
+GPIPE_INLINE void worker::download() {
+  for (const int s : stages_) {
+    const bound_stage& from = replica_->stage(s);
+    if (step().trains()) from.download_squares(step().commits(), context_.decision.gathered.squares.data());
+    if (step().predicts()) continue;
+    for (const loss_location& loss : context_.decision.losses)
+      if (context_.plan.cut().stage_of(loss.layer_index) == s)
+        from.statistics().download(loss.layer_index, step(), context_.decision.gathered.partials.data() + loss.first);
+  }
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::finish() {
+  for (const int s : stages_) {
+    try {
+      if (!committed_) context_.others.wait(s, {s, -1, "finish"});
+      replica_->stage(s).context().finish();
+    } catch (const error&) {
+      detail::rethrow_named({committed_ ? action_kind::update : action_kind::reduce, s}, replica_->stage(s), step());
+    }
+  }
+}
+
+GPIPE_INLINE void worker::complete(int layer) {
+  const instruction& around = *running_.load(std::memory_order_relaxed);  // the backward that this interrupts
+  const instruction reduction{action_kind::reduce, around.stage, -1, -1};
+  const auto began = now_ns();
+  const auto moved = context_.sums->begin(replica_->number(), around.stage, layer, wait_context_of(reduction));
+  if (!moved) return;
+  times_.end(around, io_, began);
+  begin();
+  times_.waited(moved.waited);
+  times_.end(reduction, io_);
+  begin();  // the backward goes on
+}
+
+GPIPE_INLINE void worker::record_end() {
+  for (const int s : stages_) {
+    order_after_previous(replica_->stage(s));
+    times_.on_device().over(replica_->stage(s).context(), s);
+  }
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::reduce(const instruction& i) {
+  const bool commits = step().commits();
+  if (commits && ties_.any()) {  // only in a commit are the gradients of all uses added to the owner's
+    if (context_.plan.workers() == 1) {
+      enqueue_on<false>(stage(i), [&] { add_tied_gradients(i); });
+    } else {
+      end_graph();
+      add_tied_gradients(i);
+    }
+  }
+  if (context_.sums != nullptr)
+    times_.waited(context_.sums->sum(replica_->number(), i.stage, wait_context_of(i), commits));
+  if (!stage(i).reported(commits).empty()) enqueue_on<false>(stage(i), [&] { stage(i).sum_squares(commits); });
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::add_tied_gradients(const instruction& i) {
+  if (!std::exchange(summed_, true)) {
+    for (const int s : stages_) replica_->stage(s).context().mark(replica_->stage(s).done());
+    times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(i)); });
+    ties_.send_gradients(number_);
+  }
+  ties_.add_gradients(i.stage, wait_context_of(i), times_);
+}
+
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::update(const instruction& i) {
+  if (!step().commits()) return;
+  const commit_result& result = context_.decision.result;
+  if (!committed_) {
+    update_state();
+    gather();
+    const auto arrived = now_ns();
+    context_.barrier.arrive(waiter_, wait_context_of(i), [this]() noexcept { decide(); });
+    // The time after the decision is the update's.
+    times_.waited((std::max)(std::int64_t{0}, result.decided_ns - arrived));
+    times_.on_device().begin(context_of(i));
+  }
+  committed_ = true;
+  if (!result.holds || !step().applies()) return;
+  bound_stage& s = stage(i);
+  const update_terms now{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
+  for (const update_range& range : s.ranges()) context_.rule(s.context().handle(), context_.net.type, range, now);
+  if (context_.average_share > 0) s.move_averages(context_.average_share);
+  s.statistics().commit();
+  if (!s.is_shared_out()) s.refresh();  // else when they are gathered
+  if (replica_->number() == 0 || s.is_shared_out()) s.updated();
+}
+
+GPIPE_INLINE void worker::decide() noexcept {
+  context_.decision.result.decided_ns = now_ns();
+  context_.sum_partials();
+  context_.decision.decide();
+}
+
+}  // namespace gpipe::detail
