@@ -24,7 +24,7 @@
 #include "plan/sweep/summary.hpp"
 #include "plan/tables.hpp"
 #include "plan/transformers.hpp"
-#include "tools/best/print_best.hpp"
+#include "plan/best/print_best.hpp"
 
 using namespace gpipe;
 using namespace example;
