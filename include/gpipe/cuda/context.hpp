@@ -37,18 +37,18 @@
 namespace gpipe::cuda {
 
 /// Runs the kernels of a stage's layers on a stream of a GPU. Operations execute in the order in which they were
-/// enqueued, and only `finish` waits and reports a failure; after a failure nothing more is enqueued. It offers the
-/// operations of host::basic_context to the same texts: each operation gives the same bits for the same values on one
-/// kind of GPU, and sums have a fixed order, which may be another than the host's. For one thread at a time.
+/// enqueued, and only `finish` waits and reports a failure; after a failure nothing more is enqueued. It has the
+/// operations of host::basic_context, so that layers compile for both. Each operation gives the same bits for the same
+/// values on one kind of GPU: sums have a fixed order, which may differ from the host's. For one thread at a time.
 class context {
  public:
   GPIPE_COLD explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
 
   int gpu() const { return stream_.gpu(); }
-  /// The stream in which its work is queued.
+  /// The stream on which operations are enqueued.
   const cuda::stream& queue() const { return stream_; }
 
-  /// Products of floats may round their factors to TF32 (plan_options::tf32); before the first one is prepared.
+  /// Lets products of floats round their factors to TF32 (plan_options::tf32). Call before the first is prepared.
   void allow_tf32() { gemm_.allow_tf32(); }
 
   /// f(i) for i in [0, n), in any order.
@@ -57,33 +57,33 @@ class context {
     enqueue([&] { for_each(stream_, n, f); });
   }
 
-  /// The same of a function of elements (see gpipe::detail::each_element), whose arrays are read and written 16 bytes
-  /// at once where they are aligned.
+  /// The same for a function of elements (see gpipe::detail::each_element): its arrays are read and written 16 bytes at
+  /// a time if they are aligned.
   template <class F>
   void each_element(std::ptrdiff_t n, F f) const {
     if (n <= 0) return;
     const std::ptrdiff_t vectors = detail::whole_vectors(n, f);
-    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the rest is fewer than a vector's elements
+    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the remainder is shorter than a vector
     enqueue([&] {
       cuda::launch(stream_, detail::blocks((work + team::threads - 1) / team::threads), dim3(team::threads),
                    detail::over_elements<F>, n, vectors, f);
     });
   }
 
-  /// rule(i) for i in [0, n), in any order, of an optimizer with this number of moments (see update_operands). Arrays
-  /// that are aligned are read and written 16 bytes at once.
+  /// rule(i) for i in [0, n), in any order: the rule of an optimizer with this number of moments (see update_operands).
+  /// Aligned arrays are read and written 16 bytes at a time.
   template <int Moments, class Rule>
   void each_parameter(std::ptrdiff_t n, Rule rule) const {
     if (n <= 0) return;
     const std::ptrdiff_t vectors = detail::whole_vectors_of_parameters<Moments>(n, rule);
-    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the rest is fewer than a vector's elements
+    const std::ptrdiff_t work = vectors > 0 ? vectors : n;  // the remainder is shorter than a vector
     enqueue([&] {
       cuda::launch(stream_, detail::blocks((work + team::threads - 1) / team::threads), dim3(team::threads),
                    detail::over_parameters<Moments, Rule>, n, vectors, rule);
     });
   }
 
-  /// f(row, team) for row in [0, count), in any order. The team is a warp_team where f.row_width() is small.
+  /// f(row, team) for row in [0, count), in any order. The team is a warp_team if f.row_width() is small.
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {
     constexpr std::ptrdiff_t narrow = warp_team::max_width;
@@ -98,84 +98,84 @@ class context {
     }
   }
 
-  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks,
-  /// as host::detail::column_sums makes them, and the sums of blocks in parts (see column_parts).
+  /// sums[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n). Up to 64 rows are added in this order, more
+  /// in the blocks of host::detail::column_sums; the sums of blocks are added in parts (see column_parts).
   template <class F, class T>
-  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
-    add_columns(rows, n, detail::column_sum<F, T>{f, into});
+  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* sums) const {
+    add_columns(rows, n, detail::column_sum<F, T>{f, sums});
   }
-  /// Two such sums.
+  /// Both sums.
   template <class F, class G, class T>
-  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into, G g, T* into_g) const {
-    add_columns(rows, n, detail::column_sum<F, T>{f, into}, detail::column_sum<G, T>{g, into_g});
+  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* sums, G g, T* g_sums) const {
+    add_columns(rows, n, detail::column_sum<F, T>{f, sums}, detail::column_sum<G, T>{g, g_sums});
   }
 
-  /// *into = f(0) + ... + f(n - 1), in double; `into` is GPU memory.
+  /// *result = f(0) + ... + f(n - 1), in double; `result` is in GPU memory.
   template <class F>
-  void sum(std::ptrdiff_t n, F f, double* into) const {
+  void sum(std::ptrdiff_t n, F f, double* result) const {
     using detail::number_at, detail::over_parts;
     const auto parts =
         (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1}, detail::sum_blocks);
-    double* const found = parts > 1 ? gemm_.scratch<double>() : into;
+    double* const partials = parts > 1 ? gemm_.scratch<double>() : result;
     enqueue([&] {
-      cuda::launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
+      cuda::launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, partials);
       if (parts > 1)
-        cuda::launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
+        cuda::launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{partials}, result);
     });
   }
-  /// The sum over the rows of a loss, in the order of `sum`.
+  /// The same for the rows of a loss.
   template <class F>
-  void sum_rows(std::ptrdiff_t n, F f, double* into) const {
-    sum(n, f, into);
+  void sum_rows(std::ptrdiff_t n, F f, double* result) const {
+    sum(n, f, result);
   }
 
-  /// From memory of any GPU that this one can access.
+  /// The source is in memory of any GPU that this one can access.
   template <class T>
-  void copy(std::ptrdiff_t n, const T* from, T* into) const {
+  void copy(std::ptrdiff_t n, const T* source, T* target) const {
     enqueue([&] {
-      check(cudaMemcpyAsync(into, from, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream_.get()),
+      check(cudaMemcpyAsync(target, source, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream_.get()),
             "cudaMemcpyAsync");
     });
   }
   template <class T>
-  void fill(std::ptrdiff_t n, T value, T* into) const {
+  void fill(std::ptrdiff_t n, T value, T* array) const {
     if constexpr (sizeof(T) == 1)
       enqueue([&] {
-        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()),
+        check(cudaMemsetAsync(array, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()),
               "cudaMemsetAsync");
       });
-    else each(n, detail::set_to<T>{into, value});
+    else each(n, detail::set_to<T>{array, value});
   }
-  /// into[i] += from[i]
+  /// target[i] += source[i]
   template <class T>
-  void add(std::ptrdiff_t n, const T* from, T* into) const {
-    each_element(n, host::detail::add_to<T>{from, into});
+  void add(std::ptrdiff_t n, const T* source, T* target) const {
+    each_element(n, host::detail::add_to<T>{source, target});
   }
 
-  /// into[to[r]][j] += scale * from[r][j] for each row r in [0, count), in this order, and j in [0, width).
+  /// sums[targets[r]][j] += scale * rows[r][j] for each row r in [0, count), in this order, and j in [0, width).
   template <class T>
-  void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
-                compute_type<T> scale, compute_type<T>* into) const {
+  void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* targets, const T* rows,
+                compute_type<T> scale, compute_type<T>* sums) const {
     constexpr auto most = static_cast<std::ptrdiff_t>(gemm::scratch_bytes / (2 * sizeof(detail::row_key)));
     for (std::ptrdiff_t first = 0; first < count; first += most)
       enqueue([&] {
-        add_some_rows((std::min)(most, count - first), width, to + first, from + first * width, scale, into);
+        add_some_rows((std::min)(most, count - first), width, targets + first, rows + first * width, scale, sums);
       });
   }
 
-  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16: here as rows,
-  /// each padded with zeros to whole panels. The source is row-major, with `stride` elements from row to row; if
-  /// transposed, the source is B^T, n x k.
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16. On a GPU these
+  /// are rows, each padded with zeros to whole panels. The source is row-major, with `stride` elements from row to row;
+  /// if transposed, the source is B^T, n x k.
   template <class T>
-  void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
+  void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* packed) const {
     if (!transposed)
       return each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
-                  detail::packing<T>{source, into, n, product::padded(n), stride});
+                  detail::packing<T>{source, packed, n, product::padded(n), stride});
     constexpr dim3 threads(detail::transposing_tile, detail::transposing_lines);
     if (const std::ptrdiff_t tiles = detail::transposing_tiles(k, product::padded(n)); tiles > 0)
       enqueue([&] {
         cuda::launch(stream_, detail::blocks(tiles), threads, detail::transpose<T>, k, n, product::padded(n), source,
-                     stride, into);
+                     stride, packed);
       });
   }
 
@@ -190,23 +190,22 @@ class context {
       gemm_.run(product::by_packed<T>(rows, n, k), a, packed_b, c, accumulate);
     });
   }
-  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. If C is bf16, `row` is rounded
-  /// first.
+  /// C = row + A * B: `row`, n elements, is added to each row of the product. If C is bf16, `row` is rounded first.
   template <class T>
   void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     plus(product::by_packed<T>(rows, n, k), a, packed_b, row, c);
   }
-  /// The same with a row that is rounded already, so that one kernel does it (see gpipe::detail::round_bias).
+  /// The same with a rounded row, in one kernel (see gpipe::detail::round_bias).
   void multiply_plus(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* c) const {
     plus(product::by_packed<bf16>(rows, n, k), a, packed_b, row, c);
   }
   /// H = row + A * B and Z = GELU(H) by its approximation, in one kernel if cuBLASLt has one; otherwise does nothing
-  /// and returns false. H is rounded, and Z made of what was not.
+  /// and returns false. Z is computed from the values of H before they are rounded.
   bool multiply_plus_gelu(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* row, bf16* h,
                           bf16* z) const {
     return with_gelu(epilogue::gelu_and_bias, rows, n, k, a, packed_b, row, h, z);
   }
-  /// C = (A * B) GELU'(H), element by element, in one kernel; otherwise the same.
+  /// C = (A * B) GELU'(H), element by element, in one kernel; otherwise does nothing and returns false.
   bool multiply_gelu_gradient(int rows, int n, int k, const bf16* a, const bf16* packed_b, const bf16* h,
                               bf16* c) const {
     return with_gelu(epilogue::gelu_gradient, rows, n, k, a, packed_b, nullptr, const_cast<bf16*>(h), c);
@@ -214,8 +213,8 @@ class context {
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
-    // Part of a parameter, such as cross_attention's keys, can begin where cuBLASLt's kernels do not load 16 bytes at
-    // once. The gradient of a 1 x 1 convolution's weight is the same product.
+    // Part of a parameter, such as the keys of cross_attention, can begin at an address from which cuBLASLt's kernels
+    // cannot load 16 bytes at a time. The gradient of a 1 x 1 convolution's weight is the same product.
     if (product::alignment_of(c) < gemm::vector_bytes)
       return convolve_backward_weight({.samples = rows,
                                        .in_channels = m,
@@ -233,32 +232,32 @@ class context {
     });
   }
 
-  /// A layer calls these at construction for each product that it will run, with up to `max_rows` rows, so that nothing
-  /// is made in a step.
+  /// Layers call these at construction for each product that they will run, with up to `max_rows` rows, so that a step
+  /// makes nothing.
   template <class T>
   void prepare_multiply(int max_rows, int n, int k) const {
     prepare(product::by_packed<T>(max_rows, n, k), epilogue::bias);
     if constexpr (std::is_same_v<T, bf16>) long_rows(stream_, gemm_).prepare_multiply(max_rows, n, k);
   }
-  /// For a product with GELU, n columns wide, and the one with its gradient, whose A has k columns.
+  /// For a product with GELU, n columns wide, and the one with GELU's gradient. A has k columns.
   void prepare_gelu(int max_rows, int n, int k) const {
     if (!allows_gelu(n)) return;
     product p = product::by_packed<bf16>(max_rows, n, k);
-    p.then = epilogue::gelu_and_bias, gemm_.prepare(p);
-    p.then = epilogue::gelu_gradient, gemm_.prepare(p);
+    p.fused_step = epilogue::gelu_and_bias, gemm_.prepare(p);
+    p.fused_step = epilogue::gelu_gradient, gemm_.prepare(p);
   }
   template <class T>
   void prepare_multiply_transposed(int m, int n, int max_rows) const {
     product p = product::of_transposed<T>(m, n, max_rows);
     prepare(p, epilogue::bias_gradient);
-    p.d_alignment = product::alignment_of(sizeof(compute_type<T>) * static_cast<std::size_t>(n));  // a part's
+    p.d_alignment = product::alignment_of(sizeof(compute_type<T>) * static_cast<std::size_t>(n));  // for a part of C
     if (gemm::vector_bytes <= p.d_alignment && p.d_alignment < product::full_alignment) prepare(p, epilogue::none);
     if constexpr (std::is_same_v<T, bf16>) long_rows(stream_, gemm_).prepare_multiply_transposed(m, n, max_rows);
   }
 
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
-  /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
-  /// gives o = 0 and log sum -infinity. bf16 runs on tensor cores, unless the program's code for this GPU is of an
+  /// attention_shape). `lengths` has the number of valid keys per sample; null: all. A query without visible keys gives
+  /// o = 0 and log sum -infinity. bf16 runs on tensor cores, unless the program's code for this GPU is for an
   /// architecture before sm_80, or a block's shared memory is too small; then, and in other types, in plain tiles.
   template <class T>
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
@@ -277,8 +276,8 @@ class context {
                      o, log_sums);
     });
   }
-  /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
-  /// and d_v. The heads that share a key head are added up in ascending order.
+  /// The gradients of q, k and v from d_o; o and log_sums are the results of `attention`. Overwrites d_q, d_k and d_v.
+  /// The heads that share a key head are added in ascending order.
   template <class T>
   void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
                           const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q, T* d_k, T* d_v) const {
@@ -303,10 +302,10 @@ class context {
     });
   }
 
-  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote. One of
-  /// 1 x 1 that reads each pixel once is cuBLASLt's product, if it has one. Others of bf16 run on tensor cores where
-  /// fits_tensor_cores holds and arrays begin at 16 bytes, unless the program's code for this GPU is of an architecture
-  /// before sm_80.
+  /// The convolutions of host::basic_context (see convolution_shape). `packed` is the result of `pack_convolution`. A
+  /// 1 x 1 convolution that reads each pixel once is a product by cuBLASLt, if it has one. Others of bf16 run on tensor
+  /// cores if fits_tensor_cores holds and the arrays are aligned to 16 bytes, unless the program's code for this GPU is
+  /// for an architecture before sm_80.
   template <class T>
   void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
     constexpr bool rounds = !std::is_same_v<T, compute_type<T>>;  // cuBLASLt would round the bias, too
@@ -348,13 +347,13 @@ class context {
            detail::convolution_weight_gradient<T>{s, height, width, x, dy, dw});
   }
   template <class T>
-  void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
+  void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* packed) const {
     each(static_cast<std::ptrdiff_t>(s.weight_size()),
-         detail::packing<T>{weight, into, s.out_channels, s.out_channels, s.out_channels});
+         detail::packing<T>{weight, packed, s.out_channels, s.out_channels, s.out_channels});
   }
   template <class T>
-  void pack_convolution_backward(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
-    each(static_cast<std::ptrdiff_t>(s.weight_size()), detail::turned_weight<T>{s, weight, into});
+  void pack_convolution_backward(const convolution_shape& s, const compute_type<T>* weight, T* packed) const {
+    each(static_cast<std::ptrdiff_t>(s.weight_size()), detail::turned_weight<T>{s, weight, packed});
   }
   template <class T>
   void prepare_convolution(const convolution_shape& s) const {
@@ -373,7 +372,7 @@ class context {
                                  {"on a GPU choose at most ", detail::max_head_width});
   }
 
-  // More than the layers' own texts use: a weight W {N, K} is read in place, without packing.
+  // Operations that only GPUs have: a weight W {N, K} is read in place, without packing.
 
   /// C[rows x n] = row + A[rows x k] * W^T.
   template <class T>
@@ -391,7 +390,7 @@ class context {
                                    compute_type<T>* sums) const {
     using number = compute_type<T>;
     product p = product::of_transposed<T>(m, n, rows);
-    p.then = epilogue::bias_gradient;
+    p.fused_step = epilogue::bias_gradient;
     bool fused = false;
     enqueue([&] {
       fused = gemm_.fits_scratch<number>(m) && gemm_.offers(p, a, b, c);
@@ -410,55 +409,55 @@ class context {
     prepare(product::by_weight<T>(max_rows, k, n, false), epilogue::none);
   }
 
-  // The runtime's part.
+  // For the runtime.
 
-  void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
+  void upload(std::ptrdiff_t bytes, const std::byte* source, std::byte* target) const {
     const auto size = static_cast<std::size_t>(bytes);
-    enqueue([&] { capture_ ? capture_->up(stream_, size, from, into) : staging_.up(size, from, into); });
+    enqueue([&] { capture_ ? capture_->up(stream_, size, source, target) : staging_.up(size, source, target); });
   }
-  void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
+  void download(std::ptrdiff_t bytes, const std::byte* source, std::byte* target) const {
     const auto size = static_cast<std::size_t>(bytes);
-    enqueue([&] { capture_ ? capture_->down(stream_, size, from, into) : staging_.down(size, from, into); });
+    enqueue([&] { capture_ ? capture_->down(stream_, size, source, target) : staging_.down(size, source, target); });
   }
-  /// The rows, one behind the other here, go `stride` bytes apart. Not for a capture.
-  void download_rows(int rows, std::ptrdiff_t bytes, const std::byte* from, std::byte* into,
+  /// The rows, adjacent in the source, are written `stride` bytes apart. Not for a capture.
+  void download_rows(int rows, std::ptrdiff_t bytes, const std::byte* source, std::byte* target,
                      std::ptrdiff_t stride) const {
     const auto size = static_cast<std::size_t>(bytes);
     enqueue([&] {
-      staging_.down(size * static_cast<std::size_t>(rows), from, into, {size, static_cast<std::size_t>(stride)});
+      staging_.down(size * static_cast<std::size_t>(rows), source, target, {size, static_cast<std::size_t>(stride)});
     });
   }
-  void mark(marker& at) const {
-    enqueue([&] { at.record(stream_); });
+  void mark(marker& point) const {
+    enqueue([&] { point.record(stream_); });
   }
-  void await(const marker& at) const {
-    enqueue([&] { at.make_wait(stream_); });
+  void await(const marker& point) const {
+    enqueue([&] { point.make_wait(stream_); });
   }
-  void note(moment& now) const {
-    enqueue([&] { now.record(stream_); });
+  void note(moment& time) const {
+    enqueue([&] { time.record(stream_); });
   }
   void set_operation(const operation_tag& operation) const {
     operation_ = operation;
     nvtx_range_.begin(operation);
   }
 
-  /// Between these, operations are captured and not executed.
-  void begin(graph& to) const {
-    enqueue([&] { to.begin(stream_); });
-    if (!failure_) capture_ = &to;  // else `finish` drops the graph that has failed
+  /// Between `begin` and `end` operations are captured and not executed.
+  void begin(graph& captured) const {
+    enqueue([&] { captured.begin(stream_); });
+    if (!failure_) capture_ = &captured;  // otherwise `finish` drops the failed graph
   }
-  void end(graph& to) const {
+  void end(graph& captured) const {
     if (failure_) return;  // `finish` drops the graph
     capture_ = nullptr;
-    enqueue([&] { to.end(stream_); });
+    enqueue([&] { captured.end(stream_); });
   }
   void launch(graph& captured) const {
     enqueue([&] { captured.launch(stream_); });
     launched_ = &captured;
   }
 
-  /// Waits until all that was enqueued is done. Throws `error` for the first failure, with the operation that was set
-  /// last before it was reported.
+  /// Waits until all enqueued work is done. Throws `error` for the first failure, with the operation that was set last
+  /// before it was reported.
   GPIPE_COLD void finish() const {
     if (capture_ != nullptr) std::exchange(capture_, nullptr)->drop();
     graph* const launched = std::exchange(launched_, nullptr);
@@ -469,7 +468,7 @@ class context {
       if (launched != nullptr) launched->drain();
       return;
     }
-    ignore(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
+    ignore(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when another context uses the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
     throw first;
@@ -485,7 +484,7 @@ class context {
       call();
     } catch (const error& cause) {
       fail(cause.wrong(), cause.remedy());
-    } catch (const std::exception& cause) {  // Thrust's
+    } catch (const std::exception& cause) {  // of Thrust
       forget_failure();
       fail(cause.what(), "");
     }
@@ -515,38 +514,38 @@ class context {
     static_assert(2 * sizeof...(Sum) * parts::most / parts::max_group * sizeof(double) <= gemm::scratch_bytes);
     static_assert(parts::most / (parts::max_group + 1) / (team::threads / parts::max_group) < gemm::max_arrivals);
     if (n <= 0) return;
-    const detail::column_parts of(rows, n);
+    const detail::column_parts layout(rows, n);
     enqueue([&] {
       cuda::launch<detail::column_parts, double*, unsigned*, Sum...>(
-          stream_, detail::blocks(of.strips() * of.groups()), dim3(team::threads), detail::over_columns<Sum...>, of,
-          gemm_.scratch<double>(), gemm_.arrivals(), sums...);
+          stream_, detail::blocks(layout.strips() * layout.groups()), dim3(team::threads), detail::over_columns<Sum...>,
+          layout, gemm_.scratch<double>(), gemm_.arrivals(), sums...);
     });
   }
   template <class T>
-  void add_some_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
-                     compute_type<T> scale, compute_type<T>* into) const {
+  void add_some_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* targets, const T* rows,
+                     compute_type<T> scale, compute_type<T>* sums) const {
     using detail::row_key;
     constexpr int threads = team::threads, warps = threads / team::warp;
-    const auto launch_in = [&](std::ptrdiff_t blocks, int of, auto* kernel, auto... given) {
-      cuda::launch(stream_, detail::blocks(blocks), dim3(static_cast<unsigned>(of)), kernel, given...);
+    const auto launch_blocks = [&](std::ptrdiff_t blocks, int block_threads, auto* kernel, auto... arguments) {
+      cuda::launch(stream_, detail::blocks(blocks), dim3(static_cast<unsigned>(block_threads)), kernel, arguments...);
     };
     const std::ptrdiff_t tiles = (count + threads - 1) / threads,
                          merging = (count + detail::merge_threads - 1) / detail::merge_threads;
     row_key *sorted = gemm_.scratch<row_key>(), *next = sorted + count;
-    launch_in(tiles, threads, detail::sort_tiles<std::int32_t>, count, to, sorted);
+    launch_blocks(tiles, threads, detail::sort_tiles<std::int32_t>, count, targets, sorted);
     for (std::ptrdiff_t run = threads; run < count; run *= detail::merged_runs) {
-      launch_in(merging, detail::merge_threads, detail::merge_runs<row_key>, count, run,
-                static_cast<const row_key*>(sorted), next);
+      launch_blocks(merging, detail::merge_threads, detail::merge_runs<row_key>, count, run,
+                    static_cast<const row_key*>(sorted), next);
       std::swap(sorted, next);
     }
     const std::ptrdiff_t strips = (width + detail::added_columns - 1) / detail::added_columns;
-    launch_in((count * strips + warps - 1) / warps, threads, detail::add_runs<T>, count, width,
-              static_cast<const row_key*>(sorted), from, scale, into);
+    launch_blocks((count * strips + warps - 1) / warps, threads, detail::add_runs<T>, count, width,
+                  static_cast<const row_key*>(sorted), rows, scale, sums);
   }
   template <class... Terms>
-  void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {
+  void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... arguments) const {
     constexpr int lanes = detail::attention_lanes;
-    cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(lanes, lanes), kernel, given...);
+    cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(lanes, lanes), kernel, arguments...);
   }
   // Calls call.operator()<Width>(), which returns whether it has launched, if attention of this type and width may run
   // on tensor cores here; otherwise returns false.
@@ -563,15 +562,15 @@ class context {
   }
   template <class Tiles, int Lefts, class... Terms>
   bool launch_tensor_tiles(const attention_shape& shape, int heads, int rows, void (*kernel)(Terms...),
-                           std::type_identity_t<Terms>... given) const {
-    constexpr int bytes = Tiles::bytes(Lefts), own = 1 << 10;  // at most this much more
-    if (bytes + own > tensor_memory_) return false;
-    const auto count = detail::attention_work::count(shape.samples, heads, rows, Tiles::own_rows) * Tiles::parts;
+                           std::type_identity_t<Terms>... arguments) const {
+    constexpr int bytes = Tiles::bytes(Lefts), static_bytes = 1 << 10;  // an upper bound of static shared memory
+    if (bytes + static_bytes > tensor_memory_) return false;
+    const auto count = detail::attention_work::count(shape.samples, heads, rows, Tiles::block_rows) * Tiles::parts;
     cuda::launch_with_shared<Terms...>(stream_, detail::blocks(count), dim3(detail::tensor_threads), bytes, kernel,
-                                       given...);
+                                       arguments...);
     return true;
   }
-  // A convolution that is a product of a matrix {pixels, channels} and its weight.
+  // Whether a convolution is the product of a matrix {pixels, channels} and its weight.
   static bool reads_each_pixel_once(const convolution_shape& s) {
     return s.groups == 1 && s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
            s.padding_width == 0 && pixels_of(s) <= (std::numeric_limits<int>::max)();
@@ -604,18 +603,18 @@ class context {
     }
     return false;
   }
-  // Launches a convolution, or a gradient of the input, if it runs on tensor cores; whether it does.
+  // Launches a convolution, or a gradient of the input, if it runs on tensor cores. Returns whether it does.
   template <bool Back, class T>
-  bool convolved_on_tensor_cores(const convolution_shape& s, int columns, const T* from, const T* weight,
-                                 const compute_type<T>* bias, T* into) const {
+  bool convolved_on_tensor_cores(const convolution_shape& s, int columns, const T* source, const T* weight,
+                                 const compute_type<T>* bias, T* target) const {
     if constexpr (std::is_same_v<T, bf16>) {
-      if (!on_tensor_cores<T>(s, {from, weight, into})) return false;
+      if (!on_tensor_cores<T>(s, {source, weight, target})) return false;
       const auto windows = Back ? detail::tensor_windows::back(s) : detail::tensor_windows::forward(s);
       const std::ptrdiff_t count = windows.tiles(detail::convolution_pixels) * detail::tiles_across(columns);
       if (count > 0)
         enqueue([&] {
           cuda::launch(stream_, detail::blocks(count), dim3(detail::convolution_bf16_threads),
-                       detail::convolve_bf16<Back>, windows, columns, from, weight, bias, into);
+                       detail::convolve_bf16<Back>, windows, columns, source, weight, bias, target);
         });
       return true;
     }
@@ -630,17 +629,17 @@ class context {
           std::ptrdiff_t{detail::tiles_of_terms(windows.depth)} * detail::tiles_across(s.out_channels);
       const detail::gradient_parts parts(windows.count, tiles, static_cast<std::ptrdiff_t>(s.weight_size()),
                                          gemm::scratch_bytes / sizeof(float));
-      const bool one = parts.count == 1;
+      const bool single = parts.count == 1;
       const std::ptrdiff_t blocks = parts.count * tiles;
-      float* const found = one ? dw : gemm_.scratch<float>();
+      float* const partials = single ? dw : gemm_.scratch<float>();
       if (blocks == 0) return true;
       enqueue([&] {
         cuda::launch(stream_, detail::blocks(blocks), dim3(detail::convolution_bf16_threads),
-                     one ? detail::differentiate_weight_bf16<false> : detail::differentiate_weight_bf16<true>, windows,
-                     s.out_channels, parts, x, dy, found);
+                     single ? detail::differentiate_weight_bf16<false> : detail::differentiate_weight_bf16<true>,
+                     windows, s.out_channels, parts, x, dy, partials);
       });
       const auto size = static_cast<std::ptrdiff_t>(s.weight_size());
-      if (!one) each(size, detail::add_gradient_parts<float>{parts.count, size, found, dw});
+      if (!single) each(size, detail::add_gradient_parts<float>{parts.count, size, partials, dw});
       return true;
     }
     return false;
@@ -652,49 +651,49 @@ class context {
     const detail::gradient_parts parts(whole.depth(), detail::tile_grid(whole).count(), size,
                                        gemm::scratch_bytes / sizeof(number));
     if (parts.count <= 1) return multiply_tiles(whole);
-    auto* const found = gemm_.scratch<number>();
-    multiply_tiles(detail::convolution_weight_parts<T>{whole, parts, whole.depth(), found});
-    each(size, detail::add_gradient_parts<number>{parts.count, size, found, whole.dw});
+    auto* const partials = gemm_.scratch<number>();
+    multiply_tiles(detail::convolution_weight_parts<T>{whole, parts, whole.depth(), partials});
+    each(size, detail::add_gradient_parts<number>{parts.count, size, partials, whole.dw});
   }
   template <class Product>
-  void multiply_tiles(const Product& of) const {
-    const detail::tile_grid grid(of);
+  void multiply_tiles(const Product& matrices) const {
+    const detail::tile_grid grid(matrices);
     if (grid.count() > 0)
-      enqueue([&] { launch_tiles(grid.count(), detail::multiply_tiles<Product>, of, grid, grid.count()); });
+      enqueue([&] { launch_tiles(grid.count(), detail::multiply_tiles<Product>, matrices, grid, grid.count()); });
   }
-  GPIPE_COLD void prepare(product p, epilogue also) const {
+  GPIPE_COLD void prepare(product p, epilogue step) const {
     gemm_.prepare(p);
-    p.then = also;
-    if (also != epilogue::none) gemm_.prepare(p);
+    p.fused_step = step;
+    if (step != epilogue::none) gemm_.prepare(p);
   }
 
-  // `row` has T's elements or those that T rounds.
+  // Row is T, or the type that T rounds.
   template <class T, class Row>
   void plus(product p, const T* a, const T* b, const Row* row, T* c) const {
-    product fused = p;
-    fused.then = epilogue::bias;
+    product with_bias = p;
+    with_bias.fused_step = epilogue::bias;
     bool offered = false;
-    enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused, a, b, c); });
+    enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(with_bias, a, b, c); });
     if (!offered) {
       each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<Row, T>{row, c, p.n});
       return enqueue([&] { gemm_.run(p, a, b, c, true); });
     }
     const void* added = row;
-    // A row that T rounds, or that is a part of another, is copied.
+    // A row that T rounds, or that is a part of another array, is copied.
     if (!std::is_same_v<T, Row> || product::alignment_of(row) < product::full_alignment) {
       each(p.n, detail::repeat_row<Row, T>{row, gemm_.scratch<T>(), p.n});
       added = gemm_.scratch<T>();
     }
-    enqueue([&] { gemm_.run(fused, a, b, c, false, const_cast<void*>(added)); });
+    enqueue([&] { gemm_.run(with_bias, a, b, c, false, const_cast<void*>(added)); });
   }
   // cublasLt.h, EPILOGUE_AUX_LD: the leading dimension of H is a multiple of 8.
   static bool allows_gelu(int n) { return n % 8 == 0; }
-  bool with_gelu(epilogue then, int rows, int n, int k, const bf16* a, const bf16* b, const bf16* row, bf16* h,
+  bool with_gelu(epilogue step, int rows, int n, int k, const bf16* a, const bf16* b, const bf16* row, bf16* h,
                  bf16* c) const {
-    const auto aligned = [](const void* at) { return product::alignment_of(at) == product::full_alignment; };
+    const auto aligned = [](const void* address) { return product::alignment_of(address) == product::full_alignment; };
     if (!allows_gelu(n) || !aligned(h) || (row != nullptr && !aligned(row))) return false;
     product p = product::by_packed<bf16>(rows, n, k);
-    p.then = then;
+    p.fused_step = step;
     bool offered = false;
     enqueue([&] {
       offered = gemm_.offers(p, a, b, c);
@@ -703,13 +702,13 @@ class context {
     return offered;
   }
 
-  // `mutable`: the queue and its tools change, not what a layer knows of its context.
+  // `mutable`: layers enqueue through a const context.
   cuda::stream stream_;
   mutable gemm gemm_;
   mutable staging staging_;
   mutable graph *capture_ = nullptr, *launched_ = nullptr;
-  mutable int tensor_memory_ = -1;                         // bytes, of attention; asked for at the first one
-  mutable std::optional<bool> convolves_on_tensor_cores_;  // asked for at the first convolution that fits them
+  mutable int tensor_memory_ = -1;                         // bytes for attention; queried at the first one
+  mutable std::optional<bool> convolves_on_tensor_cores_;  // queried at the first convolution that fits them
   mutable operation_tag operation_{};
   [[no_unique_address]] mutable nvtx_range nvtx_range_;
   mutable std::optional<error> failure_;

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// The GPUs of this machine; for programs that nvcc compiles. Stages are assigned round-robin to the GPUs that
+/// The GPUs of this machine, for programs that nvcc compiles. Stages are assigned round-robin to the GPUs that
 /// CUDA_VISIBLE_DEVICES allows; several stages may share one. Throws `error` if there is none.
 struct cuda_device {
   using context = cuda::context;
@@ -31,7 +31,9 @@ struct cuda_device {
     [[maybe_unused]] static const bool connected = (cuda::connect_gpus(), true);
     return context(stage % cuda::gpus());
   }
-  static arena make_arena(const context& of, std::size_t bytes, std::byte fill) { return arena(bytes, fill, of.gpu()); }
+  static arena make_arena(const context& owner, std::size_t bytes, std::byte fill) {
+    return arena(bytes, fill, owner.gpu());
+  }
 };
 
 static_assert(graph_device<cuda_device> && timing_device<cuda_device>);

@@ -20,8 +20,8 @@ concept on_linear = is_linear<typename On::layer>;
 
 }  // namespace cuda::detail
 
-/// On a GPU the products read the weight in place, for packing gains nothing; bf16 uses its rounded copies. The bias is
-/// added, and its gradient summed, inside the products.
+/// On a GPU the products read the weight in place, because packing gains nothing; bf16 uses its rounded copies. The
+/// bias is added, and its gradient summed, inside the products.
 template <class On>
 requires cuda::detail::on_linear<On>
 struct kernels<On, cuda::context> : On {

@@ -43,9 +43,9 @@ __global__ void multiply_by_table(const bf16* a, const bf16* b, float* c) {
     right.word[word] = pair(at[0], at[8]);
   }
   sum_fragment sums;
-  for (int i = 0; i < 4; ++i) sums.at[i] = c[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2];
+  for (int i = 0; i < 4; ++i) sums.value[i] = c[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2];
   multiply_add(sums, left, right);
-  for (int i = 0; i < 4; ++i) c[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = sums.at[i];
+  for (int i = 0; i < 4; ++i) c[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = sums.value[i];
 }
 
 /// Rows of 64 bf16: all `count` of them with cp.async, zeros behind.
@@ -74,7 +74,7 @@ __global__ void multiply_rows(const bf16* a, const bf16* b, int count, float* c,
         for (int j = 0; j < 2; ++j) multiply_add(sums[j], left.left(row, k), two[j]);
       }
       for (int i = 0; i < 8; ++i)
-        c[(row + g + 8 * (i % 4 / 2)) * tall + column + 8 * (i / 4) + 2 * t + i % 2] = sums[i / 4].at[i % 4];
+        c[(row + g + 8 * (i % 4 / 2)) * tall + column + 8 * (i / 4) + 2 * t + i % 2] = sums[i / 4].value[i % 4];
     }
   for (int row = 0; row < tall; row += 16)
     for (int column = 0; column < width; column += 16) {
@@ -85,7 +85,7 @@ __global__ void multiply_rows(const bf16* a, const bf16* b, int count, float* c,
         for (int j = 0; j < 2; ++j) multiply_add(sums[j], left.left(row, k), two[j]);
       }
       for (int i = 0; i < 8; ++i)
-        d[(row + g + 8 * (i % 4 / 2)) * width + column + 8 * (i / 4) + 2 * t + i % 2] = sums[i / 4].at[i % 4];
+        d[(row + g + 8 * (i % 4 / 2)) * width + column + 8 * (i / 4) + 2 * t + i % 2] = sums[i / 4].value[i % 4];
     }
 }
 

@@ -18,13 +18,13 @@ namespace gpipe::cuda::detail {
 //     convolution_back_product     pixels of x             channels of x    taps, then channels of y
 //     convolution_weight_product   taps x channels of x    channels of y    samples, then pixels of y
 //
-// A block of 16 x 16 threads makes a tile of 64 x 64 results, a thread 4 x 4 of them. Every sum has one order. It
-// begins with the value that it is added to; a weight's gradient has few tiles and long sums, so that these are made in
-// parts, which are added to the value in ascending order.
+// A block of 16 x 16 threads computes a tile of 64 x 64 results, each thread 4 x 4 of them. Every sum has one order. It
+// begins with the value that it is added to. A weight's gradient has few tiles and long sums, which are computed in
+// parts; these are added to the value in ascending order.
 
 inline constexpr int convolution_tile = 64, convolution_depth = 16, convolution_threads = 256;
 
-/// Groups of fewer channels would leave most of a tile empty: they have a thread for each result.
+/// Groups of fewer channels would leave most of a tile empty; there one thread computes each result.
 inline bool fills_tiles(const convolution_shape& s) { return s.group_in() >= 16 && s.group_out() >= 16; }
 
 /// A row of one of the three products, and an index into a sum, as a pixel or a tap.
@@ -36,9 +36,9 @@ struct pixel_at {
   /// Divisions of 64 bits take several times as many instructions.
   __device__ pixel_at(int i, int width, int height)
       : row(i / width % height), column(i % width), sample(i / width / height) {}
-  /// By a distance.
-  __device__ void advance(const pixel_at& by, int width, int height) {
-    column += by.column, row += by.row, sample += by.sample;
+  /// Adds a distance.
+  __device__ void advance(const pixel_at& distance, int width, int height) {
+    column += distance.column, row += distance.row, sample += distance.sample;
     if (column >= width) column -= width, ++row;
     if (row >= height) row -= height, ++sample;
   }
@@ -64,7 +64,7 @@ __device__ compute_type<T> read_through(const convolution_shape& s, const T* x, 
 template <class T>
 struct convolution_product {
   using number = compute_type<T>;
-  static constexpr bool rows_are_neighbours = false;  ///< in memory: else elements of a row are
+  static constexpr bool rows_are_neighbours = false;  ///< in memory; otherwise elements of a row are
 
   convolution_shape s;
   int height, width;  ///< of y
@@ -107,14 +107,14 @@ struct convolution_back_product {
   std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_out(); }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    const pixel_at at(row, s.in_width, s.in_height);
+    const pixel_at pixel(row, s.in_width, s.in_height);
     const tap_at tap(d, s.group_out(), s.kernel_width);
-    const int down = at.row + s.padding_height - tap.kh * s.dilation_height;
-    const int across = at.column + s.padding_width - tap.kw * s.dilation_width;
+    const int down = pixel.row + s.padding_height - tap.kh * s.dilation_height;
+    const int across = pixel.column + s.padding_width - tap.kw * s.dilation_width;
     if (down < 0 || across < 0 || down % s.stride_height != 0 || across % s.stride_width != 0) return 0;
     const int t = down / s.stride_height, u = across / s.stride_width;
     if (t >= height || u >= width) return 0;
-    return dy[((at.sample * height + t) * width + u) * s.out_channels + group * s.group_out() + tap.channel];
+    return dy[((pixel.sample * height + t) * width + u) * s.out_channels + group * s.group_out() + tap.channel];
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
     return weight[d * s.in_channels + group * s.group_in() + column];
@@ -154,36 +154,36 @@ struct convolution_weight_product {
   }
 };
 
-/// The pixels of a weight's gradient, 64 at a time, in parts, each for other blocks. They depend on the shape alone.
+/// The pixels of a weight's gradient in chunks of 64, divided into parts for different blocks, by the shape alone.
 struct gradient_parts {
-  std::ptrdiff_t pixels, count;  ///< of a part, the last of which may have fewer; parts
+  std::ptrdiff_t pixels, count;  ///< pixels per part (the last may have fewer), and parts
 
-  /// For results in this number of tiles, and parts of `size` numbers, of which `most` fit.
+  /// For results in this number of tiles. A part has `size` numbers, and the scratch `most`.
   gradient_parts(std::ptrdiff_t all_pixels, std::ptrdiff_t tiles, std::ptrdiff_t size, std::size_t most) {
-    constexpr std::ptrdiff_t blocks = 256, least = 4;  // enough for a GPU; tiles of pixels that are worth a part
-    const std::ptrdiff_t all = (all_pixels + convolution_tile - 1) / convolution_tile,
+    constexpr std::ptrdiff_t blocks = 256, least = 4;  // enough for a GPU; chunks that are worth a part
+    const std::ptrdiff_t chunks = (all_pixels + convolution_tile - 1) / convolution_tile,
                          fit = static_cast<std::ptrdiff_t>(most) / size;
-    const std::ptrdiff_t parts = (std::max)((std::min)({blocks / tiles, all / least, fit}), std::ptrdiff_t{1});
-    const std::ptrdiff_t steps = (all + parts - 1) / parts;
+    const std::ptrdiff_t parts = (std::max)((std::min)({blocks / tiles, chunks / least, fit}), std::ptrdiff_t{1});
+    const std::ptrdiff_t steps = (chunks + parts - 1) / parts;
     pixels = steps * convolution_tile;
-    count = steps > 0 ? (all + steps - 1) / steps : 0;
+    count = steps > 0 ? (chunks + steps - 1) / steps : 0;
   }
 };
 
-/// into[i] += parts[0][i] + parts[1][i] + ..., in this order.
+/// gradient[i] += parts[0][i] + parts[1][i] + ..., in this order.
 template <class Number>
 struct add_gradient_parts {
   std::ptrdiff_t count, size;
   const Number* parts;
-  Number* into;
+  Number* gradient;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    Number sum = into[i];
+    Number sum = gradient[i];
     for (std::ptrdiff_t part = 0; part < count; ++part) sum += parts[part * size + i];
-    into[i] = sum;
+    gradient[i] = sum;
   }
 };
 
-/// A weight's gradient in parts, {parts, taps, channels of x, channels of y}: the groups of a part are groups of it.
+/// A weight's gradient in parts, {parts, taps, channels of x, channels of y}: each part has all groups.
 template <class T>
 struct convolution_weight_parts {
   using number = compute_type<T>;
@@ -200,12 +200,12 @@ struct convolution_weight_parts {
   std::ptrdiff_t depth() const { return parts.pixels; }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    const std::ptrdiff_t at = group / whole.s.groups * parts.pixels + d;
-    return at < all_pixels ? whole.left(group % whole.s.groups, row, at) : number(0);
+    const std::ptrdiff_t pixel = group / whole.s.groups * parts.pixels + d;
+    return pixel < all_pixels ? whole.left(group % whole.s.groups, row, pixel) : number(0);
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
-    const std::ptrdiff_t at = group / whole.s.groups * parts.pixels + d;
-    return at < all_pixels ? whole.right(group % whole.s.groups, at, column) : number(0);
+    const std::ptrdiff_t pixel = group / whole.s.groups * parts.pixels + d;
+    return pixel < all_pixels ? whole.right(group % whole.s.groups, pixel, column) : number(0);
   }
   __device__ number before(int, std::ptrdiff_t, int) const { return 0; }
   __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
@@ -221,53 +221,54 @@ struct tile_grid {
   int columns, groups;
 
   template <class Product>
-  explicit tile_grid(const Product& of)
-      : rows(of.rows()), depth(of.depth()), columns(of.columns()), groups(of.groups()) {}
+  explicit tile_grid(const Product& matrices)
+      : rows(matrices.rows()), depth(matrices.depth()), columns(matrices.columns()), groups(matrices.groups()) {}
   GPIPE_HOST_DEVICE std::ptrdiff_t down() const { return (rows + convolution_tile - 1) / convolution_tile; }
   GPIPE_HOST_DEVICE int across() const { return (columns + convolution_tile - 1) / convolution_tile; }
   std::ptrdiff_t count() const { return down() * across() * groups; }
 };
 
-/// Each block makes one tile after another.
+/// Each block computes one tile after another.
 template <class Product>
 __global__ void __launch_bounds__(convolution_threads, 1)
-    multiply_tiles(Product of, tile_grid grid, std::ptrdiff_t count) {
+    multiply_tiles(Product matrices, tile_grid grid, std::ptrdiff_t count) {
   using number = typename Product::number;
-  constexpr int tile = convolution_tile, deep = convolution_depth, own = 4, lanes = tile / own;
+  constexpr int tile = convolution_tile, deep = convolution_depth, thread_rows = 4, lanes = tile / thread_rows;
   __shared__ number left[deep][tile + 1], right[deep][tile + 1];  // one more, so that rows begin in different banks
-  const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y), me = ty * lanes + tx;
+  const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y), thread = ty * lanes + tx;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
     const int column = static_cast<int>(index % grid.across()) * tile;
     const std::ptrdiff_t row = index / grid.across() % grid.down() * tile;
     const int group = static_cast<int>(index / grid.across() / grid.down());
-    number sums[own][own];
-    for (int i = 0; i < own; ++i)
-      for (int j = 0; j < own; ++j) {
+    number sums[thread_rows][thread_rows];
+    for (int i = 0; i < thread_rows; ++i)
+      for (int j = 0; j < thread_rows; ++j) {
         const std::ptrdiff_t r = row + ty + i * lanes;
         const int c = column + tx + j * lanes;
-        sums[i][j] = r < grid.rows && c < grid.columns ? of.before(group, r, c) : number(0);
+        sums[i][j] = r < grid.rows && c < grid.columns ? matrices.before(group, r, c) : number(0);
       }
     for (std::ptrdiff_t first = 0; first < grid.depth; first += deep) {
       __syncthreads();
-      for (int part = 0; part < own; ++part) {  // neighbouring threads load neighbours
-        const int i = part * convolution_threads + me;
+      for (int part = 0; part < thread_rows; ++part) {  // neighbouring threads load neighbours
+        const int i = part * convolution_threads + thread;
         const int d = Product::rows_are_neighbours ? i / tile : i % deep,
                   r = Product::rows_are_neighbours ? i % tile : i / deep;
-        left[d][r] = row + r < grid.rows && first + d < grid.depth ? of.left(group, row + r, first + d) : number(0);
+        left[d][r] =
+            row + r < grid.rows && first + d < grid.depth ? matrices.left(group, row + r, first + d) : number(0);
         const int e = i / tile, c = i % tile;
-        right[e][c] =
-            first + e < grid.depth && column + c < grid.columns ? of.right(group, first + e, column + c) : number(0);
+        right[e][c] = first + e < grid.depth && column + c < grid.columns ? matrices.right(group, first + e, column + c)
+                                                                          : number(0);
       }
       __syncthreads();
       for (int d = 0; d < deep; ++d)
-        for (int i = 0; i < own; ++i)
-          for (int j = 0; j < own; ++j) sums[i][j] += left[d][ty + i * lanes] * right[d][tx + j * lanes];
+        for (int i = 0; i < thread_rows; ++i)
+          for (int j = 0; j < thread_rows; ++j) sums[i][j] += left[d][ty + i * lanes] * right[d][tx + j * lanes];
     }
-    for (int i = 0; i < own; ++i)
-      for (int j = 0; j < own; ++j) {
+    for (int i = 0; i < thread_rows; ++i)
+      for (int j = 0; j < thread_rows; ++j) {
         const std::ptrdiff_t r = row + ty + i * lanes;
         const int c = column + tx + j * lanes;
-        if (r < grid.rows && c < grid.columns) of.store(group, r, c, sums[i][j]);
+        if (r < grid.rows && c < grid.columns) matrices.store(group, r, c, sums[i][j]);
       }
   }
 }

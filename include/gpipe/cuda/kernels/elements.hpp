@@ -10,20 +10,20 @@ namespace gpipe::cuda::detail {
 
 template <class T>
 struct set_to {
-  T* into;
+  T* array;
   T value;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = value; }
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { array[i] = value; }
 };
 
 /// Rows of a matrix, each padded with zeros to `padded` elements.
 template <class T>
 struct packing {
   const compute_type<T>* source;
-  T* into;
+  T* packed;
   int columns, padded, stride;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const std::ptrdiff_t row = i / padded, column = i % padded;
-    into[i] = column < columns ? T(source[row * stride + column]) : T(0);
+    packed[i] = column < columns ? T(source[row * stride + column]) : T(0);
   }
 };
 
@@ -36,13 +36,13 @@ struct entries {
   }
 };
 
-/// A row repeated; rounded if T rounds its elements.
+/// A repeated row, rounded if T rounds its elements.
 template <class Row, class T>
 struct repeat_row {
   const Row* row;
-  T* into;
+  T* rows;
   int n;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = row[i % n]; }
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { rows[i] = row[i % n]; }
 };
 
 }  // namespace gpipe::cuda::detail

@@ -22,12 +22,12 @@ inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
 template <>
 inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
 
-/// The further work on a product while it is computed.
+/// The work that is fused into a product.
 enum class epilogue {
   none,
   bias,           ///< a row, of D's type, is added to every row of D
   bias_gradient,  ///< the columns of a transposed A are summed, in D's type: written, not added
-  gelu_and_bias,  ///< H = the product + row is written beside D = GELU(H), by tanh
+  gelu_and_bias,  ///< H = the product + row is written in addition to D = GELU(H), by tanh
   gelu_gradient,  ///< each element is multiplied by the derivative of GELU at H
 };
 
@@ -35,7 +35,7 @@ enum class epilogue {
 /// as n x k. The rows are the extent that short micro-batches reduce: k of a transposed A, else m.
 struct product {
   cudaDataType in = CUDA_R_32F, out = CUDA_R_32F;
-  epilogue then = epilogue::none;
+  epilogue fused_step = epilogue::none;
   bool a_transposed = false, b_transposed = false;
   int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
   int b_stride = 0;       ///< elements from row to row of the stored B
@@ -44,18 +44,18 @@ struct product {
   int rows = 0;
 
   static constexpr int full_alignment = static_cast<int>(gpipe::detail::alignment);
-  /// The largest power of two that divides an address, or an offset, up to that of all buffers. A part of a buffer may
-  /// have less.
-  static int alignment_of(std::uintptr_t at) {
-    at |= static_cast<std::uintptr_t>(full_alignment);
-    return static_cast<int>(at & (~at + 1));
+  /// The largest power of two that divides an address, or an offset, up to the alignment of all buffers. A part of a
+  /// buffer may have less.
+  static int alignment_of(std::uintptr_t address) {
+    address |= static_cast<std::uintptr_t>(full_alignment);
+    return static_cast<int>(address & (~address + 1));
   }
-  static int alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
-  bool has_h() const { return then == epilogue::gelu_and_bias || then == epilogue::gelu_gradient; }
+  static int alignment_of(const void* address) { return alignment_of(reinterpret_cast<std::uintptr_t>(address)); }
+  bool has_h() const { return fused_step == epilogue::gelu_and_bias || fused_step == epilogue::gelu_gradient; }
   int m() const { return a_transposed ? across : rows; }
   int k() const { return a_transposed ? rows : across; }
 
-  // The products of a context's operations. `padded` are the columns of a packed B with its gap.
+  // The products of a context's operations. `padded` is the number of columns of a packed B with its gap.
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>
   static product by_packed(int rows, int n, int k) {
@@ -87,19 +87,19 @@ struct product {
 
 /// cuBLASLt on one stream. The handle, the workspace and the algorithm of each product are made once. The algorithm
 /// depends on the product alone, and each gives the same bits every time; float is not TF32 unless that is allowed, and
-/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, whatever
-/// else was prepared: its bits do not depend on the layers that share the stream.
+/// sums of bf16 are in float. A product of any number of rows runs the algorithm of the next power of two, regardless
+/// of the other prepared products: its bits do not depend on the layers that share the stream.
 class gemm {
  public:
-  /// Bytes that cuBLASLt's fast kernels load at once.
+  /// Bytes that cuBLASLt's fast kernels load at a time.
   static constexpr int vector_bytes = 16;
-  /// Bytes behind the workspace, for the other operations on the stream.
+  /// Bytes after the workspace, for the other operations on the stream.
   static constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
-  /// Behind these, counters of blocks: zeros before and after each operation.
+  /// Counters of blocks after the scratch: zeros before and after each operation.
   static constexpr int max_arrivals = 1 << 10;
 
-  GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
-    use(on.gpu());
+  GPIPE_COLD explicit gemm(const stream& queue) : stream_(queue) {
+    use(queue.gpu());
     check(cublasLtCreate(&handle_), "cublasLtCreate");
     cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes + arrival_bytes);
     if (given == cudaSuccess)  // the scratch, too: an atomic operation reads what it replaces
@@ -117,7 +117,7 @@ class gemm {
   gemm(const gemm&) = delete;
   gemm& operator=(const gemm&) = delete;
 
-  /// Factors in float may be rounded to TF32, 10 bits behind the point; before the first product is prepared.
+  /// Lets factors in float be rounded to TF32, with a fraction of 10 bits. Call before the first product is prepared.
   void allow_tf32() { tf32_ = true; }
 
   template <class T>
@@ -143,12 +143,12 @@ class gemm {
 
   /// Chooses the algorithm of a product whose rows are a power of two.
   GPIPE_COLD void choose(const product& p) {
-    const auto at = position_of(p);
-    if (at != chosen_.end() && at->of == p) return;
-    cublasLtMatmulPreferenceOpaque_t wish{};
-    check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
-    const auto prefer = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
+    const auto position = position_of(p);
+    if (position != chosen_.end() && position->key == p) return;
+    cublasLtMatmulPreferenceOpaque_t preference{};
+    check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+    const auto prefer = [&preference](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
             "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
@@ -161,16 +161,17 @@ class gemm {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(p.d_alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(p.d_alignment));
     use(stream_.gpu());
-    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
-    // the full one.
+    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER), which is at
+    // most the full one.
     std::byte* const aligned = static_cast<std::byte*>(workspace_) + product::full_alignment;
-    terms of(p, compute_type_of(p), aligned, aligned);
+    terms descriptors(p, compute_type_of(p), aligned, aligned);
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish, 1, &best, &found);
+        cublasLtMatmulAlgoGetHeuristic(handle_, descriptors.operation(), descriptors.b(), descriptors.a(),
+                                       descriptors.d(), descriptors.d(), &preference, 1, &best, &found);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
-    chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
+    chosen_.insert(position, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
   }
 
   /// Products whose algorithms were chosen.
@@ -183,7 +184,7 @@ class gemm {
     choose(p);
   }
 
-  /// Returns true if cuBLASLt has the product with its epilogue; without an epilogue it must.
+  /// Whether cuBLASLt has the product with its epilogue. Without an epilogue it must.
   bool offers(const product& p, const void* a, const void* b, const void* d) {
     return chosen_for(aligned(p, a, b, d)).offered;
   }
@@ -192,18 +193,19 @@ class gemm {
   /// matrix `h`, which has D's type and extents.
   void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr,
            void* h = nullptr) {
-    const choice& by = chosen_for(aligned(p, a, b, d));
-    if (!by.offered)
+    const choice& chosen = chosen_for(aligned(p, a, b, d));
+    if (!chosen.offered)
       detail::throw_error(
           {"cuBLASLt has no algorithm for the product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
           {"choose other extents; multiples of 8 are best"});
-    terms of(p, compute_type_of(p), bias, h);
-    const float one = 1, add = accumulate ? 1 : 0;
-    const double one_in_double = 1, add_in_double = add;
+    terms descriptors(p, compute_type_of(p), bias, h);
+    const float alpha = 1, beta = accumulate ? 1 : 0;
+    const double alpha_in_double = 1, beta_in_double = beta;
     const bool doubles = p.out == CUDA_R_64F;
-    check(cublasLtMatmul(handle_, of.how(), doubles ? static_cast<const void*>(&one_in_double) : &one, b, of.b(), a,
-                         of.a(), doubles ? static_cast<const void*>(&add_in_double) : &add, d, of.d(), d, of.d(),
-                         &by.algorithm, workspace_, workspace_bytes, stream_.get()),
+    check(cublasLtMatmul(
+              handle_, descriptors.operation(), doubles ? static_cast<const void*>(&alpha_in_double) : &alpha, b,
+              descriptors.b(), a, descriptors.a(), doubles ? static_cast<const void*>(&beta_in_double) : &beta, d,
+              descriptors.d(), d, descriptors.d(), &chosen.algorithm, workspace_, workspace_bytes, stream_.get()),
           "cublasLtMatmul");
   }
 
@@ -215,14 +217,16 @@ class gemm {
   // op(A)^T. Descriptions live on the stack.
   class terms {
    public:
-    terms(const product& p, cublasComputeType_t by, void* bias, void* h) {
+    terms(const product& p, cublasComputeType_t precision, void* bias, void* h) {
       const auto m = static_cast<std::uint64_t>(p.m()), n = static_cast<std::uint64_t>(p.n),
                  k = static_cast<std::uint64_t>(p.k());
-      check(cublasLtMatmulDescInit(&how_, by, p.out == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescInit");
+      check(cublasLtMatmulDescInit(&operation_, precision, p.out == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F),
+            "cublasLtMatmulDescInit");
       set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-      if (p.then != epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(p.then));
-      if (p.then != epilogue::none && p.then != epilogue::gelu_gradient) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (p.fused_step != epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(p.fused_step));
+      if (p.fused_step != epilogue::none && p.fused_step != epilogue::gelu_gradient)
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
       if (p.has_h()) {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, h);
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.n});
@@ -232,23 +236,24 @@ class gemm {
       layout(a_, p.in, p.a_transposed ? m : k, p.a_transposed ? k : m, p.a_stride > 0 ? p.a_stride : p.across);
       layout(d_, p.out, n, m, p.n);
     }
-    cublasLtMatmulDesc_t how() { return &how_; }
+    cublasLtMatmulDesc_t operation() { return &operation_; }
     cublasLtMatrixLayout_t a() { return &a_; }
     cublasLtMatrixLayout_t b() { return &b_; }
     cublasLtMatrixLayout_t d() { return &d_; }
 
    private:
     template <class T>
-    void set(cublasLtMatmulDescAttributes_t what, T value) {
-      check(cublasLtMatmulDescSetAttribute(&how_, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+      check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof value),
+            "cublasLtMatmulDescSetAttribute");
     }
-    static void layout(cublasLtMatrixLayoutOpaque_t& of, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
-                       std::int64_t stride) {
-      check(cublasLtMatrixLayoutInit(&of, type, rows, columns, stride), "cublasLtMatrixLayoutInit");
+    static void layout(cublasLtMatrixLayoutOpaque_t& matrix, cudaDataType type, std::uint64_t rows,
+                       std::uint64_t columns, std::int64_t stride) {
+      check(cublasLtMatrixLayoutInit(&matrix, type, rows, columns, stride), "cublasLtMatrixLayoutInit");
     }
 
-    static cublasLtEpilogue_t library_epilogue(epilogue then) {
-      switch (then) {
+    static cublasLtEpilogue_t library_epilogue(epilogue step) {
+      switch (step) {
         case epilogue::bias:
           return CUBLASLT_EPILOGUE_BIAS;
         case epilogue::bias_gradient:
@@ -262,7 +267,7 @@ class gemm {
       }
     }
 
-    cublasLtMatmulDescOpaque_t how_{};
+    cublasLtMatmulDescOpaque_t operation_{};
     cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
   };
 
@@ -279,23 +284,23 @@ class gemm {
   }
 
   struct choice {
-    product of;
+    product key;
     cublasLtMatmulAlgo_t algorithm{};
     bool offered = false;
   };
 
   std::vector<choice>::iterator position_of(const product& p) {
     return std::lower_bound(chosen_.begin(), chosen_.end(), p,
-                            [](const choice& c, const product& other) { return c.of < other; });
+                            [](const choice& c, const product& wanted) { return c.key < wanted; });
   }
   const choice& chosen_for(product p) {
     p.rows = enough(p.rows);
-    auto at = position_of(p);
-    if (at == chosen_.end() || at->of != p) {  // not prepared
+    auto position = position_of(p);
+    if (position == chosen_.end() || position->key != p) {  // not prepared
       choose(p);
-      at = position_of(p);
+      position = position_of(p);
     }
-    return *at;
+    return *position;
   }
 
   const stream& stream_;

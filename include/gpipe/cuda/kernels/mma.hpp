@@ -4,23 +4,23 @@
 
 namespace gpipe::cuda::detail {
 
-// The instructions of tensor cores, of architectures from sm_80 on, one function each: products of 16 x 16 by 16 x 8
-// bf16 with sums in float, loads of their operands from shared memory, and copies into shared memory that run beside
-// other work. All 32 threads of a warp call a product, or a load, together.
+// The instructions of tensor cores, for architectures from sm_80 on, one function each: products of 16 x 16 by 16 x 8
+// bf16 with sums in float, loads of their operands from shared memory, and asynchronous copies into shared memory. All
+// 32 threads of a warp call a product, or a load, together.
 //
 // A thread is a lane of its warp. With g = lane / 4 and t = lane % 4 it holds these elements (PTX ISA, "Matrix
 // Fragments for mma.m16n8k16"), two bf16 in each word, the first in the lower half:
 //
 //     left, 16 rows x 16               right, 16 x 8 columns          sums, 16 rows x 8 columns
 //
-//               2t  2t+1   2t+8 2t+9              g                             2t    2t+1
-//     row g     word 0     word 2      2t, +1     word 0             row g     at[0]  at[1]
-//     row g+8   word 1     word 3      2t+8, +9   word 1             row g+8   at[2]  at[3]
+//               2t  2t+1   2t+8 2t+9              g                             2t       2t+1
+//     row g     word 0     word 2      2t, +1     word 0             row g     value 0  value 1
+//     row g+8   word 1     word 3      2t+8, +9   word 1             row g+8   value 2  value 3
 //
 // So the sums of two neighbours are, rounded and packed, a left operand 16 columns wide: `as_left`.
 //
-// The hardware adds the 16 products of an element and the sum before in an order that is unspecified and always the
-// same: equal operands give equal bits on one kind of GPU, wherever their rows are in a tile.
+// The hardware adds the 16 products of an element and the former sum in an unspecified order that is always the same:
+// equal operands give equal bits on one kind of GPU, wherever their rows are in a tile.
 
 /// Whether the code that is compiled may use these instructions; without them their functions trap.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -37,7 +37,7 @@ struct right_fragment {
   unsigned word[2];
 };
 struct sum_fragment {
-  float at[4];
+  float value[4];
 };
 
 inline constexpr int warp_size = 32;
@@ -49,7 +49,7 @@ __device__ inline void multiply_add(sum_fragment& sums, const left_fragment& lef
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
-      : "+f"(sums.at[0]), "+f"(sums.at[1]), "+f"(sums.at[2]), "+f"(sums.at[3])
+      : "+f"(sums.value[0]), "+f"(sums.value[1]), "+f"(sums.value[2]), "+f"(sums.value[3])
       : "r"(left.word[0]), "r"(left.word[1]), "r"(left.word[2]), "r"(left.word[3]), "r"(right.word[0]),
         "r"(right.word[1]));
 #else
@@ -58,8 +58,8 @@ __device__ inline void multiply_add(sum_fragment& sums, const left_fragment& lef
 }
 
 /// An address in shared memory, as these instructions take it.
-__device__ inline unsigned shared_address(const void* at) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(at));
+__device__ inline unsigned shared_address(const void* address) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
 /// The shared memory whose size the launch gives.
@@ -68,8 +68,8 @@ __device__ inline const void* dynamic_shared() {
   return gpipe_dynamic_shared;
 }
 /// Stores 16 bytes at an aligned address.
-__device__ inline void store_words(unsigned at, const unsigned (&word)[4]) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+__device__ inline void store_words(unsigned address, const unsigned (&word)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
                "r"(word[3])
                : "memory");
 }
@@ -109,25 +109,25 @@ __device__ inline void load_matrices(unsigned (&word)[Count], unsigned row) {
 #endif
 }
 
-/// Begins to copy `bytes` bytes, 0 to 16, into 16 bytes of shared memory, the rest of which becomes zeros. Both
-/// addresses are aligned to 16 bytes; of 0 bytes the source may be anywhere. No thread may read there until this one
-/// has awaited the copy, and another thread only behind a barrier after that.
-__device__ inline void begin_copy(unsigned into, const void* from, int bytes) {
+/// Begins to copy `bytes` bytes, 0 to 16, into 16 bytes of shared memory, and fills the remainder with zeros. Both
+/// addresses are aligned to 16 bytes; with 0 bytes the source may be any address. This thread may read the target after
+/// it has awaited the copy, other threads after a subsequent barrier.
+__device__ inline void begin_copy(unsigned target, const void* source, int bytes) {
 #if GPIPE_TENSOR_CORES
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(into), "l"(__cvta_generic_to_global(from)),
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(__cvta_generic_to_global(source)),
                "r"(bytes)
                : "memory");
 #else
   __trap();
 #endif
 }
-/// The thread's copies since the last commit are a group.
+/// The thread's copies since the last commit become a group.
 __device__ inline void commit_copies() {
 #if GPIPE_TENSOR_CORES
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/// Waits until no more than the last Pending of the thread's groups run.
+/// Waits until at most the last Pending groups of the thread are incomplete.
 template <int Pending>
 __device__ inline void await_copies() {
 #if GPIPE_TENSOR_CORES
@@ -145,12 +145,12 @@ __device__ inline unsigned packed(float first, float second) {
 }
 /// Columns 0 to 7 and 8 to 15 of sums, as the left operand of another product.
 __device__ inline left_fragment as_left(const sum_fragment& low, const sum_fragment& high) {
-  return {{packed(low.at[0], low.at[1]), packed(low.at[2], low.at[3]), packed(high.at[0], high.at[1]),
-           packed(high.at[2], high.at[3])}};
+  return {{packed(low.value[0], low.value[1]), packed(low.value[2], low.value[3]), packed(high.value[0], high.value[1]),
+           packed(high.value[2], high.value[3])}};
 }
 
-/// Rows of Width bf16 in shared memory. Word group c of row r, which is 16 bytes, lies at place c ^ r % 8 of its row:
-/// then the eight rows of a matrix lie in different banks, whose 128 bytes are the width of 64 bf16.
+/// Rows of Width bf16 in shared memory. Word group c of row r, 16 bytes, is at place c ^ r % 8 of its row, so that the
+/// eight rows of a matrix are in different banks, whose 128 bytes are the width of 64 bf16.
 template <int Width>
 struct swizzled_rows {
   static_assert(Width % 64 == 0);

@@ -10,13 +10,13 @@
 namespace gpipe::cuda {
 
 /// Works on one row: a block of 256 threads, each of which runs the whole functor. The width of a loop is the same for
-/// all of them. Element i always belongs to thread i mod 256, so that a thread's own arrays serve in every loop, and
-/// the order of a sum is fixed:
+/// all threads. Element i always belongs to thread i mod 256, so that local arrays keep their elements from loop to
+/// loop, and the order of a sum is fixed:
 ///
 ///     thread t = g(t) + g(t + 256) + ...,   then a warp's threads in pairs 16 apart, 8, 4, 2, 1,   then warps in order
 ///
-/// A gpipe::detail::array_function has another order, as fixed: a thread reads and writes 16 bytes of neighbours at
-/// once (see detail::reduce_arrays). Loops run one after the other: a loop may read what the previous one wrote.
+/// A gpipe::detail::array_function has another fixed order: a thread reads and writes 16 bytes of neighbours at a time
+/// (see detail::reduce_arrays). Loops run one after the other: a loop may read the results of the previous one.
 struct team {
   static constexpr int threads = 256, warp = 32;
   static constexpr int block_bytes = 1;  ///< element by element: see host::team
@@ -51,14 +51,14 @@ struct team {
     } else {
       T partial = identity;
       for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) partial = op(partial, g(i));
-      for (int apart = warp / 2; apart > 0; apart /= 2)
-        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
+      for (int distance = warp / 2; distance > 0; distance /= 2)
+        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, distance));
       return detail::join_warps<threads>(partial, op);
     }
   }
 };
 
-/// The same for a narrow row: a warp, which waits for no other warp. Element i belongs to thread i mod 32, and a sum is
+/// The same for a narrow row: one warp, which waits for no other. Element i belongs to thread i mod 32, and a sum is
 ///
 ///     thread t = g(t) + g(t + 32) + ...,   then threads in pairs 16 apart, 8, 4, 2, 1
 struct warp_team {
@@ -97,8 +97,8 @@ struct warp_team {
     } else {
       T partial = identity;
       for (std::ptrdiff_t i = threadIdx.x % threads; i < width; i += threads) partial = op(partial, g(i));
-      for (int apart = threads / 2; apart > 0; apart /= 2)
-        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
+      for (int distance = threads / 2; distance > 0; distance /= 2)
+        partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, distance));
       return partial;
     }
   }

@@ -7,9 +7,9 @@
 
 namespace gpipe::cuda::detail {
 
-// A tile of 32 x 32 elements goes through shared memory, so that the threads of a warp read neighbours, which are in a
-// row of the source, and write neighbours, which are in a row of the result. Rows in shared memory have one element
-// more: then the elements of a column are in different banks.
+// A tile of 32 x 32 elements is transposed in shared memory, so that the threads of a warp read neighbours in a row of
+// the source, and write neighbours in a row of the result. Rows in shared memory have one additional element, so that
+// the elements of a column are in different banks.
 
 inline constexpr int transposing_tile = 32, transposing_lines = 8;  ///< a block's threads: tile x lines
 
@@ -21,20 +21,20 @@ GPIPE_HOST_DEVICE inline std::ptrdiff_t transposing_tiles(int rows, int padded) 
 /// multiple of the tile. The source has `stride` elements from row to row.
 template <class T>
 __global__ void __launch_bounds__(transposing_tile* transposing_lines)
-    transpose(int rows, int columns, int padded, const compute_type<T>* source, int stride, T* into) {
+    transpose(int rows, int columns, int padded, const compute_type<T>* source, int stride, T* result) {
   constexpr int tile = transposing_tile;
   __shared__ compute_type<T> held[tile][tile + 1];
   const int across = padded / tile, x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   for (std::ptrdiff_t index = blockIdx.x; index < transposing_tiles(rows, padded); index += gridDim.x) {
     const int row = static_cast<int>(index / across) * tile, column = static_cast<int>(index % across) * tile;
-    __syncthreads();  // all threads are done with the tile before
+    __syncthreads();  // all threads are done with the previous tile
     for (int i = y; i < tile; i += transposing_lines) {
       const bool inside = row + x < rows && column + i < columns;
       held[i][x] = inside ? source[std::ptrdiff_t{column + i} * stride + row + x] : compute_type<T>(0);
     }
     __syncthreads();
     for (int i = y; i < tile && row + i < rows; i += transposing_lines)
-      into[std::ptrdiff_t{row + i} * padded + column + x] = T(held[x][i]);
+      result[std::ptrdiff_t{row + i} * padded + column + x] = T(held[x][i]);
   }
 }
 

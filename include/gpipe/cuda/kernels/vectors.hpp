@@ -9,51 +9,52 @@
 
 namespace gpipe::cuda::detail {
 
-// Arrays that are read and written 16 bytes at once. The compiler joins no loads of single elements: it knows neither
-// the alignment of the arrays nor that none overlaps another.
+// Arrays that are read and written 16 bytes at a time. The compiler joins no loads of single elements, for it cannot
+// prove that the arrays are aligned and do not overlap.
 
 inline constexpr int vector_bytes = 16;
 
 /// N elements of an array.
 template <class T, int N>
 struct alignas((std::min)(vector_bytes, N* static_cast<int>(sizeof(T)))) neighbours {
-  T at[N];
+  T value[N];
 };
 
 template <class Pointer>
 using pointed = std::remove_cv_t<std::remove_pointer_t<Pointer>>;
 
-/// The elements of a vector of a row: 16 bytes of the largest type, so that the vectors of a warp lie side by side in
-/// each array.
+/// The elements of a vector of a row: 16 bytes of the largest type, so that the vectors of a warp are adjacent in each
+/// array.
 template <class... Pointers>
 inline constexpr int vector_elements = vector_bytes / (std::max)({static_cast<int>(sizeof(pointed<Pointers>))...});
 
-/// Words that are loaded and stored at once.
+/// Words that are loaded and stored by one instruction.
 template <int Count>
 struct vector_words {
   static_assert(Count == 1 || Count == 2 || Count == 4);
-  unsigned at[Count];
+  unsigned word[Count];
 
-  __device__ void load(const void* from) {
+  __device__ void load(const void* source) {
     if constexpr (Count == 4) {
-      const uint4 found = *static_cast<const uint4*>(from);
-      at[0] = found.x, at[1] = found.y, at[2] = found.z, at[3] = found.w;
+      const uint4 found = *static_cast<const uint4*>(source);
+      word[0] = found.x, word[1] = found.y, word[2] = found.z, word[3] = found.w;
     } else if constexpr (Count == 2) {
-      const uint2 found = *static_cast<const uint2*>(from);
-      at[0] = found.x, at[1] = found.y;
+      const uint2 found = *static_cast<const uint2*>(source);
+      word[0] = found.x, word[1] = found.y;
     } else {
-      at[0] = *static_cast<const unsigned*>(from);
+      word[0] = *static_cast<const unsigned*>(source);
     }
   }
   /// The compiler would split the store of a uint4.
-  __device__ void store(void* into) const {
-    const auto to = __cvta_generic_to_global(into);
+  __device__ void store(void* target) const {
+    const auto address = __cvta_generic_to_global(target);
     if constexpr (Count == 4)
-      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+                   "r"(word[3])
                    : "memory");
     else if constexpr (Count == 2)
-      asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(at[0]), "r"(at[1]) : "memory");
-    else *static_cast<unsigned*>(into) = at[0];
+      asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(word[0]), "r"(word[1]) : "memory");
+    else *static_cast<unsigned*>(target) = word[0];
   }
 };
 
@@ -62,33 +63,33 @@ template <class T, int N>
 struct vector_of_numbers {
   static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float> || std::is_same_v<T, double>);
   using words = vector_words<N* static_cast<int>(sizeof(T)) / 4>;
-  compute_type<T> at[N];
+  compute_type<T> number[N];
 
-  /// From an address at which a vector begins.
-  __device__ void load(const T* from) {
+  /// A vector begins at the source.
+  __device__ void load(const T* source) {
     words found;
-    found.load(from);
+    found.load(source);
     _Pragma("unroll") for (int k = 0; k < N; ++k) {
       if constexpr (std::is_same_v<T, bf16>)  // one instruction
-        at[k] = __uint_as_float(k % 2 == 0 ? found.at[k / 2] << 16 : found.at[k / 2] & 0xffff0000U);
-      else if constexpr (std::is_same_v<T, float>) at[k] = __uint_as_float(found.at[k]);
-      else at[k] = __hiloint2double(static_cast<int>(found.at[2 * k + 1]), static_cast<int>(found.at[2 * k]));
+        number[k] = __uint_as_float(k % 2 == 0 ? found.word[k / 2] << 16 : found.word[k / 2] & 0xffff0000U);
+      else if constexpr (std::is_same_v<T, float>) number[k] = __uint_as_float(found.word[k]);
+      else number[k] = __hiloint2double(static_cast<int>(found.word[2 * k + 1]), static_cast<int>(found.word[2 * k]));
     }
   }
-  /// Rounded.
-  __device__ void store(T* into) const {
+  /// Rounds the numbers.
+  __device__ void store(T* target) const {
     words made;
     _Pragma("unroll") for (int k = 0; k < N; ++k) {
       if constexpr (std::is_same_v<T, bf16>) {
-        if (k % 2 == 0) made.at[k / 2] = in_bf16(at[k], at[k + 1]);
+        if (k % 2 == 0) made.word[k / 2] = in_bf16(number[k], number[k + 1]);
       } else if constexpr (std::is_same_v<T, float>) {
-        made.at[k] = __float_as_uint(at[k]);
+        made.word[k] = __float_as_uint(number[k]);
       } else {
-        made.at[2 * k] = static_cast<unsigned>(__double2loint(at[k]));
-        made.at[2 * k + 1] = static_cast<unsigned>(__double2hiint(at[k]));
+        made.word[2 * k] = static_cast<unsigned>(__double2loint(number[k]));
+        made.word[2 * k + 1] = static_cast<unsigned>(__double2hiint(number[k]));
       }
     }
-    made.store(into);
+    made.store(target);
   }
 
  private:
@@ -103,7 +104,7 @@ struct vector_of_numbers {
   }
 };
 
-/// Where a row begins in the vectors of its arrays: at this element of one, or -1 if it is not the same in all arrays.
+/// The element of a vector at which a row begins, or -1 if it is not the same in all arrays of the row.
 ///
 ///     bf16, address 6 mod 16:    . . . 0 1 2 3 4 | 5 6 7 8 9 10 11 12 | 13 ...        begins at 3
 template <int N, class T, class... Ts>
@@ -115,18 +116,18 @@ __device__ int first_of_row(const T* x, const Ts*... others) {
   return ((first(others) == found) && ...) ? static_cast<int>(found) : -1;
 }
 
-/// The vectors of a row, and the elements before and behind them, of one of `Threads` threads. Vector v belongs to
-/// thread v mod Threads. It calls several(i) for a vector whose first element is i, and one(i, k) for an element alone,
-/// the k-th of a vector. Both are called in ascending order.
+/// Runs over the vectors of a row, and the elements before and after them, that belong to one of `Threads` threads:
+/// vector v belongs to thread v mod Threads. Calls several(i) for a vector whose first element is i, and single(i, k)
+/// for a single element, the k-th of a vector, both in ascending order.
 template <int Threads, int N, class Several, class One>
-__device__ void over_vectors(std::ptrdiff_t width, int first, int thread, Several several, One one) {
+__device__ void over_vectors(std::ptrdiff_t width, int first, int thread, Several several, One single) {
   std::ptrdiff_t i = thread * N - first;
   if (i < 0) {
-    _Pragma("unroll 1") for (int k = first; k < N && k - first < width; ++k) one(std::ptrdiff_t{k - first}, k);
+    _Pragma("unroll 1") for (int k = first; k < N && k - first < width; ++k) single(std::ptrdiff_t{k - first}, k);
     i += N * Threads;
   }
   _Pragma("unroll 1") for (; i + N <= width; i += N * Threads) several(i);
-  _Pragma("unroll 1") for (int k = 0; i < width; ++i, ++k) one(i, k);
+  _Pragma("unroll 1") for (int k = 0; i < width; ++i, ++k) single(i, k);
 }
 
 // Sums over a row have one order, wherever its arrays begin, so that a row has the same bits in every batch and at
@@ -154,34 +155,35 @@ struct larger_number {
 };
 
 template <class T, class Op>
-__device__ T over_lanes(T value, int first_apart, Op op) {
-  _Pragma("unroll") for (int apart = 1; apart < warp_lanes; apart *= 2) if (apart >= first_apart) value =
-      op(value, __shfl_xor_sync(0xffffffffu, value, apart));
+__device__ T over_lanes(T value, int first_distance, Op op) {
+  _Pragma("unroll") for (int distance = 1; distance < warp_lanes; distance *= 2) if (distance >= first_distance) value =
+      op(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }
 
 /// The sums of neighbours in pairs 1 apart, 2, 4, ...
 template <class T, int N, class Op>
 __device__ T in_pairs(T (&value)[N], Op op) {
-  _Pragma("unroll") for (int apart = 1; apart < N; apart *= 2)
-      _Pragma("unroll") for (int k = 0; k + apart < N; k += 2 * apart) value[k] = op(value[k], value[k + apart]);
+  _Pragma("unroll") for (int distance = 1; distance < N; distance *= 2)
+      _Pragma("unroll") for (int k = 0; k + distance < N; k += 2 * distance) value[k] =
+          op(value[k], value[k + distance]);
   return value[0];
 }
 
-/// Combines the numbers of the warps, one each, in order.
+/// Combines one number per warp, in order.
 template <int Threads, class T, class Op>
 __device__ T join_warps(T value, Op op) {
   constexpr int warps = Threads / warp_lanes;
   __shared__ T of_warp[warps];
   if (threadIdx.x % warp_lanes == 0) of_warp[threadIdx.x / warp_lanes] = value;
   __syncthreads();
-  T all = of_warp[0];
-  for (int w = 1; w < warps; ++w) all = op(all, of_warp[w]);
+  T combined = of_warp[0];
+  for (int w = 1; w < warps; ++w) combined = op(combined, of_warp[w]);
   __syncthreads();  // the next reduction reuses of_warp
-  return all;
+  return combined;
 }
 
-/// Combines the numbers of threads that have neighbours each.
+/// Combines the numbers of threads, each of which has neighbours.
 template <int Threads, class T, int N, class Op>
 __device__ T join_neighbours(T (&value)[N], Op op) {
   const T of_lanes = over_lanes(in_pairs(value, op), 1, op);
@@ -194,56 +196,56 @@ __device__ T join_neighbours(T (&value)[N], Op op) {
 template <int Threads, class T, int N, class Op>
 __device__ T join_scattered(T (&value)[N], Op op) {
   const int lane = static_cast<int>(threadIdx.x % warp_lanes);
-  _Pragma("unroll") for (int apart = 1; apart < N; apart *= 2) {
-    const bool odd = (lane & apart) != 0;
-    _Pragma("unroll") for (int k = 0; 2 * k * apart < N; ++k) {
+  _Pragma("unroll") for (int distance = 1; distance < N; distance *= 2) {
+    const bool odd = (lane & distance) != 0;
+    _Pragma("unroll") for (int k = 0; 2 * k * distance < N; ++k) {
       const T keeps = odd ? value[2 * k + 1] : value[2 * k], gives = odd ? value[2 * k] : value[2 * k + 1];
-      value[k] = op(keeps, __shfl_xor_sync(0xffffffffu, gives, apart));
+      value[k] = op(keeps, __shfl_xor_sync(0xffffffffu, gives, distance));
     }
   }
-  const T mine = over_lanes(value[0], N, op);  // for k = lane mod N
+  const T lane_value = over_lanes(value[0], N, op);  // for k = lane mod N
   if constexpr (Threads == warp_lanes) {
-    T all = mine;
-    _Pragma("unroll") for (int apart = 1; apart < N; apart *= 2) all =
-        op(all, __shfl_xor_sync(0xffffffffu, all, apart));
-    return all;
+    T combined = lane_value;
+    _Pragma("unroll") for (int distance = 1; distance < N; distance *= 2) combined =
+        op(combined, __shfl_xor_sync(0xffffffffu, combined, distance));
+    return combined;
   } else {
     // Sums of 32 neighbours: number warp + 8 k. Each N of them are the numbers of a warp with neighbours.
     constexpr int warps = Threads / warp_lanes;
     __shared__ T found[warps][N + 1];  // N, and one against conflicts of banks
     const int number = static_cast<int>(threadIdx.x / warp_lanes) + warps * lane;
-    if (lane < N) found[number / N][number % N] = mine;
+    if (lane < N) found[number / N][number % N] = lane_value;
     __syncthreads();
-    T own[N], all = T();
-    _Pragma("unroll") for (int k = 0; k < N; ++k) own[k] = found[lane % warps][k];
-    const T of_warp = in_pairs(own, op);
+    T numbers[N], combined = T();
+    _Pragma("unroll") for (int k = 0; k < N; ++k) numbers[k] = found[lane % warps][k];
+    const T of_warp = in_pairs(numbers, op);
     for (int w = 0; w < warps; ++w) {
       const T next = __shfl_sync(0xffffffffu, of_warp, w);
-      all = w == 0 ? next : op(all, next);
+      combined = w == 0 ? next : op(combined, next);
     }
     __syncthreads();
-    return all;
+    return combined;
   }
 }
 
-/// all[k] = all[k + first] for `first` below By + By; By is a power of two.
-template <int By, class T, int Size>
-__device__ void shift_numbers(T (&all)[Size], int first) {
-  if ((first & By) != 0) {
-    _Pragma("unroll") for (int k = 0; k + By < Size; ++k) all[k] = all[k + By];
+/// numbers[k] = numbers[k + first] for `first` < 2 Shift; Shift is a power of two.
+template <int Shift, class T, int Size>
+__device__ void shift_numbers(T (&numbers)[Size], int first) {
+  if ((first & Shift) != 0) {
+    _Pragma("unroll") for (int k = 0; k + Shift < Size; ++k) numbers[k] = numbers[k + Shift];
   }
-  if constexpr (By > 1) shift_numbers<By / 2>(all, first);
+  if constexpr (Shift > 1) shift_numbers<Shift / 2>(numbers, first);
 }
 
-/// Moves the numbers of a row that begins at element `first` of a vector to the threads that have them if it begins at
-/// element 0: value[k] becomes value[k + first], and the last ones are the first of the next thread.
+/// Moves the numbers of a row that begins at element `first` of a vector to the threads that would have them if it
+/// began at element 0: value[k] becomes value[k + first], and the last numbers are the first of the next thread.
 template <int Threads, class T, int N>
 __device__ void align_numbers(T (&value)[N], int first) {
   const int lane = static_cast<int>(threadIdx.x % warp_lanes);
-  T all[2 * N];
+  T window[2 * N];
   _Pragma("unroll") for (int k = 0; k < N; ++k) {
-    all[k] = value[k];
-    all[N + k] = __shfl_sync(0xffffffffu, value[k], (lane + 1) % warp_lanes);
+    window[k] = value[k];
+    window[N + k] = __shfl_sync(0xffffffffu, value[k], (lane + 1) % warp_lanes);
   }
   if constexpr (Threads > warp_lanes) {
     constexpr int warps = Threads / warp_lanes;
@@ -254,11 +256,11 @@ __device__ void align_numbers(T (&value)[N], int first) {
     }
     __syncthreads();
     if (lane == warp_lanes - 1) {
-      _Pragma("unroll") for (int k = 0; k < N; ++k) all[N + k] = of_first[(warp + 1) % warps][k];
+      _Pragma("unroll") for (int k = 0; k < N; ++k) window[N + k] = of_first[(warp + 1) % warps][k];
     }
   }
-  shift_numbers<N / 2>(all, first);
-  _Pragma("unroll") for (int k = 0; k < N; ++k) value[k] = all[k];
+  shift_numbers<N / 2>(window, first);
+  _Pragma("unroll") for (int k = 0; k < N; ++k) value[k] = window[k];
 }
 
 /// g(i, arrays...) for i in [0, width), combined by `op`, in the order above.
@@ -269,27 +271,27 @@ __device__ T reduce_arrays(std::ptrdiff_t width, T identity, Op op, G g, Pointer
   T value[N];
   _Pragma("unroll") for (int k = 0; k < N; ++k) value[k] = identity;
   if (first < 0) {
-    for (std::ptrdiff_t from = thread; from < width; from += N * Threads)
-      _Pragma("unroll") for (int k = 0; k < N; ++k) if (const std::ptrdiff_t i = from + k * Threads; i < width)
+    for (std::ptrdiff_t begin = thread; begin < width; begin += N * Threads)
+      _Pragma("unroll") for (int k = 0; k < N; ++k) if (const std::ptrdiff_t i = begin + k * Threads; i < width)
           value[k] = op(value[k], g(i, array...));
     return join_scattered<Threads>(value, op);
   }
-  const auto several = [&](std::ptrdiff_t i, auto... numbers) {
-    (numbers.load(array + i), ...);
-    _Pragma("unroll") for (std::ptrdiff_t k = 0; k < N; ++k) value[k] = op(value[k], g(k, numbers.at...));
+  const auto several = [&](std::ptrdiff_t i, auto... vectors) {
+    (vectors.load(array + i), ...);
+    _Pragma("unroll") for (std::ptrdiff_t k = 0; k < N; ++k) value[k] = op(value[k], g(k, vectors.number...));
   };
   over_vectors<Threads, N>(
       width, first, thread, [&](std::ptrdiff_t i) { several(i, vector_of_numbers<pointed<Pointers>, N>{}...); },
-      [&](std::ptrdiff_t i, int at) {
+      [&](std::ptrdiff_t i, int position) {
         const T number = g(i, array...);
-        _Pragma("unroll") for (int k = 0; k < N; ++k) value[k] = k == at ? op(value[k], number) : value[k];
+        _Pragma("unroll") for (int k = 0; k < N; ++k) value[k] = k == position ? op(value[k], number) : value[k];
       });
   if constexpr (std::is_same_v<Op, add_numbers>)
     if (first > 0) align_numbers<Threads>(value, first);
   return join_neighbours<Threads>(value, op);
 }
 
-/// g(i, arrays...) for i in [0, width): it reads constant arrays and writes the others.
+/// g(i, arrays...) for i in [0, width): it reads the constant arrays and writes the other arrays.
 template <int Threads, class G, class... Pointers>
 __device__ void write_arrays(std::ptrdiff_t width, G g, Pointers... array) {
   constexpr int N = vector_elements<Pointers...>;
@@ -298,16 +300,16 @@ __device__ void write_arrays(std::ptrdiff_t width, G g, Pointers... array) {
     for (std::ptrdiff_t i = thread; i < width; i += Threads) g(i, array...);
     return;
   }
-  const auto read = []<class Pointer>(Pointer from, auto& numbers) {
-    if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) numbers.load(from);
+  const auto read = []<class Pointer>(Pointer source, auto& vectors) {
+    if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) vectors.load(source);
   };
-  const auto write = []<class Pointer>(Pointer into, const auto& numbers) {
-    if constexpr (!std::is_const_v<std::remove_pointer_t<Pointer>>) numbers.store(into);
+  const auto write = []<class Pointer>(Pointer target, const auto& vectors) {
+    if constexpr (!std::is_const_v<std::remove_pointer_t<Pointer>>) vectors.store(target);
   };
-  const auto several = [&](std::ptrdiff_t i, auto... numbers) {
-    (read(array + i, numbers), ...);
-    _Pragma("unroll") for (std::ptrdiff_t k = 0; k < N; ++k) g(k, numbers.at...);
-    (write(array + i, numbers), ...);
+  const auto several = [&](std::ptrdiff_t i, auto... vectors) {
+    (read(array + i, vectors), ...);
+    _Pragma("unroll") for (std::ptrdiff_t k = 0; k < N; ++k) g(k, vectors.number...);
+    (write(array + i, vectors), ...);
   };
   over_vectors<Threads, N>(
       width, first, thread, [&](std::ptrdiff_t i) { several(i, vector_of_numbers<pointed<Pointers>, N>{}...); },

@@ -6,7 +6,7 @@
 
 namespace gpipe::cuda {
 
-/// The one allocation of a stage on a GPU, filled with one byte.
+/// The only allocation of a stage on a GPU, filled with one byte.
 class arena {
  public:
   GPIPE_COLD explicit arena(std::size_t bytes, std::byte fill = std::byte{0}, int gpu = 0) : gpu_(gpu), bytes_(bytes) {

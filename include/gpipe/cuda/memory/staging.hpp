@@ -8,16 +8,16 @@
 
 namespace gpipe::cuda {
 
-/// Copies between the host's memory and a GPU's, through pieces of memory on both sides that are allocated once and
-/// used in turn. The host's pieces are pinned: the GPU reads them by itself, and no thread waits.
+/// Copies between the memory of the host and of a GPU, through pieces of memory on both sides that are allocated once
+/// and used in turn. The host's pieces are pinned: the GPU reads them by itself, and no thread waits.
 ///
-///     up     host -> piece of the host -> piece of the GPU -> target        at once; on a stream of its own; in order
+///     up     host -> piece of the host -> piece of the GPU -> target        at once; on a second stream; in order
 ///     down   source -> piece of the host -> host                            in order; at `drain`
 ///
-/// The second part of an upload runs while the stream still computes earlier operations: data arrive early.
+/// The second step of an upload runs while the stream still computes earlier operations: data arrive early.
 class staging {
  public:
-  GPIPE_COLD explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
+  GPIPE_COLD explicit staging(const stream& queue) : stream_(queue), early_(queue.gpu()) {
     check(cudaHostAlloc(&hosts_, pieces * piece_bytes, cudaHostAllocPortable), "cudaHostAlloc");
     const cudaError_t given = cudaMalloc(&gpus_, pieces * piece_bytes);
     if (given != cudaSuccess) ignore(cudaFreeHost(hosts_));
@@ -32,34 +32,34 @@ class staging {
   staging(const staging&) = delete;
   staging& operator=(const staging&) = delete;
 
-  /// `from` has been read when this returns.
-  void up(std::size_t bytes, const std::byte* from, std::byte* into) {
-    for (std::size_t at = 0; at < bytes; at += piece_bytes) {
-      const std::size_t n = (std::min)(piece_bytes, bytes - at);
+  /// The source has been read when this returns.
+  void up(std::size_t bytes, const std::byte* source, std::byte* target) {
+    for (std::size_t done = 0; done < bytes; done += piece_bytes) {
+      const std::size_t n = (std::min)(piece_bytes, bytes - done);
       piece& p = take();
-      std::memcpy(host(p), from + at, n);
+      std::memcpy(host(p), source + done, n);
       check(cudaMemcpyAsync(gpu(p), host(p), n, cudaMemcpyHostToDevice, early_.get()), "cudaMemcpyAsync");
       p.arrived.record(early_);
       p.arrived.make_wait(stream_);
-      check(cudaMemcpyAsync(into + at, gpu(p), n, cudaMemcpyDeviceToDevice, stream_.get()), "cudaMemcpyAsync");
+      check(cudaMemcpyAsync(target + done, gpu(p), n, cudaMemcpyDeviceToDevice, stream_.get()), "cudaMemcpyAsync");
       p.over.record(stream_);
     }
   }
 
-  /// `into` is written by `drain`, or before.
-  void down(std::size_t bytes, const std::byte* from, std::byte* into) { down(bytes, from, into, {bytes, 0}); }
-  /// Rows that come one behind the other go `stride` bytes apart.
+  /// The target is written by `drain`, or earlier.
+  void down(std::size_t bytes, const std::byte* source, std::byte* target) { down(bytes, source, target, {bytes, 0}); }
+  /// Rows that are adjacent in the source are written `stride` bytes apart.
   struct row_targets {
     std::size_t bytes = 0, stride = 0;
   };
-  void down(std::size_t bytes, const std::byte* from, std::byte* into, const row_targets& rows) {
-    for (std::size_t at = 0; at < bytes; at += piece_bytes) {
-      const std::size_t n = (std::min)(piece_bytes, bytes - at);
+  void down(std::size_t bytes, const std::byte* source, std::byte* target, const row_targets& rows) {
+    for (std::size_t done = 0; done < bytes; done += piece_bytes) {
+      const std::size_t n = (std::min)(piece_bytes, bytes - done);
       piece& p = take();
-      check(cudaMemcpyAsync(host(p), from + at, n, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
+      check(cudaMemcpyAsync(host(p), source + done, n, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
       p.over.record(stream_);
-      p.into = into;
-      p.first = at;
+      p.target = target;
+      p.first = done;
       p.bytes = n;
       p.rows = rows;
     }
@@ -71,7 +71,7 @@ class staging {
   }
   /// Discards them instead: the stream has failed.
   void drop() noexcept {
-    for (piece& p : pieces_) p.into = nullptr;
+    for (piece& p : pieces_) p.target = nullptr;
   }
 
  private:
@@ -80,7 +80,7 @@ class staging {
 
   struct piece {
     event arrived, over;
-    std::byte* into = nullptr;  // of the whole download, of which this piece has [first, first + bytes)
+    std::byte* target = nullptr;  // of the whole download; this piece has bytes [first, first + bytes) of it
     std::size_t first = 0, bytes = 0;
     row_targets rows{};
   };
@@ -98,13 +98,13 @@ class staging {
     return p;
   }
   void arrive(piece& p) noexcept {
-    if (p.into == nullptr) return;
+    if (p.target == nullptr) return;
     for (std::size_t done = 0, n = 0; done < p.bytes; done += n) {
       const std::size_t row = (p.first + done) / p.rows.bytes, column = (p.first + done) % p.rows.bytes;
       n = (std::min)(p.rows.bytes - column, p.bytes - done);
-      std::memcpy(p.into + row * p.rows.stride + column, host(p) + done, n);
+      std::memcpy(p.target + row * p.rows.stride + column, host(p) + done, n);
     }
-    p.into = nullptr;
+    p.target = nullptr;
   }
 
   const stream& stream_;

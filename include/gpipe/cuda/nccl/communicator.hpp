@@ -11,9 +11,9 @@
 
 namespace gpipe::nccl {
 
-/// Ranks that send each other their GPUs' memory. No call of NCCL blocks: this class polls it until the deadline. After
-/// the deadline or a failure it aborts all transfers of this rank, for the GPU must not wait for a rank that has ended;
-/// after that every call throws.
+/// Ranks that send each other the memory of their GPUs. Calls of NCCL do not block: this class polls until the
+/// deadline. After the deadline or a failure it aborts all transfers of this rank, because the GPU must not wait for a
+/// rank that has ended; after that every call throws.
 class communicator {
  public:
   /// All ranks construct theirs at the same time, with the same id. `on_wait` is called while this waits for NCCL, and
@@ -52,11 +52,11 @@ class communicator {
     }
     complete("ncclGroupEnd", [] { return ncclGroupEnd(); });
   }
-  void send(const std::byte* from, std::size_t bytes, int to, const cuda::stream& on) {
-    check(ncclSend(from, bytes, ncclInt8, to, handle_, on.get()), "ncclSend");
+  void send(const std::byte* data, std::size_t bytes, int peer, const cuda::stream& queue) {
+    check(ncclSend(data, bytes, ncclInt8, peer, handle_, queue.get()), "ncclSend");
   }
-  void receive(std::byte* into, std::size_t bytes, int from, const cuda::stream& on) {
-    check(ncclRecv(into, bytes, ncclInt8, from, handle_, on.get()), "ncclRecv");
+  void receive(std::byte* data, std::size_t bytes, int peer, const cuda::stream& queue) {
+    check(ncclRecv(data, bytes, ncclInt8, peer, handle_, queue.get()), "ncclRecv");
   }
 
   /// Throws if a transfer has failed.

@@ -17,10 +17,10 @@
 
 namespace gpipe::nccl {
 
-/// A job whose processes train on GPUs, each on its own. NCCL sends the GPUs' memory; another job sends everything
-/// else, the ids of communicators included: `mpi::job job; nccl::job gpus(job);` and `{.job = &gpus}`.
+/// A job whose processes train on GPUs, one GPU per process. NCCL sends the GPUs' memory; another job sends everything
+/// else, including the ids of communicators: `mpi::job job; nccl::job gpus(job);` and `{.job = &gpus}`.
 ///
-/// After a failure all communicators are aborted, for a GPU must not wait for a rank that has given up; the next call
+/// After a failure all communicators are aborted, because a GPU must not wait for a rank that has failed; the next call
 /// makes new ones.
 class job final : public process_group {
  public:
@@ -33,7 +33,7 @@ class job final : public process_group {
     deadline_ = deadline;
     job_.expect(deadline);
   }
-  void agree(collective_kind what, std::span<const agreed_value> values) override { job_.agree(what, values); }
+  void agree(collective_kind kind, std::span<const agreed_value> values) override { job_.agree(kind, values); }
 
   GPIPE_COLD std::unique_ptr<sending_end> sender(const channel_layout& layout) override {
     if (layout.queue == nullptr) return job_.sender(layout);
@@ -56,34 +56,34 @@ class job final : public process_group {
   /// All processes make their communicators in the same order, so that none waits for ever.
   GPIPE_COLD void connect() override {
     if (connected_) return;
-    std::vector<channel*> all;
-    for (const auto& c : channels_) all.push_back(c.get());
-    std::sort(all.begin(), all.end(), [](const channel* a, const channel* b) { return a->key < b->key; });
+    std::vector<channel*> ordered;
+    for (const auto& c : channels_) ordered.push_back(c.get());
+    std::sort(ordered.begin(), ordered.end(), [](const channel* a, const channel* b) { return a->key < b->key; });
     try {
-      for (channel* c : all)
+      for (channel* c : ordered)
         if (c->id_sender) send_id(*c);
-      for (channel* c : all) connect(*c);
+      for (channel* c : ordered) connect(*c);
     } catch (...) {
       abandon();
       throw;
     }
     connected_ = true;
   }
-  void enter(collective_kind what, std::span<const agreed_value> values) override {
-    job_.enter(what, values);
+  void enter(collective_kind kind, std::span<const agreed_value> values) override {
+    job_.enter(kind, values);
     connect();
   }
-  void begin(wait_context what) override { job_.begin(what); }
+  void begin(wait_context context) override { job_.begin(context); }
   void poll() override { job_.poll(); }
   void runs_long(const detail::location& kernel) noexcept override { job_.runs_long(kernel); }
   host_cores on_this_host() const noexcept override { return job_.on_this_host(); }
   void set_workers(const std::vector<int>& counts) override { job_.set_workers(counts); }
-  void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
-    job_.broadcast(bytes, size, root, which);
+  void broadcast(void* bytes, std::size_t size, int root, std::uint64_t tag) override {
+    job_.broadcast(bytes, size, root, tag);
   }
 
   /// The host waits for the stage's stream and meanwhile checks for failures.
-  void wait(const void* queue, wait_context what) override {
+  void wait(const void* queue, wait_context context) override {
     const auto& stage = *static_cast<const cuda::stream*>(queue);
     const auto begin = std::chrono::steady_clock::now();
     cuda::use(stage.gpu());
@@ -93,9 +93,9 @@ class job final : public process_group {
     while (!done_[gpu].over()) {
       job_.poll();
       for (const auto& c : channels_) c->end->check_error();
-      const auto now = std::chrono::steady_clock::now() - begin;
-      if (now > deadline_) fail_without_progress(what);
-      if (now > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      const auto elapsed = std::chrono::steady_clock::now() - begin;
+      if (elapsed > deadline_) fail_without_progress(context);
+      if (elapsed > std::chrono::milliseconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
 
@@ -114,7 +114,7 @@ class job final : public process_group {
     ncclUniqueId id{};
     device_identity gpu;
   };
-  /// The lower rank, the higher rank, whether the lower one sends, and the number among such channels.
+  /// The lower rank, the higher rank, whether the lower one sends, and the index among such channels.
   using order = std::tuple<int, int, bool, int>;
   struct channel {
     nccl::end* end;
@@ -127,8 +127,8 @@ class job final : public process_group {
   template <class End>
   class tracked final : public End {
    public:
-    tracked(job& in, const channel_layout& layout)
-        : End(layout, *static_cast<const cuda::stream*>(layout.queue)), job_(in) {}
+    tracked(job& owner, const channel_layout& layout)
+        : End(layout, *static_cast<const cuda::stream*>(layout.queue)), job_(owner) {}
     ~tracked() override { job_.remove(*this); }
 
    private:
@@ -163,19 +163,20 @@ class job final : public process_group {
     }
     const ncclUniqueId id = c.id_message.id;
     if (c.id_receiver) c.id_receiver->release(0);
-    const int mine = c.id_sender ? 0 : 1;
-    c.end->connect(std::make_unique<communicator>(id, 2, mine, c.end->gpu(), deadline_, [this] { job_.poll(); }),
-                   1 - mine);
+    const int link_rank = c.id_sender ? 0 : 1;
+    c.end->connect(std::make_unique<communicator>(id, 2, link_rank, c.end->gpu(), deadline_, [this] { job_.poll(); }),
+                   1 - link_rank);
   }
-  [[noreturn]] GPIPE_COLD void fail_without_progress(wait_context what) {
+  [[noreturn]] GPIPE_COLD void fail_without_progress(wait_context context) {
     for (const auto& c : channels_)
       if (!c->end->idle())
-        gpipe::detail::throw_error({"rank ", rank(), " waits for the process (", what.action,
+        gpipe::detail::throw_error({"rank ", rank(), " waits for the process (", context.action,
                                     "), and nothing came for ", gpipe::detail::duration_text(deadline_)},
                                    {"see whether it is alive and what it waits for, or raise the deadline"},
                                    {.rank = c->end->peer()});
     gpipe::detail::throw_error({"the GPU has not completed its work within ", gpipe::detail::duration_text(deadline_)},
-                               {"raise the deadline"}, {.rank = rank(), .stage = what.stage, .action = what.action});
+                               {"raise the deadline"},
+                               {.rank = rank(), .stage = context.stage, .action = context.action});
   }
   static constexpr wait_context connecting{.action = "connect"};
 

@@ -7,11 +7,11 @@
 
 namespace gpipe::cuda {
 
-/// CUDA keeps a failure's code until it is asked for, and Thrust would report it at its next call, which is right. So
-/// this forgets it, wherever a failure is thrown or ignored.
+/// Resets CUDA's failure code after a failure was thrown or ignored. CUDA keeps the code until it is read, and Thrust
+/// would report it at its next call, which is not the call that failed.
 inline void forget_failure() noexcept { static_cast<void>(cudaGetLastError()); }
 
-/// For calls that may fail, such as those of a destructor.
+/// For calls that may fail, as in a destructor.
 inline void ignore(cudaError_t found) noexcept {
   if (found != cudaSuccess) forget_failure();
 }

@@ -6,7 +6,7 @@
 
 namespace gpipe::cuda {
 
-/// The number of GPUs that this process may use, as CUDA_VISIBLE_DEVICES allows: 0 without a driver too.
+/// The number of GPUs that CUDA_VISIBLE_DEVICES allows this process to use; 0 without a driver.
 GPIPE_COLD inline int gpus() {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -27,25 +27,25 @@ inline void use(int gpu) { check(cudaSetDevice(gpu), "cudaSetDevice"); }
 /// Available bytes of a GPU.
 GPIPE_COLD inline std::int64_t memory_left(int gpu) {
   use(gpu);
-  std::size_t left = 0, all = 0;
-  check(cudaMemGetInfo(&left, &all), "cudaMemGetInfo");
+  std::size_t left = 0, total = 0;
+  check(cudaMemGetInfo(&left, &total), "cudaMemGetInfo");
   return static_cast<std::int64_t>(left);
 }
 
-/// Lets the kernels of each GPU access the memory of every other, since a stage writes straight into the memory of the
-/// next. Throws `error` if two of them cannot.
+/// Lets the kernels of each GPU access the memory of every other, since a stage writes directly into the memory of the
+/// next stage. Throws `error` if a GPU cannot access another's memory.
 GPIPE_COLD inline void connect_gpus() {
   const int count = gpus();
-  for (int from = 0; from < count; ++from) {
-    use(from);
-    for (int to = 0; to < count; ++to) {
-      if (to == from) continue;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    use(gpu);
+    for (int peer = 0; peer < count; ++peer) {
+      if (peer == gpu) continue;
       int reaches = 0;
-      check(cudaDeviceCanAccessPeer(&reaches, from, to), "cudaDeviceCanAccessPeer");
+      check(cudaDeviceCanAccessPeer(&reaches, gpu, peer), "cudaDeviceCanAccessPeer");
       if (!reaches)
-        detail::throw_error({"GPU ", from, " cannot access the memory of GPU ", to},
+        detail::throw_error({"GPU ", gpu, " cannot access the memory of GPU ", peer},
                             {"choose GPUs that can with CUDA_VISIBLE_DEVICES, or run one process per GPU over NCCL"});
-      const cudaError_t found = cudaDeviceEnablePeerAccess(to, 0);
+      const cudaError_t found = cudaDeviceEnablePeerAccess(peer, 0);
       if (found == cudaErrorPeerAccessAlreadyEnabled) ignore(found);
       else check(found, "cudaDeviceEnablePeerAccess");
     }

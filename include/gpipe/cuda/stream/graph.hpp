@@ -10,7 +10,7 @@
 namespace gpipe::cuda {
 
 /// Operations of several contexts, captured once as a CUDA graph. The first context that begins it launches it; the
-/// others join by awaiting a mark of the first. Uploads and downloads have their own pinned memory here.
+/// other contexts join by awaiting a mark of the first. A graph has pinned memory for its uploads and downloads.
 class graph {
  public:
   graph() = default;
@@ -22,22 +22,22 @@ class graph {
   graph& operator=(const graph&) = delete;
 
   /// Replaces the data of an upload from the next launch on; uploads are numbered in order. Nothing is in flight.
-  void refill(std::size_t upload, std::ptrdiff_t bytes, const std::byte* from) {
-    std::memcpy(ups_.at(upload).memory.get(), from, static_cast<std::size_t>(bytes));
+  void refill(std::size_t upload, std::ptrdiff_t bytes, const std::byte* data) {
+    std::memcpy(ups_.at(upload).memory.get(), data, static_cast<std::size_t>(bytes));
   }
 
   // Called by contexts.
 
-  void begin(const stream& on) {
+  void begin(const stream& queue) {
     if (first_ != nullptr) return;
-    check(cudaStreamBeginCapture(on.get(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    first_ = &on;
+    check(cudaStreamBeginCapture(queue.get(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    first_ = &queue;
   }
-  void end(const stream& on) {
-    if (&on != first_) return;
+  void end(const stream& queue) {
+    if (&queue != first_) return;
     first_ = nullptr;
     cudaGraph_t written = nullptr;
-    check(cudaStreamEndCapture(on.get(), &written), "cudaStreamEndCapture");
+    check(cudaStreamEndCapture(queue.get(), &written), "cudaStreamEndCapture");
     const cudaError_t made = cudaGraphInstantiate(&launched_, written, 0);
     ignore(cudaGraphDestroy(written));
     check(made, "cudaGraphInstantiate");
@@ -50,20 +50,20 @@ class graph {
     if (written != nullptr) ignore(cudaGraphDestroy(written));
     first_ = nullptr;
   }
-  void up(const stream& on, std::size_t bytes, const std::byte* from, std::byte* into) {
+  void up(const stream& queue, std::size_t bytes, const std::byte* source, std::byte* target) {
     std::byte* const memory = add(ups_, bytes);
-    std::memcpy(memory, from, bytes);
-    check(cudaMemcpyAsync(into, memory, bytes, cudaMemcpyHostToDevice, on.get()), "cudaMemcpyAsync");
+    std::memcpy(memory, source, bytes);
+    check(cudaMemcpyAsync(target, memory, bytes, cudaMemcpyHostToDevice, queue.get()), "cudaMemcpyAsync");
   }
-  void down(const stream& on, std::size_t bytes, const std::byte* from, std::byte* into) {
+  void down(const stream& queue, std::size_t bytes, const std::byte* source, std::byte* target) {
     std::byte* const memory = add(downs_, bytes);
-    downs_.back().into = into;
-    check(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyDeviceToHost, on.get()), "cudaMemcpyAsync");
+    downs_.back().target = target;
+    check(cudaMemcpyAsync(memory, source, bytes, cudaMemcpyDeviceToHost, queue.get()), "cudaMemcpyAsync");
   }
-  void launch(const stream& on) { check(cudaGraphLaunch(launched_, on.get()), "cudaGraphLaunch"); }
-  /// Copies what was downloaded to its targets, once the stream is complete.
+  void launch(const stream& queue) { check(cudaGraphLaunch(launched_, queue.get()), "cudaGraphLaunch"); }
+  /// Copies the downloads to their targets, once the stream is complete.
   void drain() noexcept {
-    for (const piece& p : downs_) std::memcpy(p.into, p.memory.get(), p.bytes);
+    for (const piece& p : downs_) std::memcpy(p.target, p.memory.get(), p.bytes);
   }
 
  private:
@@ -73,12 +73,12 @@ class graph {
   struct piece {
     std::unique_ptr<std::byte, unpin> memory;
     std::size_t bytes;
-    std::byte* into = nullptr;
+    std::byte* target = nullptr;
   };
-  GPIPE_COLD static std::byte* add(std::vector<piece>& to, std::size_t bytes) {
+  GPIPE_COLD static std::byte* add(std::vector<piece>& pieces, std::size_t bytes) {
     void* memory = nullptr;
     check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
-    to.push_back({std::unique_ptr<std::byte, unpin>(static_cast<std::byte*>(memory)), bytes});
+    pieces.push_back({std::unique_ptr<std::byte, unpin>(static_cast<std::byte*>(memory)), bytes});
     return static_cast<std::byte*>(memory);
   }
 

@@ -15,8 +15,8 @@
 namespace gpipe::cuda {
 
 /// With -D GPIPE_NVTX=1 a profiler, such as Nsight Systems, shows the layer and micro-batch of the operations that a
-/// context enqueues: a range from one `operation_tag` to the next, in the host's time; the profiler shows the GPU's own
-/// times beside it. Does nothing by default.
+/// context enqueues: a range from one `operation_tag` to the next, in the host's time. The profiler also shows the
+/// GPU's times. Does nothing by default.
 class nvtx_range {
  public:
 #if GPIPE_NVTX

@@ -37,9 +37,9 @@ class event {
   event& operator=(event&&) = delete;
 
   /// The GPU of the stream is the current one.
-  void record(const stream& on) {
+  void record(const stream& queue) {
     if (handle_ == nullptr) check(cudaEventCreateWithFlags(&handle_, flags_), "cudaEventCreateWithFlags");
-    check(cudaEventRecord(handle_, on.get()), "cudaEventRecord");
+    check(cudaEventRecord(handle_, queue.get()), "cudaEventRecord");
   }
   /// Work enqueued on `waiting` from now on begins after the event, if it was recorded.
   void make_wait(const stream& waiting) const {
