@@ -20,10 +20,10 @@ namespace gpipe::mpi {
 /// another thread prints the call, the rank and a remedy, and the process ends. mpirun then ends the other processes.
 ///
 ///     call_deadline limit(rank, deadline);
-///     limit.begin("MPI_Comm_dup");    the time of the call before ends here
+///     limit.begin("MPI_Comm_dup");    ends the time of the previous call
 ///     limit.begin("MPI_Barrier");
 ///
-/// It is for joining and leaving a job. Calls in between are tested, not waited for.
+/// It is used to join and leave a job. Calls in between are tested, not waited for.
 class call_deadline {
  public:
   GPIPE_COLD call_deadline(int rank, std::chrono::nanoseconds limit)
@@ -48,7 +48,7 @@ class call_deadline {
     waited_ = {};
   }
 
-  /// The rank of this process before MPI knows it, as mpirun or srun has set it; -1: unknown.
+  /// The rank of this process before MPI is initialized, as mpirun or srun has set it; -1: unknown.
   static int rank_before_init() noexcept {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
       if (const char* rank = std::getenv(name)) return std::atoi(rank);
@@ -56,8 +56,8 @@ class call_deadline {
   }
 
  private:
-  // A part of the limit counts no more than its length: a process that was stopped (Ctrl-Z) does not count its own
-  // absence.
+  // A part of the limit counts at most its length, so that the time for which a process was stopped (Ctrl-Z) does not
+  // count.
   GPIPE_COLD void watch() {
     using namespace std::chrono_literals;
     const auto part = std::clamp<std::chrono::nanoseconds>(limit_ / 8, 1ms, 250ms);
@@ -86,7 +86,7 @@ class call_deadline {
   std::condition_variable changed_;
   const char* call_ = nullptr;
   bool ended_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace gpipe::mpi

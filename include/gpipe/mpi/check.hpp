@@ -2,7 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 
-#define OMPI_SKIP_MPICXX 1  // the C++ bindings are obsolete and need a library of their own
+#define OMPI_SKIP_MPICXX 1  // the C++ bindings are obsolete and need another library
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 

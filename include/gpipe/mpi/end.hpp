@@ -15,15 +15,15 @@ class end;
 struct connection {
   progress_engine& progress;
   MPI_Comm data = MPI_COMM_NULL, control = MPI_COMM_NULL;
-  std::vector<end*> ends{};  ///< that exist, in the order of construction, which is the same everywhere
+  std::vector<end*> ends{};  ///< existing ends in order of construction, which is the same in all processes
 };
 
-/// The common part of sender and receiver. Each slot of each value has a tag of its own, so that what arrives in a
-/// slot arrives in order:
+/// The common part of sender and receiver. Each slot of each value has a separate tag, so that the messages of a slot
+/// arrive in order:
 ///
 ///     sender     sender_slot(m) ---- tag + receiver_slot(m) V + v ----> receiver_slot(m)     receiver
 ///
-/// A full micro-batch goes by a persistent request, a short one by a message of its length.
+/// A full micro-batch is sent by a persistent request, a short one by a message of its length.
 class end {
  public:
   GPIPE_COLD end(connection& job, const channel_layout& layout, int tag) : job_(job), layout_(layout), tag_(tag) {
@@ -38,10 +38,10 @@ class end {
   end(const end&) = delete;
   end& operator=(const end&) = delete;
 
-  /// After a failure: both ends complete or discard all messages under way.
+  /// After a failure: both ends complete or discard all messages in flight.
   virtual void drain() = 0;
 
-  /// How many tags the channel uses.
+  /// The number of tags that the channel uses.
   static int tags(const channel_layout& layout) {
     return memory_slots(layout) * static_cast<int>(layout.values.size());
   }
@@ -58,23 +58,23 @@ class end {
   }
   int bytes(int v, int samples) const { return static_cast<int>(layout_.values[index(v)].row) * samples; }
 
-  void await(MPI_Request* requests, wait_context what, MPI_Status* states = MPI_STATUSES_IGNORE) {
+  void await(MPI_Request* requests, wait_context context, MPI_Status* states = MPI_STATUSES_IGNORE) {
     job_.progress.await(
         [&] {
           int done = 0;
           check(MPI_Testall(values(), requests, &done, states), "MPI_Testall");
           return done != 0;
         },
-        what, layout_.peer);
+        context, layout_.peer);
   }
-  void await_one(MPI_Request& request, wait_context what) {
+  void await_one(MPI_Request& request, wait_context context) {
     job_.progress.await(
         [&] {
           int done = 0;
           check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
           return done != 0;
         },
-        what, layout_.peer);
+        context, layout_.peer);
   }
   static constexpr wait_context recovering{.action = "recover"};
 

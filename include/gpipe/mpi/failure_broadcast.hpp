@@ -9,11 +9,11 @@
 
 namespace gpipe::mpi {
 
-/// Carries causes of failures between hosts, whose processes share no memory: as messages to all processes of other
-/// hosts, each of which has a receive posted for them.
+/// Sends causes of failures to all processes on other hosts, which share no memory with this one. Each process has a
+/// receive posted for them.
 class failure_broadcast {
  public:
-  /// `failures` is used for nothing else with tag 0; `elsewhere` are the ranks on other hosts.
+  /// Nothing else may use `failures` with tag 0; `elsewhere` has the ranks on other hosts.
   GPIPE_COLD failure_broadcast(MPI_Comm failures, std::vector<int> elsewhere)
       : failures_(failures), elsewhere_(std::move(elsewhere)) {
     post();
@@ -21,32 +21,32 @@ class failure_broadcast {
   GPIPE_COLD ~failure_broadcast() {
     MPI_Cancel(&receiving_);
     MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
-    for (auto& one : leaving_)  // MPI may still read it: a process that is lost takes no message
-      if (!sent(*one)) static_cast<void>(one.release());
+    for (auto& pending : leaving_)  // MPI may still read it: a process that is lost takes no message
+      if (!sent(*pending)) static_cast<void>(pending.release());
   }
   failure_broadcast(const failure_broadcast&) = delete;
   failure_broadcast& operator=(const failure_broadcast&) = delete;
 
   /// Does not wait for earlier messages, which a lost process never receives.
-  GPIPE_COLD void send(const cause& what) noexcept {
-    std::erase_if(leaving_, [](const auto& one) { return sent(*one); });
+  GPIPE_COLD void send(const cause& reason) noexcept {
+    std::erase_if(leaving_, [](const auto& pending) { return sent(*pending); });
     message& made = *leaving_.emplace_back(std::make_unique<message>());
-    made.what = what;
+    made.reason = reason;
     made.requests.resize(elsewhere_.size(), MPI_REQUEST_NULL);
     for (std::size_t i = 0; i < elsewhere_.size(); ++i)
-      MPI_Isend(&made.what, static_cast<int>(sizeof made.what), MPI_BYTE, elsewhere_[i], 0, failures_,
+      MPI_Isend(&made.reason, static_cast<int>(sizeof made.reason), MPI_BYTE, elsewhere_[i], 0, failures_,
                 &made.requests[i]);
   }
   /// Whether all messages have left.
   GPIPE_COLD bool all_sent() noexcept {
-    return std::all_of(leaving_.begin(), leaving_.end(), [](const auto& one) { return sent(*one); });
+    return std::all_of(leaving_.begin(), leaving_.end(), [](const auto& pending) { return sent(*pending); });
   }
 
-  /// Returns a cause that has arrived, which is valid until the next call; null if none has.
+  /// Returns a cause that has arrived, which is valid until the next call, or null.
   const cause* receive() {
-    int here = 0;
-    check(MPI_Test(&receiving_, &here, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!here) return nullptr;
+    int arrived = 0;
+    check(MPI_Test(&receiving_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!arrived) return nullptr;
     received_ = arriving_;
     post();
     return &received_;
@@ -54,14 +54,14 @@ class failure_broadcast {
 
  private:
   struct message {
-    cause what{};
+    cause reason{};
     std::vector<MPI_Request> requests{};
   };
 
-  static bool sent(message& one) noexcept {
-    int all = 0;
-    MPI_Testall(static_cast<int>(one.requests.size()), one.requests.data(), &all, MPI_STATUSES_IGNORE);
-    return all != 0;
+  static bool sent(message& pending) noexcept {
+    int complete = 0;
+    MPI_Testall(static_cast<int>(pending.requests.size()), pending.requests.data(), &complete, MPI_STATUSES_IGNORE);
+    return complete != 0;
   }
   GPIPE_COLD void post() {
     check(

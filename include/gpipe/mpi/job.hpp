@@ -25,21 +25,21 @@
 
 namespace gpipe::mpi {
 
-/// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
-/// `main`, and `{.job = &job}` among the options of a training.
+/// The processes that mpirun has started together, each with its workers: `mpi::job job;` at the beginning of `main`,
+/// and `{.job = &job}` among the options of a training.
 ///
 /// Initializes and finalizes MPI, unless the program has initialized it. Then `MPI_THREAD_FUNNELED` is enough for one
-/// worker a process, and several need `MPI_THREAD_SERIALIZED`. A program that trains in some of its processes alone
-/// gives a communicator of these. MPI begins once in a process: a second job after one that has finalized it throws
-/// `error`. It has communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
+/// worker per process, and several need `MPI_THREAD_SERIALIZED`. A program that trains only in some of its processes
+/// passes their communicator. MPI can be initialized once per process: a second job after one that has finalized MPI
+/// throws `error`. A job uses separate communicators. It records SIGTERM, to report which process ended.
 class job final : public process_group {
  public:
-  /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
-  /// own.
+  /// `shares_memory`: the processes of one host communicate their status in shared memory; otherwise each is treated as
+  /// if alone on its host.
   ///
-  /// `deadline`: how long each call of MPI waits for the other processes here, and every wait until a training's
-  /// deadline replaces it. The error names the ranks that do not come. If MPI itself does not return (in
-  /// MPI_Init_thread or MPI_Finalize), nothing can be thrown: the process prints the call and ends.
+  /// `deadline`: the limit for each call of MPI in this constructor, and for every wait until a training's deadline
+  /// replaces it. The error names the missing ranks. If MPI does not return (from MPI_Init_thread or MPI_Finalize),
+  /// nothing can be thrown: the process prints the call and ends.
   GPIPE_COLD explicit job(bool shares_memory = true, std::chrono::nanoseconds deadline = wait_limits{}.deadline) {
     require_not_finalized();
     int before = 0;
@@ -56,9 +56,9 @@ class job final : public process_group {
     std::vector<std::string> hosts = await_arrival_of_all(MPI_COMM_WORLD, deadline);
     join(MPI_COMM_WORLD, shares_memory, std::move(hosts), limit, deadline);
   }
-  /// The processes of a communicator, which the program has made for training: all of these, and no others, make the
-  /// job together. Ranks are those in it. The program initializes MPI before and finalizes it after the job. It may
-  /// go on to send in the communicator and to set its error handler, for the job sends in copies of it.
+  /// The processes of a communicator that the program has made for training: exactly these processes make the job
+  /// together, with their ranks in it. The program initializes MPI before and finalizes it after the job. It may send
+  /// in the communicator and set its error handler meanwhile, because the job sends in copies of it.
   ///
   ///     MPI_COMM_WORLD  0 1 2 3 4 5      the program's own messages
   ///     processes               0 1      mpi::job
@@ -87,8 +87,8 @@ class job final : public process_group {
     join(copy, true, std::move(hosts), limit, deadline);
     MPI_Comm_free(&copy);
   }
-  /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
-  /// the process is to end with a code that is not 0. A process that does not come is a loss, which is printed.
+  /// Ends MPI together with the other processes. After a loss, or while an error leaves the program, it does not wait
+  /// for them: the process is to end with a nonzero code. A missing process is a loss, which is printed.
   GPIPE_COLD ~job() override {
     if (!leave_together()) {
       wait_for_exit();
@@ -124,10 +124,10 @@ class job final : public process_group {
   }
   void expect(std::chrono::nanoseconds deadline) override { progress_->expect(deadline); }
 
-  GPIPE_COLD void agree(collective_kind what, std::span<const agreed_value> values) override {
-    outside_of_steps([&] { check_call(what, values); });
+  GPIPE_COLD void agree(collective_kind kind, std::span<const agreed_value> values) override {
+    outside_of_steps([&] { check_call(kind, values); });
   }
-  void enter(collective_kind what, std::span<const agreed_value> values) override { call_check_->enter(what, values); }
+  void enter(collective_kind kind, std::span<const agreed_value> values) override { call_check_->enter(kind, values); }
 
   GPIPE_COLD std::unique_ptr<sending_end> sender(const channel_layout& layout) override {
     return make<mpi::sender>(layout, out_);
@@ -141,34 +141,34 @@ class job final : public process_group {
         [this](const channel_layout& layout) { return receiver(layout); });
   }
 
-  void begin(wait_context what) override {
+  void begin(wait_context context) override {
     const auto turn = progress_->turn();
-    process_status& mine = status_->mine();
-    mine.stage.store(what.stage, std::memory_order_relaxed);
-    mine.micro_batch.store(what.micro_batch, std::memory_order_relaxed);
-    mine.action.set(what.action);
-    mine.runs_long.store(false, std::memory_order_relaxed);
-    mine.tick();
+    process_status& status = status_->mine();
+    status.stage.store(context.stage, std::memory_order_relaxed);
+    status.micro_batch.store(context.micro_batch, std::memory_order_relaxed);
+    status.action.set(context.action);
+    status.runs_long.store(false, std::memory_order_relaxed);
+    status.tick();
     progress_->check_failures();
   }
   void runs_long(const detail::location& kernel) noexcept override { progress_->runs_long(kernel); }
 
   void poll() override { progress_->poll(); }
 
-  GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
+  GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t tag) override {
     outside_of_steps([&] {
       const agreed_value wanted[] = {agreed_value::number("the bytes to read", static_cast<std::int64_t>(size)),
                                      agreed_value::number("the rank to read from", root),
-                                     {"what to read", which}};
+                                     {"what to read", tag}};
       check_call(collective_kind::read, wanted);  // a collective call of MPI must be entered by all or none
       broadcast_bytes(bytes, size, root);
     });
   }
 
   GPIPE_COLD void fail(const error& cause) noexcept override {
-    detail::location at = cause.where();
-    at.rank = rank_;
-    progress_->report(error(cause.wrong(), cause.remedy(), at), false);
+    detail::location place = cause.where();
+    place.rank = rank_;
+    progress_->report(error(cause.wrong(), cause.remedy(), place), false);
   }
 
   GPIPE_COLD error recover() override {
@@ -177,8 +177,8 @@ class job final : public process_group {
       progress_->set_recovering(true);
       if (!status_->lost().is_set()) {
         progress_->await([this] { return status_->thrown().is_set(); }, {.action = "recover"}, -1);
-        for (end* it : connection_->ends) it->drain();
-        const cause first = first_cause(status_->thrown().what);
+        for (end* channel_end : connection_->ends) channel_end->drain();
+        const cause first = first_cause(status_->thrown().reason);
         if (status_->own() == 0) status_->thrown().state = first_failure::none;
         wait_for_all();
         progress_->set_recovering(false);
@@ -186,14 +186,14 @@ class job final : public process_group {
       }
     } catch (const gpipe::detail::interrupted&) {
     }
-    return status_->lost().what.get();
+    return status_->lost().reason.get();
   }
 
   GPIPE_COLD bool leave(const error& cause) noexcept override {
-    detail::location at = cause.where();
-    if (at.rank < 0) at.rank = rank_;
-    progress_->report(error(cause.wrong(), cause.remedy(), at), true, true);
-    const mpi::cause& found = status_->lost().what;
+    detail::location place = cause.where();
+    if (place.rank < 0) place.rank = rank_;
+    progress_->report(error(cause.wrong(), cause.remedy(), place), true, true);
+    const mpi::cause& found = status_->lost().reason;
     if (rank_ == 0) return prints_loss();
     if (found.rank == 0) return !found.reports_itself;
     const int next = found.reports_itself ? found.rank : found.rank == 1 ? 2 : 1;  // if rank 0 does not come to it
@@ -203,7 +203,7 @@ class job final : public process_group {
 
   bool lost() const noexcept override {
     const first_failure& found = status_->lost();
-    return found.is_set() && !found.what.reports_itself;
+    return found.is_set() && !found.reason.reports_itself;
   }
 
  private:
@@ -238,10 +238,10 @@ class job final : public process_group {
     limit.begin("MPI_Allgather");
     ranks_here_.resize(static_cast<std::size_t>(status_->count()));
     check(MPI_Allgather(&rank_, 1, MPI_INT, ranks_here_.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
-    const core_set mine = gpipe::detail::cores::allowed_bits();
+    const core_set allowed = gpipe::detail::cores::allowed_bits();
     allowed_.resize(ranks_here_.size());
-    const int words = static_cast<int>(mine.size());
-    check(MPI_Allgather(mine.data(), words, MPI_UINT64_T, allowed_.data(), words, MPI_UINT64_T, status_->host()),
+    const int words = static_cast<int>(allowed.size());
+    check(MPI_Allgather(allowed.data(), words, MPI_UINT64_T, allowed_.data(), words, MPI_UINT64_T, status_->host()),
           "MPI_Allgather");
     limit.begin(nullptr);
     std::vector<int> elsewhere;
@@ -259,7 +259,7 @@ class job final : public process_group {
     if (ranks_ == 1) guard_.reset();
   }
 
-  // Outside of steps no caller recovers, so the cause is thrown here.
+  // Outside of steps no caller recovers, so this function throws the cause.
   template <class Call>
   void outside_of_steps(Call&& call) {
     try {
@@ -271,8 +271,8 @@ class job final : public process_group {
     throw recover();
   }
 
-  void check_call(collective_kind what, std::span<const agreed_value> values) {
-    call_check_->enter(what, values);
+  void check_call(collective_kind kind, std::span<const agreed_value> values) {
+    call_check_->enter(kind, values);
     call_check_->close();
   }
   void broadcast_bytes(void* bytes, std::size_t size, int root) {
@@ -296,24 +296,24 @@ class job final : public process_group {
     return made;
   }
 
-  void await(MPI_Request& request, wait_context what, int peer = -1) {
+  void await(MPI_Request& request, wait_context context, int peer = -1) {
     progress_->await(
         [&] {
           int done = 0;
           check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
           return done != 0;
         },
-        what, peer);
+        context, peer);
   }
   // If processes have thrown on several hosts, the cause of the lowest rank counts.
-  GPIPE_COLD cause first_cause(cause mine) {
-    int lowest = mine.rank;
+  GPIPE_COLD cause first_cause(cause own_cause) {
+    int lowest = own_cause.rank;
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallreduce(&mine.rank, &lowest, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
+    check(MPI_Iallreduce(&own_cause.rank, &lowest, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
     await(request, {.action = "recover"});
     progress_->complete_round();
-    broadcast_bytes(&mine, sizeof mine, lowest);
-    return mine;
+    broadcast_bytes(&own_cause, sizeof own_cause, lowest);
+    return own_cause;
   }
   void wait_for_all() {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -333,11 +333,11 @@ class job final : public process_group {
     status_->mine().left = true;
     progress_->leave(true);
     try {
-      // Twice: a process that cannot hear the others ends no barrier, and they find that out in the second.
+      // Twice: a process that receives no messages ends no barrier, and the others detect that in the second.
       for (int i = 0; i < 2; ++i) wait_for_leaving();
       return true;
     } catch (...) {
-      const cause& found = status_->lost().what;
+      const cause& found = status_->lost().reason;
       if (status_->lost().is_set() && (rank_ == 0 ? prints_loss() : found.rank == 0))  // one process prints it
         std::fprintf(stderr, "%s\n", found.get().what());
       return false;
@@ -345,7 +345,7 @@ class job final : public process_group {
   }
   void wait_for_leaving() {
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(failures_, &request), "MPI_Ibarrier");  // others may be in a call that uses `control_`
+    check(MPI_Ibarrier(failures_, &request), "MPI_Ibarrier");  // another process may still use `control_`
     const auto begin = progress_engine::clock::now();
     progress_->await(
         [&, reported = false]() mutable {
@@ -357,7 +357,7 @@ class job final : public process_group {
         },
         {.action = "leave"}, -1);
   }
-  // mpirun ends all processes when one has ended: wait until each knows of the loss, or for a second. A message to a
+  // mpirun ends all processes when one has ended: waits until each has seen the loss, or for a second. A message to a
   // lost host does not leave.
   GPIPE_COLD void wait_for_exit() noexcept {
     status_->mine().knows_loss = true;
@@ -371,7 +371,7 @@ class job final : public process_group {
   bool owns_ = false;
   int rank_ = 0, ranks_ = 1;
   std::vector<int> ranks_here_;    // of this host's processes
-  std::vector<core_set> allowed_;  // that each of these may run on
+  std::vector<core_set> allowed_;  // the cores that each of these may run on
   host_cores on_this_host_;
   MPI_Comm control_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
   std::unique_ptr<shared_status> status_;

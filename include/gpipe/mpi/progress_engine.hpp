@@ -19,7 +19,7 @@
 
 namespace gpipe::mpi {
 
-/// Is called on every poll, to handle messages that arrive while the process waits for others.
+/// Called on every poll, to handle messages that arrive while the process waits for others.
 class poll_listener {
  public:
   virtual void on_poll() = 0;
@@ -28,7 +28,8 @@ class poll_listener {
   ~poll_listener() = default;
 };
 
-/// How a process waits for others: it tests its requests, which is how MPI makes progress, and checks for failures.
+/// Waits for other processes: tests the requests of this process, which is how MPI makes progress, and checks for
+/// failures.
 ///
 ///     test, test ... yield if there are more processes than cores      sleep a little
 ///     beat           a loss or a throw is in the status: leave         every 2 ms: has a process ended?
@@ -51,28 +52,28 @@ class progress_engine {
     for (int i = 0; i < status.count(); ++i) visible_[index(i)] = !has_ended(i);  // false in another container
   }
 
-  /// The thread that holds it may call MPI, and what is here.
+  /// The thread that holds this lock may call MPI, and the functions of this class.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> turn() { return std::unique_lock(turn_); }
-  /// As many workers wait in all processes of the host.
+  /// The number of workers of all processes of the host.
   void set_workers(int count) { oversubscribed_ = wait_limits::of(count).yields; }
 
-  void set_listener(poll_listener* to) noexcept { listener_ = to; }
+  void set_listener(poll_listener* listener) noexcept { listener_ = listener; }
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
   std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
 
-  /// The collective rounds that this process has completed. A process that has completed as many may leave.
+  /// The collective rounds that this process has completed. Another process that has completed as many may leave.
   std::uint64_t round() const noexcept { return round_; }
   void complete_round() noexcept {
     status_.mine().round.store(++round_, std::memory_order_release);
     status_.mine().tick();
   }
-  /// Rank 0, when all have arrived: from here on the round ends for all, even if a process is lost.
+  /// Called by rank 0 when all have arrived: from then on the round ends for all, even if a process is lost.
   void conclude() {
     check_failures();
     if (!status_.conclude(round_ + 1)) throw gpipe::detail::interrupted{};
   }
-  /// In a handler: after a loss the round may have been concluded nevertheless. If so, waits until `ready()` for the
-  /// round's last message; else rethrows. (Between hosts this is unknown, and a loss ends the round.)
+  /// Called in a handler: after a loss the round may have been concluded nevertheless. If so, waits until `ready()` for
+  /// the round's last message; otherwise rethrows. (Between hosts this is unknown, and a loss ends the round.)
   template <class Ready>
   void wait_for_conclusion(Ready ready) {
     const bool sees_rank_0 = ranks_[0] == 0;
@@ -84,9 +85,11 @@ class progress_engine {
     }
   }
   /// While set, only a loss ends waits.
-  void set_recovering(bool now) noexcept { recovering_ = now, recovered_ = now ? round_ + rounds_of_recovery : 0; }
+  void set_recovering(bool recovering) noexcept {
+    recovering_ = recovering, recovered_ = recovering ? round_ + rounds_of_recovery : 0;
+  }
   /// The same, and a process that leaves the job is no loss.
-  void leave(bool now) noexcept { recovering_ = leaving_ = now; }
+  void leave(bool leaving) noexcept { recovering_ = leaving_ = leaving; }
   /// Reports to other hosts that this process leaves.
   GPIPE_COLD void send_goodbye() noexcept {
     cause goodbye;
@@ -99,7 +102,7 @@ class progress_engine {
     const auto turn = this->turn();
     try {
       if (other_hosts_ != nullptr) poll_hosts();
-    } catch (...) {  // MPI's messages are behind, and this one's may be, too
+    } catch (...) {  // the messages of MPI are late, and this one may be, too
     }
     for (int i = 0; i < status_.count(); ++i) printed_ = printed_ || status_.of(i).prints_loss.load();
     return printed_;
@@ -124,7 +127,7 @@ class progress_engine {
     return true;
   }
 
-  /// Whether the host's i-th process knows of a loss or has ended.
+  /// Whether the host's i-th process has seen a loss or has ended.
   bool knows_loss(int i) noexcept { return status_.of(i).knows_loss.load() || !visible_[index(i)] || has_ended(i); }
 
   /// Throws `detail::interrupted` after a failure elsewhere.
@@ -137,7 +140,7 @@ class progress_engine {
     if (status_.lost().is_set()) [[unlikely]]
       throw gpipe::detail::interrupted{};
     if (const first_failure& thrown = status_.thrown(); thrown.is_set() && !recovering_) [[unlikely]]
-      if (thrown.what.round <= round_) throw gpipe::detail::interrupted{};
+      if (thrown.reason.round <= round_) throw gpipe::detail::interrupted{};
   }
   /// The same while the process waits for something other than a message.
   void poll() {
@@ -146,17 +149,17 @@ class progress_engine {
     check_failures();
     find_ended_process_since(clock::now());
   }
-  /// A kernel of this process runs for long; without a stage: none does. Does nothing while a thread is in MPI: the
-  /// next call is soon.
+  /// Reports that a kernel of this process has run for long; without a stage: that none has. Does nothing while a
+  /// thread is in MPI, since the next call follows soon.
   void runs_long(const detail::location& kernel) noexcept {
-    process_status& mine = status_.mine();
-    if (kernel.stage < 0) return mine.runs_long.store(false);
+    process_status& status = status_.mine();
+    if (kernel.stage < 0) return status.runs_long.store(false);
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return;
-    mine.stage = kernel.stage, mine.micro_batch = kernel.micro_batch;
-    mine.action.set(kernel.action);
-    mine.layer.set(kernel.layer);
-    mine.runs_long.store(true);
+    status.stage = kernel.stage, status.micro_batch = kernel.micro_batch;
+    status.action.set(kernel.action);
+    status.layer.set(kernel.layer);
+    status.runs_long.store(true);
   }
   /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because
   /// it ends by itself, and can still print the cause.
@@ -168,12 +171,12 @@ class progress_engine {
     if (status_.put(found) && other_hosts_ != nullptr) other_hosts_->causes().send(found);
   }
 
-  /// Returns when `ready()`, which depends on rank `peer`; -1: on all. Throws `detail::interrupted` after a failure,
-  /// and after a deadline without progress, which is then reported.
+  /// Returns when `ready()`, which depends on rank `peer`, or on all ranks if `peer` is -1. Throws
+  /// `detail::interrupted` after a failure, and after a deadline without progress, which it reports.
   template <class Ready>
-  void await(Ready ready, wait_context what, int peer) {
+  void await(Ready ready, wait_context context, int peer) {
     auto turn = this->turn();
-    if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer, turn);
+    if (!ready()) wait([](void* argument) { return (*static_cast<Ready*>(argument))(); }, &ready, context, peer, turn);
     status_.mine().tick();
   }
 
@@ -183,50 +186,51 @@ class progress_engine {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const wait_context& what, int peer,
+  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* argument, const wait_context& context, int peer,
                               std::unique_lock<std::recursive_mutex>& turn) {
     using namespace std::chrono_literals;
     const auto begin = clock::now();
-    auto last = begin;
+    auto last_time = begin;
     const struct waiting {
-      progress_engine& in;
-      explicit waiting(progress_engine& engine) : in(engine) { ++in.waiting_; }
-      ~waiting() { in.watches_ = --in.waiting_ > 0 && in.watches_; }
-    } one(*this);
+      progress_engine& owner;
+      explicit waiting(progress_engine& engine) : owner(engine) { ++owner.waiting_; }
+      ~waiting() { owner.watches_ = --owner.waiting_ > 0 && owner.watches_; }
+    } registered(*this);
     while (true) {
       for (int i = 0; i < (oversubscribed_ ? 2 : 16); ++i) {
         turn.unlock();
         gpipe::detail::pause();
         turn.lock();
-        if (ready(it)) return;
+        if (ready(argument)) return;
       }
       status_.mine().beat();
       check_failures();
-      auto now = clock::now();
-      find_ended_process_since(now);
-      if (!std::exchange(watches_, true)) note_progress(now, ticks());
-      else if (now - quarter_ >= deadline_ / 4) watch_progress(now, what, peer);
-      if (oversubscribed_ || now - begin > 300us) {
+      auto time = clock::now();
+      find_ended_process_since(time);
+      if (!std::exchange(watches_, true)) note_progress(time, ticks());
+      else if (time - quarter_ >= deadline_ / 4) watch_progress(time, context, peer);
+      if (oversubscribed_ || time - begin > 300us) {
         turn.unlock();
         // Another process had the core meanwhile. A second yield would last its whole time slice.
-        if (now - last > 20us + (oversubscribed_ ? 0us : 100us) || now - begin > 5ms) std::this_thread::sleep_for(1us);
+        if (time - last_time > 20us + (oversubscribed_ ? 0us : 100us) || time - begin > 5ms)
+          std::this_thread::sleep_for(1us);
         else sched_yield();
         turn.lock();
-        now = clock::now();
+        time = clock::now();
       }
-      last = now;
+      last_time = time;
     }
   }
 
-  // All waits of this process together: one that begins has made progress before.
-  GPIPE_OUT_OF_LINE void watch_progress(clock::time_point now, const wait_context& what, int peer) {
+  // For all waits of this process together: a wait that begins is progress.
+  GPIPE_OUT_OF_LINE void watch_progress(clock::time_point time, const wait_context& context, int peer) {
     if (other_hosts_ != nullptr && other_hosts_->bytes_move()) status_.mine().tick();
-    if (const auto sum = ticks(); sum != seen_) return note_progress(now, sum);
-    quarter_ = now;
-    if (++quarters_ == 4) fail_without_progress(what, peer);
+    if (const auto sum = ticks(); sum != seen_) return note_progress(time, sum);
+    quarter_ = time;
+    if (++quarters_ == 4) fail_without_progress(context, peer);
   }
-  void note_progress(clock::time_point now, std::uint64_t sum) noexcept {
-    seen_ = sum, quarter_ = now, quarters_ = 0;
+  void note_progress(clock::time_point time, std::uint64_t sum) noexcept {
+    seen_ = sum, quarter_ = time, quarters_ = 0;
     note_beats();
   }
   std::uint64_t ticks() noexcept {
@@ -253,16 +257,16 @@ class progress_engine {
   bool has_ended(int i) noexcept { return kill(status_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
   GPIPE_COLD detail::location where(int i) {
-    const process_status& its = status_.of(i);
-    return {.layer = its.runs_long ? its.layer.get() : std::string(),
+    const process_status& status = status_.of(i);
+    return {.layer = status.runs_long ? status.layer.get() : std::string(),
             .rank = ranks_[index(i)],
-            .stage = its.stage.load(),
-            .micro_batch = its.micro_batch.load(),
-            .action = its.action.get()};
+            .stage = status.stage.load(),
+            .micro_batch = status.micro_batch.load(),
+            .action = status.action.get()};
   }
 
-  void find_ended_process_since(clock::time_point now) {
-    if (now - polled_ > std::chrono::milliseconds(2)) polled_ = now, find_ended_process();
+  void find_ended_process_since(clock::time_point time) {
+    if (time - polled_ > std::chrono::milliseconds(2)) polled_ = time, find_ended_process();
   }
   GPIPE_COLD bool find_ended_process() {
     for (int i = 0; i < status_.count(); ++i) {
@@ -276,14 +280,14 @@ class progress_engine {
       if (!leaving_ && round <= round_) return report_end(0, true, round, {.rank = rank}), true;
     return false;
   }
-  GPIPE_COLD void report_end(int process, bool left, std::uint64_t round, const detail::location& its) {
+  GPIPE_COLD void report_end(int process, bool left, std::uint64_t round, const detail::location& place) {
     const std::string id = process == 0 ? "the process" : gpipe::detail::concat({"the process ", process});
-    const char* const how = !left        ? " has ended while others wait for it"
-                            : round == 0 ? " left the job before the training began"
-                                         : " leaves the job while others wait for it";
+    const char* const event = !left        ? " has ended while others wait for it"
+                              : round == 0 ? " left the job before the training began"
+                                           : " leaves the job while others wait for it";
     const char* const whole =
         other_hosts_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
-    report(error(id + how, std::string("see its output, and what ended it") + whole, its), true);
+    report(error(id + event, std::string("see its output, and what ended it") + whole, place), true);
   }
 
   /// SIGTERM has arrived: because another process has ended, or for this process alone. A process on another host that
@@ -309,7 +313,7 @@ class progress_engine {
            true);
   }
 
-  [[noreturn]] GPIPE_COLD void fail_without_progress(const wait_context& what, int peer) {
+  [[noreturn]] GPIPE_COLD void fail_without_progress(const wait_context& context, int peer) {
     int silent = -1;
     for (int i = 0; i < status_.count(); ++i) {
       const bool still = i != status_.own() && status_.of(i).beats.load(std::memory_order_relaxed) == beats_[index(i)];
@@ -334,7 +338,7 @@ class progress_engine {
     else if (elsewhere >= 0)
       report(error(gpipe::detail::concat({"the process, which is on another host, shows no sign of life, and no other ",
                                           "made progress for ", limit, " (rank ", ranks_[index(status_.own())],
-                                          " waits: ", what.action, ")"}),
+                                          " waits: ", context.action, ")"}),
                    "see whether its host and the network are up and what it does, or raise the deadline",
                    {.rank = elsewhere}),
              true);
@@ -343,9 +347,9 @@ class progress_engine {
                                           ", and no process made progress for ", limit}),
                    "every process waits; look for programs that do not match",
                    {.rank = ranks_[index(status_.own())],
-                    .stage = what.stage,
-                    .micro_batch = what.micro_batch,
-                    .action = what.action}),
+                    .stage = context.stage,
+                    .micro_batch = context.micro_batch,
+                    .action = context.action}),
              true);
     throw gpipe::detail::interrupted{};
   }
@@ -355,15 +359,15 @@ class progress_engine {
   poll_listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
-  std::vector<char> visible_;                                  // whether the process id is known here
+  std::vector<char> visible_;                                  // whether the process id is valid here
   std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and the rounds they had completed
   std::chrono::nanoseconds deadline_ = wait_limits{}.deadline;
   clock::time_point polled_{};
   std::recursive_mutex turn_;
   int waiting_ = 0;              // threads
   bool watches_ = false;         // whether the following are of this wait
-  std::uint64_t seen_ = 0;       // ticks, at the last look
-  clock::time_point quarter_{};  // of the last look
+  std::uint64_t seen_ = 0;       // ticks at the last check
+  clock::time_point quarter_{};  // of the last check
   int quarters_ = 0;             // since the last progress
   std::uint64_t round_ = 0;
   std::uint64_t recovered_ = 0;  // a throw of an earlier round is the one that is recovered from

@@ -11,8 +11,8 @@
 namespace gpipe::mpi {
 
 /// Whether `opal_show_help` is a variable with the address of a function, by the text of MPI_Get_library_version.
-/// It is one in Open MPI up to 5.0; from 6.0 on it is the function itself. Libraries of both kinds have one soname, so
-/// a program may run with another version than it was compiled with.
+/// It is one in Open MPI up to 5.0; from 6.0 on it is the function itself. Libraries of both kinds have the same
+/// soname, so a program may run with another version than it was compiled with.
 constexpr bool has_replaceable_help(std::string_view library_version) {
   constexpr std::string_view name = "Open MPI v";
   if (!library_version.starts_with(name)) return false;
@@ -25,9 +25,9 @@ constexpr bool has_replaceable_help(std::string_view library_version) {
   return major < '5' || (major == '5' && library_version.starts_with("5.0."));
 }
 
-/// While this object exists, Open MPI up to 5.0 prints no messages about connections that end. It hands each message to
-/// its daemon on this host and waits for the answer, inside of MPI_Test. A daemon that has lost mpirun or another host
-/// ends and gives none, so the process could not report the loss and would not end. Later versions have no such switch
+/// While this object exists, Open MPI up to 5.0 prints no messages about connections that end. It sends each message to
+/// its daemon on this host and waits for the answer in MPI_Test. A daemon that has lost mpirun or another host ends
+/// without an answer, so the process could not report the loss and would not end. Later versions have no such switch
 /// and print their messages.
 class quiet_open_mpi {
  public:

@@ -7,7 +7,7 @@
 
 namespace gpipe::mpi {
 
-/// Receives straight into its slots: a receive is posted for each free slot.
+/// Receives directly into its slots: a receive is posted for each free slot.
 class receiver final : public receiving_end, public end {
  public:
   GPIPE_COLD receiver(connection& job, const channel_layout& layout, int tag)
@@ -35,21 +35,21 @@ class receiver final : public receiving_end, public end {
     }
   }
 
-  int consume(int m, wait_context what) override {
+  int consume(int m, wait_context context) override {
     const int k = layout_.receiver_slot[index(m)];
-    take(k, what);
+    take(k, context);
     int got = 0;
     MPI_Get_count(&states_[0], MPI_BYTE, &got);
     return got / static_cast<int>(layout_.values[0].row);
   }
   bool arrived(int m) override {
     const auto turn = job_.progress.turn();
-    int all = 1;
-    for (int v = 0, one = 0; v < values() && all != 0; ++v, all = one)
-      check(MPI_Request_get_status(requests_[index(layout_.receiver_slot[index(m)] * values() + v)], &one,
+    int complete = 1;
+    for (int v = 0, value_complete = 0; v < values() && complete != 0; ++v, complete = value_complete)
+      check(MPI_Request_get_status(requests_[index(layout_.receiver_slot[index(m)] * values() + v)], &value_complete,
                                    MPI_STATUS_IGNORE),
             "MPI_Request_get_status");
-    return all != 0;
+    return complete != 0;
   }
   void release(int m) override { post(layout_.receiver_slot[index(m)]); }
 
@@ -73,8 +73,8 @@ class receiver final : public receiving_end, public end {
     check(MPI_Startall(values(), &requests_[index(k * values())]), "MPI_Startall");
     posted_[index(k)] = 1;
   }
-  void take(int k, wait_context what) {
-    await(&requests_[index(k * values())], what, states_.data());
+  void take(int k, wait_context context) {
+    await(&requests_[index(k * values())], context, states_.data());
     posted_[index(k)] = 0;
     ++received_[index(k)];
   }

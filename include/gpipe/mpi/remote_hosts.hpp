@@ -14,8 +14,8 @@
 
 namespace gpipe::mpi {
 
-/// The processes on other hosts, whose status this process cannot read. Causes of failures come as messages. A
-/// process that polls sends a pulse to all others each quarter of a deadline, and answers those that ask:
+/// The processes on other hosts, whose status this process cannot read. Causes of failures arrive as messages. A
+/// process that polls sends a pulse to all others each quarter of a deadline, and answers requests:
 ///
 ///     rank 0    pulse   pulse   pulse   pulse                             rank 2 has sent nothing: it is lost
 ///     rank 1        pulse   pulse   pulse   pulse   waits for rank 2      alive, whoever waits for it
@@ -24,7 +24,8 @@ class remote_hosts {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `names[rank]`, or no names: all are on one host. `messages` carries nothing else; `elsewhere` are the ranks there.
+  /// `names[rank]`, or no names: all are on one host. Nothing else may use `messages`; `elsewhere` has the ranks on
+  /// other hosts.
   GPIPE_COLD remote_hosts(MPI_Comm messages, int rank, std::vector<std::string> names,
                           const std::vector<int>& elsewhere)
       : causes_(messages, elsewhere), messages_(messages), names_(std::move(names)), peers_(elsewhere.size()) {
@@ -44,42 +45,42 @@ class remote_hosts {
     return rank < 0 || names_.empty() ? std::string() : names_[static_cast<std::size_t>(rank)];
   }
 
-  /// Receives pulses, and sends one if the last is `interval` ago. `ticks`: the progress of this process.
-  void poll(clock::time_point now, std::chrono::nanoseconds interval, std::uint64_t ticks) {
-    receive(now, ticks);
-    if (now - pulsed_ < interval) return;
-    pulsed_ = now;
+  /// Receives pulses, and sends one if `interval` has passed since the last. `ticks`: the progress of this process.
+  void poll(clock::time_point time, std::chrono::nanoseconds interval, std::uint64_t ticks) {
+    receive(time, ticks);
+    if (time - pulsed_ < interval) return;
+    pulsed_ = time;
     send(ticks, false);
   }
-  /// The progress of all processes elsewhere, as far as it is known.
+  /// The known progress of all processes on other hosts.
   std::uint64_t ticks() const noexcept {
     std::uint64_t sum = 0;
-    for (const peer& it : peers_) sum += it.ticks;
+    for (const peer& process : peers_) sum += process.ticks;
     return sum;
   }
-  /// Whether more bytes have moved over TCP since the last call than pulses have.
+  /// Whether more bytes have moved over TCP since the last call than the pulses account for.
   GPIPE_COLD bool bytes_move() noexcept {
     constexpr std::uint64_t of_a_pulse = 256, of_all = 4096;
     const std::uint64_t bytes = traffic_.bytes(), before = std::exchange(bytes_, bytes);
     return bytes > before + of_all + of_a_pulse * std::exchange(pulses_, 0);
   }
-  /// A process that has sent nothing since then: the rank `wanted` if that is one, else the lowest; -1: there is none.
-  GPIPE_COLD int silent_since(clock::time_point then, int wanted) const noexcept {
+  /// The rank of a process that has sent nothing since this time: `wanted` if it is one, else the lowest; -1: none.
+  GPIPE_COLD int silent_since(clock::time_point since, int wanted) const noexcept {
     int found = -1;
-    for (const peer& it : peers_)
-      if (it.heard < then && (found < 0 || it.rank == wanted)) found = it.rank;
+    for (const peer& process : peers_)
+      if (process.heard < since && (found < 0 || process.rank == wanted)) found = process.rank;
     return found;
   }
 
-  /// Asks all processes elsewhere for an answer; none counts as heard until it has given one.
+  /// Requests an answer from all processes on other hosts; none counts as heard until it has answered.
   GPIPE_COLD void ask(std::uint64_t ticks) {
     asked_ = clock::now();
     send(ticks, true);
   }
   GPIPE_COLD std::vector<int> without_answer() const {
     std::vector<int> found;
-    for (const peer& it : peers_)
-      if (it.heard < asked_) found.push_back(it.rank);
+    for (const peer& process : peers_)
+      if (process.heard < asked_) found.push_back(process.rank);
     return found;
   }
 
@@ -98,28 +99,28 @@ class remote_hosts {
   static constexpr int tag = 1;
 
   GPIPE_OUT_OF_LINE void send(std::uint64_t ticks, bool asks) {
-    for (peer& it : peers_) send_to(it, ticks, asks);
+    for (peer& target : peers_) send_to(target, ticks, asks);
   }
-  void send_to(peer& it, std::uint64_t ticks, bool asks) {
+  void send_to(peer& target, std::uint64_t ticks, bool asks) {
     int sent = 0;
-    // Errors are not checked: a host that is lost may refuse a new connection, and its process is silent then.
-    if (MPI_Test(&it.sending, &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) return;  // the last is under way
-    it.out = own_;
-    it.out.ticks = ticks, it.out.asks = asks;
+    // Errors are not checked: a lost host may refuse a new connection, and then its process is silent.
+    if (MPI_Test(&target.sending, &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) return;  // the last is in flight
+    target.out = own_;
+    target.out.ticks = ticks, target.out.asks = asks;
     ++pulses_;
-    MPI_Isend(&it.out, static_cast<int>(sizeof it.out), MPI_BYTE, it.rank, tag, messages_, &it.sending);
+    MPI_Isend(&target.out, static_cast<int>(sizeof target.out), MPI_BYTE, target.rank, tag, messages_, &target.sending);
   }
-  void receive(clock::time_point now, std::uint64_t ticks) {
-    for (int here = 0;;) {
-      check(MPI_Test(&receiving_, &here, MPI_STATUS_IGNORE), "MPI_Test");
-      if (!here) return;
-      const pulse came = arriving_;
+  void receive(clock::time_point time, std::uint64_t ticks) {
+    for (int arrived = 0;;) {
+      check(MPI_Test(&receiving_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+      if (!arrived) return;
+      const pulse received = arriving_;
       post();
       ++pulses_;
-      for (peer& it : peers_) {
-        if (it.rank != came.rank) continue;
-        it.ticks = came.ticks, it.heard = now;
-        if (came.asks) send_to(it, ticks, false);
+      for (peer& process : peers_) {
+        if (process.rank != received.rank) continue;
+        process.ticks = received.ticks, process.heard = time;
+        if (received.asks) send_to(process, ticks, false);
       }
     }
   }

@@ -8,14 +8,14 @@
 
 namespace gpipe::mpi {
 
-/// Sends straight from the sender's slots.
+/// Sends directly from the sender's slots.
 class sender final : public sending_end, public end {
  public:
   GPIPE_COLD sender(connection& job, const channel_layout& layout, int tag)
       : end(job, layout, tag), started_(index(memory_slots(layout))) {
-    const int own_slots = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
-    active_.assign(index(own_slots), -1);
-    short_.assign(index(own_slots * values()), MPI_REQUEST_NULL);
+    const int slots = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
+    active_.assign(index(slots), -1);
+    short_.assign(index(slots * values()), MPI_REQUEST_NULL);
     full_.assign(layout.sender_slot.size() * index(values()), MPI_REQUEST_NULL);
     for (int m = 0; m < static_cast<int>(layout.sender_slot.size()); ++m)
       for (int v = 0; v < values(); ++v)
@@ -23,7 +23,7 @@ class sender final : public sending_end, public end {
                             tag_of(layout.receiver_slot[index(m)], v), job.data, &full_[index(m * values() + v)]),
               "MPI_Send_init");
   }
-  /// Waits until all messages have left, for their memory is freed next; not after a loss.
+  /// Waits until all messages have left, because their memory is freed next; not after a loss.
   GPIPE_COLD ~sender() override {
     job_.progress.leave(true);
     try {
@@ -35,21 +35,21 @@ class sender final : public sending_end, public end {
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }
 
-  void acquire(int m, wait_context what) override { settle(layout_.sender_slot[index(m)], what); }
+  void acquire(int m, wait_context context) override { settle(layout_.sender_slot[index(m)], context); }
 
   void publish(int m, int samples) override {
     const auto turn = job_.progress.turn();
-    const int own = layout_.sender_slot[index(m)], other = layout_.receiver_slot[index(m)];
+    const int slot = layout_.sender_slot[index(m)], receiver_slot = layout_.receiver_slot[index(m)];
     if (samples == layout_.capacity) {
       check(MPI_Startall(values(), &full_[index(m * values())]), "MPI_Startall");
-      active_[index(own)] = m;
+      active_[index(slot)] = m;
     } else {
       for (int v = 0; v < values(); ++v)
-        check(MPI_Isend(at(v, own), bytes(v, samples), MPI_BYTE, layout_.peer, tag_of(other, v), job_.data,
-                        &short_[index(own * values() + v)]),
+        check(MPI_Isend(at(v, slot), bytes(v, samples), MPI_BYTE, layout_.peer, tag_of(receiver_slot, v), job_.data,
+                        &short_[index(slot * values() + v)]),
               "MPI_Isend");
     }
-    ++started_[index(other)];
+    ++started_[index(receiver_slot)];
   }
 
   void drain() override {
@@ -63,15 +63,15 @@ class sender final : public sending_end, public end {
 
  private:
   // Waits until the last message from the slot has left it.
-  void settle(int own_slot, wait_context what) {
-    if (const int m = active_[index(own_slot)]; m >= 0) await(&full_[index(m * values())], what);
-    active_[index(own_slot)] = -1;
-    await(&short_[index(own_slot * values())], what);
+  void settle(int slot, wait_context context) {
+    if (const int m = active_[index(slot)]; m >= 0) await(&full_[index(m * values())], context);
+    active_[index(slot)] = -1;
+    await(&short_[index(slot * values())], context);
   }
 
   std::vector<std::int64_t> started_;      // [receiver's slot]: messages
-  std::vector<int> active_;                // [own slot]: the full micro-batch that leaves from it; -1: none
-  std::vector<MPI_Request> full_, short_;  // [micro-batch][value], [own slot][value]
+  std::vector<int> active_;                // [sender's slot]: the full micro-batch that leaves from it; -1: none
+  std::vector<MPI_Request> full_, short_;  // [micro-batch][value], [sender's slot][value]
 };
 
 }  // namespace gpipe::mpi

@@ -8,9 +8,9 @@
 
 namespace gpipe::mpi {
 
-// When a process has ended, mpirun ends the rest of the job by SIGTERM and a second later by SIGKILL. In that second
-// the other processes report which one ended: unless the program handles the signal itself, it is recorded and the next
-// wait looks for the cause.
+// When a process has ended, mpirun ends the other processes by SIGTERM and a second later by SIGKILL. In that second
+// they report which one ended: unless the program handles the signal, it is recorded, and the next wait looks for the
+// cause.
 
 /// Whether SIGTERM has arrived, set by the handler.
 inline std::atomic<bool> termination{false};
@@ -20,8 +20,8 @@ inline bool terminated() noexcept { return termination.load(std::memory_order_re
 class termination_guard {
  public:
   GPIPE_COLD termination_guard() {
-    struct sigaction now {};
-    if (sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+    struct sigaction current {};
+    if (sigaction(SIGTERM, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) return;
     struct sigaction recording {};
     recording.sa_handler = [](int) { termination.store(true, std::memory_order_relaxed); };
     set_ = sigaction(SIGTERM, &recording, nullptr) == 0;

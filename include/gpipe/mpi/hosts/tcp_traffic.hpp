@@ -14,11 +14,11 @@
 
 namespace gpipe::mpi {
 
-/// The bytes that have come and gone over the TCP connections that a process had when this object was made: MPI's,
-/// once all processes have sent one another a message.
+/// The bytes that were sent and received over the TCP connections that a process had when this object was made. These
+/// are MPI's connections if all processes have sent one another a message.
 ///
-/// A message of 100 MB takes a minute at 16 Mbit/s, and MPI says nothing before it is whole. The kernel counts the
-/// bytes that the other host has acknowledged: a slow link moves, a dead one does not.
+/// A message of 100 MB takes a minute at 16 Mbit/s, and MPI reports nothing before it is complete. The kernel counts
+/// the bytes that the other host has acknowledged, so a slow link differs from a dead one.
 class tcp_traffic {
  public:
   GPIPE_COLD tcp_traffic() {
@@ -28,34 +28,36 @@ class tcp_traffic {
   }
 
   std::size_t connections() const noexcept { return connections_.size(); }
-  /// All bytes so far; a connection that has been closed counts no more.
+  /// All bytes so far, without those of closed connections.
   GPIPE_COLD std::uint64_t bytes() const noexcept {
     std::uint64_t sum = 0;
-    for (const auto& [file, its] : connections_)
-      if (std::uint64_t of = 0; identity(file) == its && read(file, of)) sum += of;
+    for (const auto& [file, expected] : connections_)
+      if (std::uint64_t transferred = 0; identity(file) == expected && read(file, transferred)) sum += transferred;
     return sum;
   }
 
  private:
-  /// The kernel's `struct tcp_info` begins so; <linux/tcp.h> and <netinet/tcp.h> cannot be included together.
+  /// The beginning of the kernel's `struct tcp_info`; <linux/tcp.h> and <netinet/tcp.h> cannot be included together.
   struct info {
     unsigned char state, before[119];
     std::uint64_t acknowledged, received;
   };
   static bool read(int file, std::uint64_t& bytes) noexcept {
     constexpr int tcp = 6, tcp_info = 11, established = 1;
-    info of{};
-    socklen_t size = sizeof of;
-    if (getsockopt(file, tcp, tcp_info, &of, &size) != 0 || size < sizeof of || of.state != established) return false;
-    bytes = of.acknowledged + of.received;
+    info connection{};
+    socklen_t size = sizeof connection;
+    if (getsockopt(file, tcp, tcp_info, &connection, &size) != 0 || size < sizeof connection ||
+        connection.state != established)
+      return false;
+    bytes = connection.acknowledged + connection.received;
     return true;
   }
   static std::uint64_t identity(int file) noexcept {
-    struct stat of {};
-    return fstat(file, &of) == 0 ? of.st_ino : 0;
+    struct stat status {};
+    return fstat(file, &status) == 0 ? status.st_ino : 0;
   }
 
-  std::vector<std::pair<int, std::uint64_t>> connections_;  // a file and its identity: a number is used again
+  std::vector<std::pair<int, std::uint64_t>> connections_;  // a file and its identity: numbers are reused
 };
 
 }  // namespace gpipe::mpi

@@ -22,8 +22,8 @@ static_assert(HWLOC_API_VERSION >= 0x00020000, "gpipe: <gpipe/hwloc.hpp> needs h
 
 namespace detail {
 
-/// Lets the whole pages of this memory prefer the nodes of `bound_cores`, and moves those that have a place. False: the
-/// system refuses, as containers do.
+/// Makes the whole pages of this memory prefer the nodes of `bound_cores`, and moves the pages that are allocated.
+/// False: the system refuses, as containers do.
 GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std::size_t bytes,
                                     const core_set& bound_cores) noexcept {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -35,7 +35,7 @@ GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std
   bool done = true;
   for (std::size_t c = 0; c < bound_cores.size() * 64 && done; ++c)
     if (bound_cores[c / 64] >> c % 64 & 1) done = hwloc_bitmap_set(set, static_cast<unsigned>(c)) == 0;
-  // Without STRICT a full node lends from others, and pages that another process shares stay.
+  // Without STRICT a full node uses memory of other nodes, and pages that another process shares stay.
   done = done && hwloc_set_area_membind(topology, reinterpret_cast<void*>(first), last - first, set, HWLOC_MEMBIND_BIND,
                                         HWLOC_MEMBIND_MIGRATE) == 0;
   hwloc_bitmap_free(set);
@@ -44,20 +44,21 @@ GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std
 
 }  // namespace detail
 
-/// The cores that this process may run on, in the order of the machine's topology, where neighbours share caches and
-/// memory. Each worker gets cores of one memory node, whole ones if there are enough, else hardware threads; if there
-/// are fewer of these than workers, some share one.
+/// Divides the cores that this process may run on among its workers, in the order of the machine's topology, in which
+/// neighbours share caches and memory. Each worker gets cores of one memory node: whole cores if there are enough,
+/// otherwise hardware threads; if there are fewer of these than workers, some workers share one.
 ///
 ///     node 0 [ core 0  core 1  core 2  core 3 ]  node 1 [ core 4  core 5  core 6  core 7 ]
 ///     workers  0       0       1       1                  2       2       2                   3 workers: 2 or 3 each
 ///
-/// Numbers differ by one at most, so a core may have no worker. Processes of a job that may run on the same cores
-/// divide them first, by their workers; a process that mpirun has bound to cores of its own keeps these.
+/// The numbers of cores differ by at most one, so a core may have no worker. Processes of a job that may run on the
+/// same cores first divide them by their numbers of workers; a process that mpirun has bound to separate cores keeps
+/// these.
 class core_binding final : public core_placement {
  public:
-  /// The machine's cores, of which the calling thread may run on some. Throws `error` if hwloc cannot read them.
+  /// The cores of this machine that the calling thread may run on. Throws `error` if hwloc cannot read them.
   GPIPE_COLD core_binding() : core_binding(loaded(), detail::cores::allowed_bits()) {}
-  /// A loaded topology, which this object destroys, and the cores of it to divide.
+  /// A loaded topology, which this object destroys, and its cores to divide.
   GPIPE_COLD core_binding(hwloc_topology_t topology, const core_set& allowed) : topology_(topology) {
     threads_ = units_of(HWLOC_OBJ_PU, allowed);
     cores_ = units_of(HWLOC_OBJ_CORE, allowed);
@@ -69,20 +70,21 @@ class core_binding final : public core_placement {
   }
 
   GPIPE_COLD std::vector<core_set> divide(int workers, const host_cores& host) const override {
-    const std::vector<unit> all = units(part(host.first, workers, host.alike), workers);
-    const int n = static_cast<int>(all.size());
+    const std::vector<unit> available = units(part(host.first, workers, host.alike), workers);
+    const int n = static_cast<int>(available.size());
     std::vector<core_set> found;
     if (n < workers) {
-      for (int w = 0; w < workers; ++w) found.push_back(all[detail::index(share(w, workers, n))].set);
+      for (int w = 0; w < workers; ++w) found.push_back(available[detail::index(share(w, workers, n))].set);
       return found;
     }
-    // A worker more to the node with the most cores for each, until all have one.
+    // Assigns each worker to the node that then has the most cores per worker.
     struct node_part {
       int first, count, workers;
     };
     std::vector<node_part> nodes;
     for (int i = 0; i < n; ++i) {
-      if (i == 0 || all[detail::index(i)].node != all[detail::index(i - 1)].node) nodes.push_back({i, 0, 0});
+      if (i == 0 || available[detail::index(i)].node != available[detail::index(i - 1)].node)
+        nodes.push_back({i, 0, 0});
       ++nodes.back().count;
     }
     for (int w = 0; w < workers; ++w)
@@ -90,29 +92,29 @@ class core_binding final : public core_placement {
           return a.count * (b.workers + 1) < b.count * (a.workers + 1);
         })->workers;
     int least = n;
-    for (const node_part& it : nodes)
-      if (it.workers > 0) least = (std::min)(least, it.count / it.workers);
-    for (const node_part& it : nodes)
-      for (int w = 0; w < it.workers; ++w) {
-        const int first = share(w, it.workers, it.count), end = share(w + 1, it.workers, it.count);
-        found.push_back(sum(all, it.first + first, it.first + (std::min)(end, first + least + 1)));
+    for (const node_part& node : nodes)
+      if (node.workers > 0) least = (std::min)(least, node.count / node.workers);
+    for (const node_part& node : nodes)
+      for (int w = 0; w < node.workers; ++w) {
+        const int first = share(w, node.workers, node.count), end = share(w + 1, node.workers, node.count);
+        found.push_back(sum(available, node.first + first, node.first + (std::min)(end, first + least + 1)));
       }
     return found;
   }
 
-  /// On a machine with one node nothing moves.
+  /// Does nothing on a machine with one node.
   GPIPE_COLD bool move_near(void* memory, std::size_t bytes, const core_set& bound_cores) const noexcept override {
     return nodes_ < 2 || detail::prefer_nodes(topology_.get(), memory, bytes, bound_cores);
   }
 
  private:
-  /// A core, or a hardware thread, and the memory node beside it; -1: there is none.
+  /// A core, or a hardware thread, and its memory node; -1: none.
   struct unit {
     core_set set;
     int node;
   };
   struct destroy {
-    void operator()(hwloc_topology_t it) const { hwloc_topology_destroy(it); }
+    void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
   };
 
   GPIPE_COLD static hwloc_topology_t loaded() {
@@ -134,19 +136,20 @@ class core_binding final : public core_placement {
 
   GPIPE_COLD std::vector<unit> units_of(hwloc_obj_type_t type, const core_set& within) const {
     std::vector<unit> found;
-    for (hwloc_obj_t it = nullptr; (it = hwloc_get_next_obj_by_type(topology_.get(), type, it)) != nullptr;) {
+    for (hwloc_obj_t object = nullptr;
+         (object = hwloc_get_next_obj_by_type(topology_.get(), type, object)) != nullptr;) {
       core_set set{};
       for (std::size_t c = 0; c < set.size() * 64; ++c)
-        if (hwloc_bitmap_isset(it->cpuset, static_cast<unsigned>(c)) != 0)
+        if (hwloc_bitmap_isset(object->cpuset, static_cast<unsigned>(c)) != 0)
           set[c / 64] |= within[c / 64] & std::uint64_t{1} << c % 64;
-      if (detail::count_of(set) > 0) found.push_back({set, node_of(it)});
+      if (detail::count_of(set) > 0) found.push_back({set, node_of(object)});
     }
     return found;
   }
-  GPIPE_COLD int node_of(hwloc_obj_t of) const {
-    for (hwloc_obj_t it = nullptr;
-         (it = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, it)) != nullptr;)
-      if (hwloc_bitmap_isincluded(of->cpuset, it->cpuset) != 0) return static_cast<int>(it->logical_index);
+  GPIPE_COLD int node_of(hwloc_obj_t object) const {
+    for (hwloc_obj_t node = nullptr;
+         (node = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;)
+      if (hwloc_bitmap_isincluded(object->cpuset, node->cpuset) != 0) return static_cast<int>(node->logical_index);
     return -1;
   }
 
@@ -155,12 +158,12 @@ class core_binding final : public core_placement {
     for (std::size_t i = 0; i < found.size(); ++i) found[i] = a[i] & b[i];
     return found;
   }
-  static core_set sum(const std::vector<unit>& of, int first, int end) {
+  static core_set sum(const std::vector<unit>& list, int first, int end) {
     core_set found{};
-    for (int u = first; u < end; ++u) found = detail::united(found, of[detail::index(u)].set);
+    for (int u = first; u < end; ++u) found = detail::united(found, list[detail::index(u)].set);
     return found;
   }
-  /// The first of n things that are number k's of `parts`.
+  /// The index of the first of n elements in part k of `parts`.
   static int share(int k, int parts, int n) { return static_cast<int>(std::int64_t{k} * n / parts); }
 
   /// The cores within a set of hardware threads; the threads, if cores are too few or unknown.
@@ -168,20 +171,21 @@ class core_binding final : public core_placement {
     std::vector<unit> found;
     for (const auto* list : {&cores_, &threads_}) {
       found.clear();
-      for (const unit& it : *list)
-        if (const core_set set = common(it.set, within); detail::count_of(set) > 0) found.push_back({set, it.node});
-      const core_set all = sum(found, 0, static_cast<int>(found.size()));
-      if (static_cast<int>(found.size()) >= needed && all == within) break;
+      for (const unit& entry : *list)
+        if (const core_set set = common(entry.set, within); detail::count_of(set) > 0)
+          found.push_back({set, entry.node});
+      const core_set covered = sum(found, 0, static_cast<int>(found.size()));
+      if (static_cast<int>(found.size()) >= needed && covered == within) break;
     }
     return found;
   }
-  /// The part of `count` workers from the first on, of all that divide the cores.
+  /// The part of `count` workers, beginning with number `first` of the `workers` that divide the cores.
   GPIPE_COLD core_set part(int first, int count, int workers) const {
     const core_set every = sum(threads_, 0, static_cast<int>(threads_.size()));
     const int dividing = (std::max)(workers, first + count);
-    const std::vector<unit> all = units(every, dividing);
-    const int n = static_cast<int>(all.size()), begin = share(first, dividing, n);
-    return sum(all, begin, (std::max)(begin + 1, share(first + count, dividing, n)));
+    const std::vector<unit> divided = units(every, dividing);
+    const int n = static_cast<int>(divided.size()), begin = share(first, dividing, n);
+    return sum(divided, begin, (std::max)(begin + 1, share(first + count, dividing, n)));
   }
 
   std::unique_ptr<hwloc_topology, destroy> topology_;
