@@ -7,7 +7,7 @@
 
 namespace gpipe::detail {
 
-/// How this program was built, as far as bits and messages depend on it: all processes of a job have the same.
+/// The properties of this build on which bits and messages depend. All processes of a job must have the same.
 GPIPE_COLD inline std::string build_text() {
   std::string text = concat({"gpipe ", version.major, ".", version.minor, ".", version.patch, " by "});
 #if !defined(__clang__)

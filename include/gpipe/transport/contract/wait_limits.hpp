@@ -9,15 +9,15 @@
 
 namespace gpipe {
 
-/// How long a worker spins before it sleeps, and how long a wait may last without progress.
+/// The times for which a worker spins before it sleeps, and for which a wait may last without progress.
 struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
   bool yields = false;                                           ///< while it spins, so that another thread can run
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
-  bool bound = false;                                            ///< each worker has its cores, and moves to no others
+  bool bound = false;                                            ///< each worker is bound to its cores
 
-  /// Workers yield if they outnumber the cores, for a spinning worker keeps another from running. A sleeper wakes some
-  /// 50 us late. Zero cores means unknown, as with `std::thread::hardware_concurrency`.
+  /// Workers yield if they outnumber the cores, because a spinning worker keeps another from running. A sleeper wakes
+  /// about 50 us late. Zero cores means unknown, as with `std::thread::hardware_concurrency`.
   static wait_limits of(int workers, unsigned cores = std::thread::hardware_concurrency()) {
     wait_limits result;
     if (cores != 0 && workers > static_cast<int>(cores)) result.yields = true;

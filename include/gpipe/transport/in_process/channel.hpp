@@ -17,18 +17,18 @@
 namespace gpipe::detail {
 
 /// The channel between two workers of one process: both ends in one object. It moves no bytes: between `acquire` and
-/// `publish` the sender writes straight into the receiver's memory, which the receiver owns from `consume` until
+/// `publish` the sender writes directly into the receiver's memory, which the receiver owns from `consume` until
 /// `release`.
 ///
-/// `Marker` is what a device needs that works later, such as an event: one a slot, used by the slot's owner only. The
-/// sender awaits it after `acquire` and marks it before `publish`; the receiver likewise after `consume` and before
+/// `Marker` is for asynchronous devices, such as an event: one per slot, used only by the slot's owner. The sender
+/// awaits it after `acquire` and marks it before `publish`; the receiver awaits it after `consume` and marks it before
 /// `release`.
 ///
-/// A slot that is used out of turn is a fault of the program: asserted.
+/// Using a slot out of turn is an error in the program, which is asserted.
 template <class Marker = unmarked, class Threads = detail::thread_primitives>
 class channel final : public sending_end, public receiving_end {
  public:
-  /// Sender and receiver are workers of `signals`; `slots[m]` is the slot of micro-batch m.
+  /// Sender and receiver are workers of `wake_signals`; `memory_slots[m]` is the slot of micro-batch m.
   channel(basic_worker_signals<Threads>& wake_signals, int sender, int receiver, std::vector<int> memory_slots)
       : signals_(&wake_signals),
         sender_(sender),
@@ -45,12 +45,12 @@ class channel final : public sending_end, public receiving_end {
   int receiver() const noexcept { return receiver_; }
 
   /// Sender: waits until the slot is free.
-  void acquire(int micro_batch, wait_context what = {}) override {
-    await(micro_batch, turn::free, sender_, what, receiver_, "to free")
-        .now.store(turn::taken, std::memory_order_relaxed);
+  void acquire(int micro_batch, wait_context context = {}) override {
+    await(micro_batch, turn::free, sender_, context, receiver_, "to free")
+        .state.store(turn::taken, std::memory_order_relaxed);
   }
 
-  /// Sender: hands the slot to the receiver.
+  /// Sender: gives the slot to the receiver.
   void publish(int micro_batch, int samples) noexcept override {
     cell& c = at(micro_batch);
     c.samples = samples;
@@ -58,13 +58,13 @@ class channel final : public sending_end, public receiving_end {
   }
 
   /// Receiver: waits until the slot is published; returns its number of samples.
-  int consume(int micro_batch, wait_context what = {}) override {
-    cell& c = await(micro_batch, turn::full, receiver_, what, sender_, "to fill");
-    c.now.store(turn::in_use, std::memory_order_relaxed);
+  int consume(int micro_batch, wait_context context = {}) override {
+    cell& c = await(micro_batch, turn::full, receiver_, context, sender_, "to fill");
+    c.state.store(turn::in_use, std::memory_order_relaxed);
     return c.samples;
   }
   bool arrived(int micro_batch) noexcept override {
-    return at(micro_batch).now.load(std::memory_order_acquire) == turn::full;
+    return at(micro_batch).state.load(std::memory_order_acquire) == turn::full;
   }
 
   /// Receiver: the slot's last use is over.
@@ -75,7 +75,7 @@ class channel final : public sending_end, public receiving_end {
   /// Frees every slot, while neither worker runs.
   void reset() noexcept {
     for (int k = 0; k < slots_; ++k)
-      cells_[static_cast<std::size_t>(k)].now.store(turn::free, std::memory_order_release);
+      cells_[static_cast<std::size_t>(k)].state.store(turn::free, std::memory_order_release);
   }
 
   Marker& marker(int micro_batch) noexcept { return at(micro_batch).marker; }
@@ -84,7 +84,7 @@ class channel final : public sending_end, public receiving_end {
   enum class turn : std::uint8_t { free, taken, full, in_use };
 
   struct alignas(alignment) cell {
-    typename Threads::template atomic<turn> now{turn::free};
+    typename Threads::template atomic<turn> state{turn::free};
     int samples = 0;
     [[no_unique_address]] Marker marker{};
   };
@@ -95,22 +95,23 @@ class channel final : public sending_end, public receiving_end {
   }
   cell& at(int micro_batch) const noexcept { return cells_[static_cast<std::size_t>(slot(micro_batch))]; }
 
-  GPIPE_OUT_OF_LINE cell& await(int micro_batch, turn wanted, int waiter, wait_context what, int other,
+  GPIPE_OUT_OF_LINE cell& await(int micro_batch, turn wanted, int waiter, wait_context context, int partner,
                                 const char* action) {
     cell& c = at(micro_batch);
-    assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
+    assert(c.state.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
     const auto end =
-        signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+        signals_->try_wait(waiter, [&c, wanted] { return c.state.load(std::memory_order_acquire) == wanted; });
     if (end != detail::wait_result::ready)
-      signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", action, " slot ", slot(micro_batch)}));
+      signals_->fail(end, waiter, context,
+                     detail::concat({"worker ", partner, " ", action, " slot ", slot(micro_batch)}));
     return c;
   }
 
-  void hand_over(cell& c, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
-    assert(c.now.load(std::memory_order_relaxed) == before);
-    c.now.store(after, std::memory_order_release);
-    signals_->progress(from);
-    signals_->wake(to);
+  void hand_over(cell& c, [[maybe_unused]] turn before, turn after, int worker, int partner) noexcept {
+    assert(c.state.load(std::memory_order_relaxed) == before);
+    c.state.store(after, std::memory_order_release);
+    signals_->progress(worker);
+    signals_->wake(partner);
   }
 
   basic_worker_signals<Threads>* signals_;

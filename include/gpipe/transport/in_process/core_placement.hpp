@@ -23,7 +23,7 @@ using core_set = detail::cores::bits;
 class core_placement {
  public:
   virtual ~core_placement() = default;
-  /// The cores of each worker of this process; each has one at least. `host` says how many workers divide the cores.
+  /// The cores of each worker of this process, at least one. `host` has the number of workers that divide the cores.
   virtual std::vector<core_set> divide(int workers, const host_cores& host) const = 0;
   /// Moves the whole pages of this memory to the memory of these cores' node. False: the system refuses.
   virtual bool move_near(void* memory, std::size_t bytes, const core_set& bound_cores) const noexcept = 0;
@@ -43,29 +43,30 @@ inline core_set united(const core_set& a, const core_set& b) noexcept {
   return found;
 }
 
-/// The processes of a host as number `mine` sees them; `allowed` has the cores of each.
+/// The processes of a host, from the view of one of them; `allowed` has the cores of each.
 GPIPE_COLD inline host_cores host_cores_of(const std::vector<core_set>& allowed, const std::vector<int>& workers,
-                                           int mine) {
+                                           int process) {
   host_cores found{.processes = static_cast<int>(allowed.size()), .workers = 0, .alike = 0};
-  core_set all{};
+  core_set joined{};
   for (std::size_t p = 0; p < allowed.size(); ++p) {
-    all = united(all, allowed[p]);
+    joined = united(joined, allowed[p]);
     found.workers += workers[p];
-    if (allowed[p] != allowed[index(mine)]) continue;
-    if (p < index(mine)) found.first += workers[p];
+    if (allowed[p] != allowed[index(process)]) continue;
+    if (p < index(process)) found.first += workers[p];
     found.alike += workers[p];
   }
-  found.cores = count_of(all);
+  found.cores = count_of(joined);
   return found;
 }
 
-/// The cores of the workers of an executor that are here, or nothing: no worker is bound.
+/// The cores of an executor's workers in this process, or nothing: no worker is bound.
 class worker_cores {
  public:
-  /// `by` null: nothing. Throws if the system binds no thread to these cores.
-  GPIPE_COLD worker_cores(const core_placement* by, int workers, const host_cores& host) : by_(by) {
-    if (by_ == nullptr) return;
-    sets_ = by_->divide(workers, host);
+  /// `placement` null: nothing. Throws if the system binds no thread to these cores.
+  GPIPE_COLD worker_cores(const core_placement* placement, int workers, const host_cores& host)
+      : placement_(placement) {
+    if (placement_ == nullptr) return;
+    sets_ = placement_->divide(workers, host);
     if (static_cast<int>(sets_.size()) != workers)
       throw_error({"cores: ", workers, " workers got ", sets_.size(), " sets of cores"},
                   {"return a set for each worker"});
@@ -81,49 +82,49 @@ class worker_cores {
     }
   }
 
-  explicit operator bool() const noexcept { return by_ != nullptr; }
-  /// Those of a worker, and of all workers together.
+  explicit operator bool() const noexcept { return placement_ != nullptr; }
+  /// The number of cores of a worker; without argument, of all workers together.
   int count(int worker) const noexcept { return count_of(sets_[index(worker)]); }
-  /// The workers here that have some core of a worker's, with it.
+  /// The number of workers in this process that share a core with a worker, including it.
   int sharers(int worker) const noexcept {
     int found = 0;
-    for (const core_set& other : sets_)
-      found += count_of(united(other, sets_[index(worker)])) < count_of(other) + count_of(sets_[index(worker)]);
+    for (const core_set& set : sets_)
+      found += count_of(united(set, sets_[index(worker)])) < count_of(set) + count_of(sets_[index(worker)]);
     return found;
   }
   int count() const noexcept {
-    core_set all{};
-    for (const core_set& set : sets_) all = united(all, set);
-    return count_of(all);
+    core_set joined{};
+    for (const core_set& set : sets_) joined = united(joined, set);
+    return count_of(joined);
   }
 
-  /// Bound workers do not move, and yield if they outnumber their own cores, which may be fewer than the process's.
+  /// Bound workers do not move, and yield if they outnumber their cores, which may be fewer than the process's.
   GPIPE_COLD wait_limits limits_of(wait_limits any) const {
-    if (by_ != nullptr) any.bound = true, any.yields = static_cast<int>(sets_.size()) > count();
+    if (placement_ != nullptr) any.bound = true, any.yields = static_cast<int>(sets_.size()) > count();
     return any;
   }
 
-  /// Binds the calling thread, a worker's. A system that did so at the construction and refuses now changes speed
-  /// alone.
+  /// Binds the calling thread of a worker. If the system refuses now, after it did so at construction, only the speed
+  /// changes.
   void bind(int worker) const noexcept {
-    if (by_ != nullptr) cores::bind(sets_[index(worker)]);
+    if (placement_ != nullptr) cores::bind(sets_[index(worker)]);
   }
   bool move_near(void* memory, std::size_t bytes, int worker) const noexcept {
-    return by_ == nullptr || by_->move_near(memory, bytes, sets_[index(worker)]);
+    return placement_ == nullptr || placement_->move_near(memory, bytes, sets_[index(worker)]);
   }
 
  private:
-  const core_placement* by_;
+  const core_placement* placement_;
   std::vector<core_set> sets_;  // [worker]
 };
 
-/// The calling thread is bound as a worker, and as before at the end.
+/// Binds the calling thread as a worker, and restores its cores at the end.
 class bound_for_now {
  public:
-  bound_for_now(const worker_cores* to, int worker) noexcept {
-    if (to == nullptr || !*to) return;
+  bound_for_now(const worker_cores* bound_cores, int worker) noexcept {
+    if (bound_cores == nullptr || !*bound_cores) return;
     before_.emplace();
-    to->bind(worker);
+    bound_cores->bind(worker);
   }
   ~bound_for_now() {
     if (before_) before_->restore();

@@ -16,12 +16,12 @@
 
 #include <gpipe/core/error.hpp>
 
-// What a thread needs, checked at start: a thread, and a stack. A stack that is too small would end the program without
-// an error, in the first step.
+// Checks at start that the system gives threads, and large enough stacks. A stack that is too small would end the
+// program in the first step, without an error.
 
 namespace gpipe::detail {
 
-/// The stack that kernels need: a block of a matrix product stands on it.
+/// The stack that kernels need: a block of a matrix product is on it.
 inline constexpr std::int64_t needed_stack = 208 * 1024;
 
 inline constexpr std::int64_t unknown_stack = (std::numeric_limits<std::int64_t>::max)();
@@ -30,15 +30,17 @@ inline constexpr std::int64_t unknown_stack = (std::numeric_limits<std::int64_t>
 GPIPE_COLD inline std::int64_t stack_left() {
   std::int64_t left = unknown_stack;
 #ifdef __GLIBC__
-  pthread_attr_t of;
-  if (pthread_getattr_np(pthread_self(), &of) != 0) return left;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return left;
   void* lowest = nullptr;
   std::size_t size = 0;
-  if (pthread_attr_getstack(&of, &lowest, &size) == 0) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(lowest), here = reinterpret_cast<std::uintptr_t>(&of);
-    if (here >= begin && here - begin <= size) left = static_cast<std::int64_t>(here - begin);  // else a fiber's stack
+  if (pthread_attr_getstack(&attributes, &lowest, &size) == 0) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(lowest),
+               current = reinterpret_cast<std::uintptr_t>(&attributes);
+    if (current >= begin && current - begin <= size)
+      left = static_cast<std::int64_t>(current - begin);  // otherwise on a fiber's stack
   }
-  pthread_attr_destroy(&of);
+  pthread_attr_destroy(&attributes);
 #endif
   return left;
 }
@@ -46,11 +48,11 @@ GPIPE_COLD inline std::int64_t stack_left() {
 /// The bytes of stack that a new thread gets.
 GPIPE_COLD inline std::int64_t stack_of_new_thread() {
 #ifdef __linux__
-  pthread_attr_t of;
+  pthread_attr_t attributes;
   std::size_t size = 0;
-  if (pthread_attr_init(&of) != 0) return unknown_stack;
-  const bool known = pthread_attr_getstacksize(&of, &size) == 0;
-  pthread_attr_destroy(&of);
+  if (pthread_attr_init(&attributes) != 0) return unknown_stack;
+  const bool known = pthread_attr_getstacksize(&attributes, &size) == 0;
+  pthread_attr_destroy(&attributes);
   if (known) return static_cast<std::int64_t>(size);
 #endif
   return unknown_stack;
@@ -68,7 +70,7 @@ GPIPE_COLD inline void require_stack(bool starts_threads) {
                 {"raise the limit (ulimit -s, or pthread_setattr_default_np)"});
 }
 
-/// Starts a thread; the error names what it is for.
+/// Starts a thread; the error names its purpose.
 GPIPE_COLD inline std::thread start_thread(std::string_view purpose, std::function<void()> body) {
   try {
     return std::thread(std::move(body));

@@ -10,8 +10,8 @@
 
 namespace gpipe::detail {
 
-/// What the classes of this folder share memory and wait with: the standard library's. Tests give them others, in which
-/// every operation is a point where a scheduler of the test may run another thread.
+/// The atomics, mutexes and clocks of this folder's classes: the standard library's. Tests replace them with others, in
+/// which every operation is a point at which a scheduler of the test may run another thread.
 struct thread_primitives {
   template <class T>
   using atomic = std::atomic<T>;

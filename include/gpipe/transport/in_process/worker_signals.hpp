@@ -18,14 +18,14 @@
 
 namespace gpipe::detail {
 
-/// How the workers of an executor wait for each other: a worker spins, then sleeps; a failure anywhere ends every wait,
-/// and so does a deadline without progress.
+/// Lets the workers of an executor wait for each other: a worker spins, then sleeps; a failure anywhere ends every
+/// wait, and so does a deadline without progress.
 ///
 ///     waiter     ready?  spin ...   asleep <- 1   ready?   sleep ...
 ///     notifier   make ready         asleep <- 0   was it 1: notify (12 us), else go on (a few ns)
 ///
-/// Both *exchange* `asleep`, so the later of the two sees the earlier and no notification is lost; what `ready` reads
-/// needs acquire and release, no more.
+/// Both *exchange* `asleep`, so the later of the two sees the earlier and no notification is lost; the reads of `ready`
+/// need only acquire and release.
 template <class Threads>
 class basic_worker_signals {
  public:
@@ -40,7 +40,7 @@ class basic_worker_signals {
   int workers() const noexcept { return workers_; }
   const wait_limits& limits() const noexcept { return limits_; }
 
-  /// A worker shows that it makes progress: after each action, or more often. No other thread writes to its cache line.
+  /// Called by a worker after each action, or more often, to show progress. Only it writes to its cache line.
   void progress(int worker) noexcept {
     auto& ticks = at(worker).ticks;
     ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -61,24 +61,24 @@ class basic_worker_signals {
 
   /// Call it after making ready what the worker may wait for.
   void wake(int worker) noexcept {
-    waiter& s = at(worker);
-    if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
+    waiter& target = at(worker);
+    if (target.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
     // The worker holds the mutex from its last check until it sleeps.
-    { const std::lock_guard<mutex> asleep_by_now(s.mutex); }
-    s.condition.notify_one();
+    { const std::lock_guard<mutex> asleep_by_now(target.mutex); }
+    target.condition.notify_one();
   }
-  /// How often a worker has shown progress, and whether it waits, for a thread that watches it.
+  /// The number of times that a worker has shown progress, and whether it waits, for a thread that watches it.
   std::uint64_t ticks(int worker) const noexcept { return at(worker).ticks.load(std::memory_order_relaxed); }
   bool waits(int worker) const noexcept { return at(worker).waits.load(std::memory_order_acquire); }
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
 
   /// Returns when `ready()`. Throws `detail::interrupted` after a failure elsewhere. After a deadline without progress
-  /// one worker throws `gpipe::error` with `what` as its location and all others are interrupted. `awaited()` returns
-  /// the text of "waits for ..." and is called for that error only.
+  /// one worker throws `gpipe::error` with `context` as its location and all others are interrupted. `awaited()`
+  /// returns the text after "waits for" and is called only for that error.
   template <class Ready, class Awaited>
-  void wait(int worker, wait_context what, Ready ready, Awaited awaited) {
+  void wait(int worker, wait_context context, Ready ready, Awaited awaited) {
     const auto end = try_wait(worker, ready);
-    if (end != detail::wait_result::ready) fail(end, worker, what, awaited());
+    if (end != detail::wait_result::ready) fail(end, worker, context, awaited());
   }
 
   /// The same without throwing: `fail` throws. If `ready()`, a failure elsewhere does not matter.
@@ -87,15 +87,15 @@ class basic_worker_signals {
     return spin(ready) ? detail::wait_result::ready : sleep(worker, predicate(ready), gives_up::on_failure);
   }
 
-  /// Call it when a worker begins or wakes: if another worker runs on its core, the worker moves to a core without one.
-  /// A system may place a woken thread on the core of the thread that woke it, and leave both there for many steps
-  /// while another core is idle. No thread is pinned. Workers that are bound to cores stay there.
+  /// Called when a worker begins or wakes: if another worker runs on its core, moves it to a core without one. A system
+  /// may place a woken thread on the core of the thread that woke it, and leave both there for many steps while another
+  /// core is idle. No thread is pinned. Workers that are bound to cores stay there.
   void spread(int worker) noexcept {
     if (limits_.yields || limits_.bound) return;
-    const int here = detail::cores::here();
-    at(worker).core.store(here, std::memory_order_relaxed);
+    const int core = detail::cores::here();
+    at(worker).core.store(core, std::memory_order_relaxed);
     bool shared = false;
-    for (int w = 0; w < workers_; ++w) shared = shared || (w != worker && here >= 0 && core_of(w) == here);
+    for (int w = 0; w < workers_; ++w) shared = shared || (w != worker && core >= 0 && core_of(w) == core);
     if (!shared) return;
     detail::cores free;
     for (int w = 0; w < workers_; ++w)
@@ -110,7 +110,7 @@ class basic_worker_signals {
     if (!spin(ready)) sleep(worker, predicate(ready), gives_up::never);
   }
 
-  /// At the end of a step: waits until the other workers are `ready()`, also after a failure elsewhere. Returns false
+  /// At the end of a step: waits until the other workers are `ready()`, even after a failure elsewhere. Returns false
   /// if one of them is not: no worker made progress for a deadline, and it did not return soon after its waits had
   /// ended.
   template <class Ready>
@@ -122,7 +122,7 @@ class basic_worker_signals {
     return sleep(worker, predicate(ready), gives_up::soon) == detail::wait_result::ready;
   }
 
-  [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what,
+  [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context context,
                                     const std::string& awaited) {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
@@ -134,7 +134,7 @@ class basic_worker_signals {
     if (!first) throw detail::interrupted{};
     expired_.store(true, std::memory_order_release);
     wake_all();
-    const location where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
+    const location where{.stage = context.stage, .micro_batch = context.micro_batch, .action = context.action};
     const std::string wrong = detail::concat(
         {"waits for ", awaited, ", and no worker made progress for ", detail::duration_text(limits_.deadline)});
     if (busy.empty())
@@ -173,7 +173,8 @@ class basic_worker_signals {
   class predicate {
    public:
     template <class Ready>
-    explicit predicate(Ready& ready) : ready_(&ready), call_([](void* it) { return (*static_cast<Ready*>(it))(); }) {}
+    explicit predicate(Ready& ready)
+        : ready_(&ready), call_([](void* argument) { return (*static_cast<Ready*>(argument))(); }) {}
     bool operator()() const { return call_(ready_); }
 
    private:
@@ -185,16 +186,16 @@ class basic_worker_signals {
   bool spin(Ready& ready) const {
     if (ready()) return true;
     const auto begin = Threads::clock::now();
-    for (auto last = begin; !interrupted() && last - begin < limits_.spin;) {
+    for (auto last_time = begin; !interrupted() && last_time - begin < limits_.spin;) {
       if (limits_.yields) Threads::yield();
       for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
         Threads::pause();
         if (ready()) return true;
       }
-      const auto now = Threads::clock::now();
+      const auto time = Threads::clock::now();
       // Another thread had the core meanwhile. A second yield would last its whole time slice; a sleeper is woken.
-      if (limits_.yields && now - last > std::chrono::microseconds(20)) return false;
-      last = now;
+      if (limits_.yields && time - last_time > std::chrono::microseconds(20)) return false;
+      last_time = time;
     }
     return false;
   }
@@ -207,35 +208,34 @@ class basic_worker_signals {
     soon,         ///< after `last_chance`
   };
 
-  /// Progress is checked in parts of a deadline, and a part counts no more than its length, so that a process that was
-  /// stopped and continued (Ctrl-Z) does not count its own absence. A wait without progress ends after a deadline and
-  /// at most one part.
+  /// Progress is checked in parts of a deadline, and a part counts at most its length, so that the time for which a
+  /// process was stopped (Ctrl-Z) does not count. A wait without progress ends after a deadline and at most one part.
   GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, gives_up when) {
-    waiter& s = at(worker);
-    s.waits.store(true, std::memory_order_release);
-    s.core.store(-1, std::memory_order_relaxed);
-    std::unique_lock<mutex> lock(s.mutex);
+    waiter& self = at(worker);
+    self.waits.store(true, std::memory_order_release);
+    self.core.store(-1, std::memory_order_relaxed);
+    std::unique_lock<mutex> lock(self.mutex);
     const auto over = [&] {
-      s.asleep.exchange(1, std::memory_order_acq_rel);
+      self.asleep.exchange(1, std::memory_order_acq_rel);
       return ready() || (when == gives_up::on_failure && interrupted()) ||
              (when == gives_up::on_deadline && expired_.load(std::memory_order_acquire));
     };
-    if (when == gives_up::never) s.condition.wait(lock, over);
+    if (when == gives_up::never) self.condition.wait(lock, over);
     bool awake = when == gives_up::never;
     const auto part = (std::min)(limits_.deadline / 4, max_part);
     const auto limit = when == gives_up::soon ? last_chance : limits_.deadline;
     auto seen = ticks();
     for (auto waited = part.zero(); waited < limit && !awake;) {
-      awake = s.condition.wait_for(lock, part, over);
-      const auto now = ticks();
-      waited = now == seen ? waited + part : part.zero();
-      seen = now;
+      awake = self.condition.wait_for(lock, part, over);
+      const auto current = ticks();
+      waited = current == seen ? waited + part : part.zero();
+      seen = current;
     }
-    s.asleep.exchange(0, std::memory_order_acq_rel);
+    self.asleep.exchange(0, std::memory_order_acq_rel);
     lock.unlock();
     spread(worker);
     if (ready()) {
-      s.waits.store(false, std::memory_order_release);
+      self.waits.store(false, std::memory_order_release);
       return detail::wait_result::ready;
     }
     return interrupted() ? detail::wait_result::interrupted : detail::wait_result::no_progress;
