@@ -15,24 +15,24 @@
 
 namespace gpipe {
 
-/// Hashes of all that a training computes. For each call: the data, what each layer wrote in forward and in both parts
-/// of backward for each micro-batch, and the parameters after the update. Kept by the layer's position and not by the
-/// stage: bit-equal trainings of one model have the same digest for every number of stages.
+/// Hashes of all results of a training. For each call: the data, the results of each layer in forward and in both parts
+/// of backward for each micro-batch, and the parameters after the update. They are stored by the layer's position and
+/// not by the stage: bit-equal trainings of one model have the same digest for every number of stages.
 class digest {
  public:
-  /// A call of `step` or `accumulate`: its step, and the number of calls of the same step before it.
+  /// A call of `step` or `accumulate`: its step, and the number of earlier calls of the same step.
   struct call {
     std::uint64_t step;
     int before;
   };
 
   digest() = default;
-  /// Reserves memory for `calls` calls of step and accumulate; later ones are not kept.
+  /// Reserves memory for `calls` calls of step and accumulate; later calls are not stored.
   GPIPE_COLD digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
       : layers_(std::move(layers)), micro_batches_(micro_batches), room_(calls), hashes_(calls * per_call()) {
     known_.reserve(calls);
   }
-  /// The bytes that a call takes.
+  /// The bytes per call.
   static constexpr std::size_t call_bytes(int layers, int micro_batches) {
     return hashes_in_call(layers, micro_batches) * sizeof(std::uint64_t) + sizeof(call);
   }
@@ -46,34 +46,34 @@ class digest {
     return std::span(hashes_).subspan(number * per_call(), per_call());
   }
 
-  /// Begins a call, again if it failed: all hashes are zero until written.
+  /// Begins a call, or begins it anew if it has failed: all hashes are zero until written.
   std::span<std::uint64_t> open() {
     if (full()) return {};
     const auto hashes = std::span(hashes_).subspan(known_.size() * per_call(), per_call());
     std::fill(hashes.begin(), hashes.end(), std::uint64_t{0});
     return hashes;
   }
-  /// Stores what the call's action on a micro-batch (-1 for `update`) left at a layer; `idle` stands for the data.
+  /// Stores the hash of a layer's results of the call's action on a micro-batch (-1 for `update`); `idle`: of the data.
   void put(action_kind kind, int micro_batch, int layer, std::uint64_t bits) {
     if (!full()) hashes_[known_.size() * per_call() + index_of(kind, micro_batch, layer)] = bits;
   }
-  /// Copies the hashes of the layers [first, last), line by line: out of the open call, and into it.
+  /// The hashes of the layers [first, last) in the open call, line by line; `put_layers` stores them.
   GPIPE_COLD std::vector<std::uint64_t> of_layers(int first, int last) {
     std::vector<std::uint64_t> found;
     each_line(first, last, [&](std::uint64_t& bits) { found.push_back(bits); });
     return found;
   }
-  GPIPE_COLD void put_layers(int first, int last, const std::vector<std::uint64_t>& from) {
+  GPIPE_COLD void put_layers(int first, int last, const std::vector<std::uint64_t>& layer_hashes) {
     std::size_t next = 0;
-    each_line(first, last, [&](std::uint64_t& bits) { bits = from[next++]; });
+    each_line(first, last, [&](std::uint64_t& bits) { bits = layer_hashes[next++]; });
   }
-  void close(const call& now) {
-    if (!full()) known_.push_back(now);
+  void close(const call& ended) {
+    if (!full()) known_.push_back(ended);
   }
 
-  /// The first action that left different bits in `b` than in `a`, in the calls that both have: step, position, layer,
+  /// The first action with different results in `a` and `b`, among the calls that both have: step, position, layer,
   /// micro-batch (counted over accumulated calls) and action. The order: forward before backward, a micro-batch before
-  /// the next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
+  /// the next, a layer after the layers that it reads. Throws `error` if the models or their micro-batches differ.
   friend GPIPE_COLD std::optional<detail::location> first_difference(const digest& a, const digest& b) {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
       detail::throw_error({"the digests differ in their layers or in their number of micro-batches"},
@@ -107,7 +107,7 @@ class digest {
   }
 
   GPIPE_COLD std::optional<detail::location> first_difference_in(std::size_t number, const digest& b) const {
-    const call& at = known_[number];
+    const call& expected = known_[number];
     const auto differs = [&](action_kind kind, int m, int layer) {
       const std::size_t i = number * per_call() + index_of(kind, m, layer);
       return hashes_[i] != b.hashes_[i];
@@ -115,11 +115,12 @@ class digest {
     const auto found = [&](std::string_view action, int m, int layer) {
       return detail::location{.layer = layer < 0 ? std::string() : layers_[static_cast<std::size_t>(layer)],
                               .layer_index = layer,
-                              .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
+                              .micro_batch = m < 0 ? -1 : expected.before * micro_batches_ + m,
                               .action = std::string(action),
-                              .step = static_cast<long>(at.step)};
+                              .step = static_cast<long>(expected.step)};
     };
-    if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
+    if (expected.step != b.known_[number].step || expected.before != b.known_[number].before)
+      return found("call", -1, -1);
     if (differs(action_kind::idle, -1, -1)) return found("data", -1, -1);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = 0; l < layer_count(); ++l)

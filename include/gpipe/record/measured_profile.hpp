@@ -7,7 +7,7 @@
 namespace gpipe {
 
 /// A profile with its lines, measured while the program runs. `plan_options{.profile = costs.view()}` plans with it; it
-/// must outlive the plan. Written to a file it is the table that `profiled<measured>` reads.
+/// must outlive the plan. Written to a file, it is the table of `profiled<measured>`.
 struct measured_profile {
   std::vector<measured_layer> layers;
   int micro_batch_size = 0;

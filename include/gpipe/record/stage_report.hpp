@@ -15,7 +15,7 @@ struct stage_report {
   double predicted_share = 0;              ///< of the time of all stages
   std::array<std::int64_t, 12> busy_ns{};  ///< by `action_kind`, without waiting
   std::int64_t wait_ns = 0;                ///< for other stages and for data on a link
-  std::int64_t link_ns = 0;                ///< the part of it in which the data was on a link
+  std::int64_t link_ns = 0;                ///< the part of wait_ns in which the data was on a link
   std::size_t bytes = 0;                   ///< predicted memory
   std::size_t parameters = 0;              ///< their number
   int replica = 0;                         ///< of the pipeline
@@ -23,11 +23,11 @@ struct stage_report {
   int process_workers = 1;                 ///< workers of the process that runs it
   int bound_to = 0;                        ///< cores that its process may run on; 0: all of the machine, or unknown
   int host_processes = 1;                  ///< of the job, on the host of its process
-  int host_workers = 1;                    ///< of these
-  int host_bound_to = 0;                   ///< cores that these may run on together; 0: all of the machine, or unknown
+  int host_workers = 1;                    ///< of these processes
+  int host_bound_to = 0;                   ///< cores that they may run on together; 0: all of the machine, or unknown
   int own_cores = 0;                       ///< that its worker is bound to; 0: it is not bound
   int core_sharers = 1;                    ///< workers of its process that share one of these cores
-  bool far_memory = false;                 ///< the system refused to move its memory to these
+  bool far_memory = false;                 ///< the system refused to move its memory to these cores
   int steps = 0;                           ///< measured, the same for all stages
   std::int64_t step_ns = 0;                ///< all these steps from call to return, the same for all stages
 

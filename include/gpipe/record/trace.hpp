@@ -20,26 +20,26 @@ struct trace_event {
   int micro_batch = -1;
   int replica = 0;
   int worker = -1;                  ///< in its replica
-  int step = -1;                    ///< of the optimizer; -1: of an evaluation, a prediction or a measurement
+  int step = -1;                    ///< of the optimizer; -1: an evaluation, a prediction or a measurement
   std::int64_t waited_ns = 0;       ///< of the action's time, mostly at its begin; a receive only waits
   std::int64_t not_running_ns = 0;  ///< in which the worker's thread was on no core, though it did not wait
 };
 
 /// One worker's events. Memory is allocated and touched at construction; `record` is a comparison and a store, without
-/// a lock. A full recorder keeps its events and counts the rest. Recorders of several workers share no cache line.
+/// a lock. A full recorder keeps its events and counts further ones. Recorders of several workers share no cache line.
 class alignas(detail::alignment) recorder {
  public:
   explicit recorder(std::size_t capacity, std::string name = {}) : events_(capacity), name_(std::move(name)) {}
 
-  void record(const trace_event& it) noexcept {
+  void record(const trace_event& event) noexcept {
     if (size_ == events_.size()) {
       ++dropped_;
     } else {
-      events_[size_++] = it;
+      events_[size_++] = event;
     }
   }
 
-  /// Makes the events of several recorders equal: `broadcast(bytes, size)` copies those of one of them to all.
+  /// Makes several recorders equal: `broadcast(bytes, size)` copies bytes from one of them to all.
   template <class Broadcast>
   GPIPE_COLD void share(Broadcast&& broadcast) {
     broadcast(&size_, sizeof size_);

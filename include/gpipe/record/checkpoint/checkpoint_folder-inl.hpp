@@ -48,8 +48,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder:
   return steps;
 }
 
-GPIPE_COLD GPIPE_INLINE void checkpoint_folder::rename(const std::string& from, const std::string& to) {
-  if (files_->rename(from.c_str(), to.c_str()) != 0) throw_file_error("renaming the checkpoint", from);
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::rename(const std::string& path, const std::string& new_path) {
+  if (files_->rename(path.c_str(), new_path.c_str()) != 0) throw_file_error("renaming the checkpoint", path);
 }
 
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& part) {
@@ -63,7 +63,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& p
   if (files_->remove_folder(part.c_str()) != 0) throw_file_error("deleting the folder", part);
 }
 
-/// Two savers would delete each other's unfinished files, and one could then give a name to half of a checkpoint.
+/// Two savers would delete each other's unfinished files, and one could then give a name to an incomplete checkpoint.
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::lock() {
   if (locked_) return;
   open_file folder(*files_, path_, O_RDONLY | O_DIRECTORY);
@@ -93,7 +93,7 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
       }
     }
     if (f.ending != ".old") continue;
-    // A commit without exchange was interrupted. Before its second rename the old checkpoint gets its name back.
+    // A commit without exchange was interrupted. If that was before its second rename, the old checkpoint is restored.
     if (!exists(named(f.step))) {
       rename(left, named(f.step));
     } else {
@@ -102,7 +102,7 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
       remove_part(part_path(f.step));
     }
   }
-  if (const kind now = files_->kind_of(named(step).c_str()); now != kind::none && now != kind::folder)
+  if (const kind present = files_->kind_of(named(step).c_str()); present != kind::none && present != kind::folder)
     throw_error({"the checkpoint's name belongs to something that is no folder"},
                 {"remove it, or choose another folder"}, {.file = named(step)});
   std::string part = part_path(step);
@@ -121,7 +121,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::replace(const std::string& part,
     return remove_part(part);
   }
   if (errno != ENOSYS && errno != EINVAL && errno != EOPNOTSUPP) throw_file_error("renaming the checkpoint", part);
-  // Without exchange there is a moment without `name`. Readers then take the old checkpoint under its other name.
+  // Without exchange there is a moment without `name`. Readers then read the old checkpoint under its other name.
   const std::string old = name + ".old";
   rename(name, old);
   try {
@@ -158,7 +158,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::keep_newest(long step, int keep)
   for (found& f : list())
     if (f.step < step && f.ending.empty()) before.push_back(std::move(f));
   const auto kept = static_cast<std::size_t>(keep - 1);
-  // The oldest first. A folder loses its name before its files: what has a name is whole.
+  // The oldest first. A folder loses its name before its files: a folder with a name is complete.
   for (std::size_t i = 0; i + kept < before.size(); ++i) {
     const std::string name = path_ + "/" + before[i].name, part = name + ".part";
     if (exists(part)) remove_part(part);
@@ -172,8 +172,8 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::keep_newest(long step, int keep)
 
 GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& folder, detail::file_operations& files) {
   using detail::checkpoint_folder;
-  // A save that goes on meanwhile deletes old checkpoints: then the list is read again.
-  for (int again = 10;; --again) {
+  // A concurrent save may delete old checkpoints: then the list is read again.
+  for (int retries = 10;; --retries) {
     const auto entries = checkpoint_folder(folder, files).list(checkpoint_folder::listed::all);
     found_checkpoint result;
     bool changed = false;
@@ -187,7 +187,7 @@ GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& fo
         return result;
       } catch (const error& e) {
         result.skipped.push_back(entry->name + ": " + e.what());
-        changed = again > 0 && files.kind_of(path.c_str()) == detail::file_operations::kind::none;
+        changed = retries > 0 && files.kind_of(path.c_str()) == detail::file_operations::kind::none;
       }
     }
     if (!changed) return result;

@@ -11,39 +11,39 @@
 
 // The checkpoints of a training are folders in one folder:
 //
-//     FOLDER/step-00000120/        whole: model.safetensors (or shards and an index) and optimizer.safetensors
+//     FOLDER/step-00000120/        complete: model.safetensors (or shards and an index) and optimizer.safetensors
 //     FOLDER/step-00000130.part/   begun, or being deleted; never read, and removed by the next save
-//     FOLDER/step-00000120.old/    only where a file system cannot exchange two names: see commit
+//     FOLDER/step-00000120.old/    only if a file system cannot exchange two names: see commit
 
 namespace gpipe {
 
 /// The result of `newest_checkpoint`.
 struct found_checkpoint {
-  std::string path{};                  ///< of the newest folder that is whole; empty if there is none
+  std::string path{};                  ///< of the newest complete folder; empty if there is none
   long step = -1;                      ///< its step
-  std::vector<std::string> skipped{};  ///< newer ones that are not whole, each with the reason
+  std::vector<std::string> skipped{};  ///< newer folders that are incomplete, each with the reason
 };
 
-/// The newest checkpoint of a folder whose files are all there and have the sizes that their headers promise.
+/// The newest checkpoint of a folder whose files all exist and have the sizes that their headers specify.
 found_checkpoint newest_checkpoint(const std::string& folder, detail::file_operations& files = detail::system_files());
 
 namespace detail {
 
 /// Writes checkpoints, one at a time: `begin` makes a folder, the caller writes durable files into it, and `commit`
-/// gives it its name. Whatever fails, and whenever the process ends, each checkpoint is the old one, the new one or
-/// absent. From `begin` to its end an object has the lock of the folder, where the file system has locks.
+/// gives it its name. After any failure, and whenever the process ends, each checkpoint is the old one, the new one or
+/// absent. From `begin` until its destruction an object holds the lock of the folder, if the file system has locks.
 class checkpoint_folder {
  public:
   explicit checkpoint_folder(std::string path, file_operations& files = system_files());
 
-  /// Removes what an interrupted save left, makes the folder for the files of a step, and returns its path. Throws if
-  /// another object, also of another process, saves into the folder.
+  /// Removes the remains of an interrupted save, makes the folder for the files of a step, and returns its path. Throws
+  /// if another object, of this or another process, saves into the folder.
   std::string begin(long step);
-  /// Makes the files' names durable and gives the folder its name. An older checkpoint of the same step is replaced.
+  /// Makes the files' names durable and gives the folder its name. Replaces an older checkpoint of the same step.
   void commit(long step);
-  /// Removes what `begin` made; for a save that failed. Never throws.
+  /// Removes the folder that `begin` made, after a save has failed. Never throws.
   void abandon(long step) noexcept;
-  /// Deletes checkpoints before `step` until `keep` are left, `step` included. Those of later steps stay.
+  /// Deletes checkpoints before `step` until `keep` are left, including `step`. Checkpoints of later steps stay.
   void keep_newest(long step, int keep);
 
   std::string part_path(long step) const { return named(step) + ".part"; }
@@ -55,16 +55,16 @@ class checkpoint_folder {
     std::string_view ending;  // "", ".part" or ".old"
   };
   enum class listed {
-    folders,  ///< those that a save may rename or delete
-    all       ///< links and files, too
+    folders,  ///< which a save may rename or delete
+    all       ///< also links and files
   };
-  /// The entries with names of checkpoints, sorted by step, whole or not.
+  /// The entries with names of checkpoints, sorted by step, complete or not.
   std::vector<found> list(listed kinds = listed::folders) const;
 
  private:
   std::string named(long step) const { return path_ + "/" + name_of_step(step); }
   bool exists(const std::string& path) const { return files_->kind_of(path.c_str()) != file_operations::kind::none; }
-  void rename(const std::string& from, const std::string& to);
+  void rename(const std::string& path, const std::string& new_path);
   void replace(const std::string& part, const std::string& name);
   void remove_part(const std::string& part);
   void lock();

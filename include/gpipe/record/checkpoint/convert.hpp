@@ -16,7 +16,7 @@ namespace gpipe::detail {
 static_assert(std::endian::native == std::endian::little,
               "a safetensors file is little-endian, and so must the machine be");
 
-/// The value of 16 bits of IEEE 754: 5 of exponent, 10 of fraction. Every one is a float.
+/// The value of 16 bits of IEEE 754: 5 of exponent, 10 of fraction. A float represents every value.
 constexpr float half_value(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16, fraction = bits & 0x3ffU, exponent = bits >> 10 & 31U;
   if (exponent == 0) {
@@ -26,8 +26,8 @@ constexpr float half_value(std::uint16_t bits) {
   return std::bit_cast<float>(sign | (exponent == 31 ? 255U : exponent + 112) << 23 | fraction << 13);
 }
 
-/// The nearest bf16, ties to even. By way of a float, a double could be rounded twice: therefore that float is rounded
-/// to odd, so that its last bit is 1 whenever it is not exact (Boldo and Melquiond, 2008).
+/// The nearest bf16, ties to even. Via a float, a double could be rounded twice: therefore that float is rounded to
+/// odd, so that its last bit is 1 whenever it is not exact (Boldo and Melquiond, 2008).
 constexpr bf16 nearest_bf16(double x) {
   const auto nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x || x != x) return bf16(nearest);
@@ -50,34 +50,34 @@ constexpr To nearest(From x) {
 /// Converts `count` elements of a file. Throws unless the type is F16, BF16, F32 or F64.
 template <class To>
 requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
-void convert(safetensors_type type, const std::byte* from, std::size_t count, To* to, const std::string& name,
+void convert(safetensors_type type, const std::byte* source, std::size_t count, To* target, const std::string& name,
              const std::string& file);
 
 /// Throws unless elements of the type can be converted.
 void require_convertible(safetensors_type type, const std::string& name, const std::string& file);
 
 template <class To, class From>
-void convert_from(const std::byte* from, std::size_t count, To* to) {
+void convert_from(const std::byte* source, std::size_t count, To* target) {
   for (std::size_t i = 0; i < count; ++i) {
     From x;
-    std::memcpy(&x, from + i * sizeof x, sizeof x);
-    if constexpr (std::same_as<From, std::uint16_t>) to[i] = nearest<To>(half_value(x));
-    else to[i] = nearest<To>(x);
+    std::memcpy(&x, source + i * sizeof x, sizeof x);
+    if constexpr (std::same_as<From, std::uint16_t>) target[i] = nearest<To>(half_value(x));
+    else target[i] = nearest<To>(x);
   }
 }
 
 template <class To>
 requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
-void convert(safetensors_type type, const std::byte* from, std::size_t count, To* to, const std::string& name,
+void convert(safetensors_type type, const std::byte* source, std::size_t count, To* target, const std::string& name,
              const std::string& file) {
   require_convertible(type, name, file);
-  if (type == safetensors_type::F16) convert_from<To, std::uint16_t>(from, count, to);
-  else if (type == safetensors_type::BF16) convert_from<To, bf16>(from, count, to);
-  else if (type == safetensors_type::F32) convert_from<To, float>(from, count, to);
-  else convert_from<To, double>(from, count, to);
+  if (type == safetensors_type::F16) convert_from<To, std::uint16_t>(source, count, target);
+  else if (type == safetensors_type::BF16) convert_from<To, bf16>(source, count, target);
+  else if (type == safetensors_type::F32) convert_from<To, float>(source, count, target);
+  else convert_from<To, double>(source, count, target);
 }
 
-/// The type of a file for elements of T.
+/// The type in a file of elements of T.
 template <class T>
 inline constexpr safetensors_type safetensors_type_of = std::same_as<T, double> ? safetensors_type::F64
                                                         : std::same_as<T, bf16> ? safetensors_type::BF16

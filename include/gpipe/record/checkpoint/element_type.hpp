@@ -49,10 +49,10 @@ inline constexpr std::array<safetensors_type_line, 22> safetensors_types{
      {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
      {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}}};
 
-/// Bits of one element: types of 4 and 6 bits are packed.
+/// The bits of an element: types of 4 and 6 bits are packed.
 constexpr unsigned bits_of(safetensors_type type) { return safetensors_types[static_cast<std::size_t>(type)].bits; }
 
-/// The type of that name; names are in capitals.
+/// The type with this name; names are in capitals.
 constexpr std::optional<safetensors_type> safetensors_type_named(std::string_view name) {
   for (std::size_t i = 0; i < safetensors_types.size(); ++i)
     if (safetensors_types[i].name == name) return static_cast<safetensors_type>(i);

@@ -38,9 +38,9 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t bytes_of(const safetensors_tensor& tensor,
 }
 
 GPIPE_COLD GPIPE_INLINE const safetensors_entry* safetensors_header::find(std::string_view name) const {
-  const auto at = std::lower_bound(by_name.begin(), by_name.end(), name,
-                                   [this](std::uint32_t i, std::string_view n) { return entries[i].name < n; });
-  return at != by_name.end() && entries[*at].name == name ? &entries[*at] : nullptr;
+  const auto position = std::lower_bound(by_name.begin(), by_name.end(), name,
+                                         [this](std::uint32_t i, std::string_view n) { return entries[i].name < n; });
+  return position != by_name.end() && entries[*position].name == name ? &entries[*position] : nullptr;
 }
 
 /// Fills `by_name`; throws if two entries have one name.
@@ -104,9 +104,9 @@ GPIPE_COLD inline std::string length_bytes(std::uint64_t length) {
   return bytes;
 }
 
-/// Throws if the first 8 bytes of a file are the mark of another format. A mark is also the length of a header:
-/// "PK\3\4" is 67,324,752, and "\x80\2" ends each length of 640 + 65,536 k. So call this only for a file that cannot be
-/// a safetensors file: its header does not fit into it, or is no JSON object.
+/// Throws if the first 8 bytes of a file are the signature of another format. A signature is also the length of a
+/// header: "PK\3\4" is 67,324,752, and each length of 640 + 65,536 k begins with "\x80\2". So call this only for a file
+/// that cannot be a safetensors file: its header does not fit into it, or is no JSON object.
 GPIPE_COLD inline void refuse_other_format(std::string_view begin, const std::string& file) {
   if (begin == "version ")
     throw_error({"the file is a pointer of git-lfs, and not the file itself"}, {"fetch it: git lfs pull"},
@@ -136,9 +136,9 @@ GPIPE_COLD GPIPE_INLINE safetensors_header parse_header(std::string_view text, s
     has_metadata = true;
     if (json.is_null()) return;
     json.object([&](const std::string& key) {
-      const auto [at, is_new] = header.metadata.try_emplace(key);
+      const auto [entry, is_new] = header.metadata.try_emplace(key);
       if (!is_new) json.fail("a key of __metadata__ occurs twice");
-      json.string(at->second);
+      json.string(entry->second);
     });
   });
   json.end();
@@ -147,21 +147,21 @@ GPIPE_COLD GPIPE_INLINE safetensors_header parse_header(std::string_view text, s
     return a.begin != b.begin ? a.begin < b.begin : a.end != b.end ? a.end < b.end : a.name < b.name;
   });
   sort_names(header, file);
-  std::uint64_t at = 0;
+  std::uint64_t offset = 0;
   for (const safetensors_entry& e : header.entries) {
-    if (e.begin != at || e.end < e.begin)
+    if (e.begin != offset || e.end < e.begin)
       throw_error({"tensor ", detail::quoted(e.name), " is at bytes ", e.begin, " to ", e.end,
-                   ", but the tensors before end at ", at},
+                   ", but the tensors before end at ", offset},
                   {"write the file anew, its tensors without a hole or an overlap"}, {.file = file});
     if (const std::uint64_t bytes = bytes_of(e, file); bytes != e.bytes())
       throw_error(
           {"tensor ", detail::quoted(e.name), " has ", e.bytes(), " bytes, but its shape and type need ", bytes},
           {"write the file anew"}, {.file = file});
-    at = e.end;
+    offset = e.end;
   }
-  if (at != data_bytes)
-    throw_error({"the file has ", data_bytes, " bytes behind its header, but its tensors need ", at},
-                {data_bytes < at ? "the file is cut off: copy or write it anew" : "write the file anew"},
+  if (offset != data_bytes)
+    throw_error({"the file has ", data_bytes, " bytes behind its header, but its tensors need ", offset},
+                {data_bytes < offset ? "the file is cut off: copy or write it anew" : "write the file anew"},
                 {.file = file});
   return header;
 }
@@ -193,7 +193,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors
     return a.type != b.type ? a.type > b.type : a.name < b.name;
   });
   safetensors_header header{.metadata = std::move(metadata)};
-  std::uint64_t at = 0;
+  std::uint64_t offset = 0;
   for (safetensors_tensor& t : tensors) {
     const auto refuse = [&](const char* why, const char* remedy) {
       throw_error({"tensor ", detail::quoted(t.name), " ", why}, {remedy}, {.file = file});
@@ -201,9 +201,9 @@ GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors
     if (t.name == "__metadata__") refuse("has the name of the texts of a file", "choose another name");
     if (!is_utf8(t.name)) refuse("has a name that is not UTF-8", "choose another name");
     if (t.shape.size() > max_dimensions) refuse("has more than 64 dimensions", "choose at most 64");
-    const std::uint64_t bytes = bytes_of(t, file), begin = at;
-    if (__builtin_add_overflow(at, bytes, &at)) refuse("does not fit into a file", "write several files");
-    header.entries.push_back({std::move(t), begin, at});
+    const std::uint64_t bytes = bytes_of(t, file), begin = offset;
+    if (__builtin_add_overflow(offset, bytes, &offset)) refuse("does not fit into a file", "write several files");
+    header.entries.push_back({std::move(t), begin, offset});
   }
   sort_names(header, file);
   for (const auto& [key, text] : header.metadata)

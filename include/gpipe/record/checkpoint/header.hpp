@@ -15,7 +15,7 @@
 
 // A safetensors file:
 //
-//     8 bytes       N bytes                                   the tensors, one behind the other
+//     8 bytes       N bytes                                   the tensors, one after the other
 //     N, little-    {"__metadata__":{"k":"text"},             ┌─────────┬───────┬──────┐
 //     endian        "w":{"dtype":"F32","shape":[2,3],         │ w       │ b     │ ...  │
 //                   "data_offsets":[0,24]}, ...}   padding    └─────────┴───────┴──────┘
@@ -30,7 +30,7 @@ struct safetensors_tensor {
   std::vector<std::uint64_t> shape{};  ///< row-major; empty for a scalar
 };
 
-/// A tensor in a file, at bytes [begin, end) behind the header.
+/// A tensor in a file, at bytes [begin, end) after the header.
 struct safetensors_entry : safetensors_tensor {
   std::uint64_t begin = 0, end = 0;
 
@@ -38,7 +38,7 @@ struct safetensors_entry : safetensors_tensor {
   std::uint64_t elements() const;
 };
 
-/// Texts beside the tensors.
+/// Texts in addition to the tensors.
 using safetensors_metadata = std::map<std::string, std::string>;
 
 namespace detail {
@@ -48,10 +48,10 @@ inline constexpr std::uint64_t max_header = 100'000'000;
 /// No library has tensors of more dimensions.
 inline constexpr std::size_t max_dimensions = 64;
 
-/// Bytes of a tensor. Throws if the number has more than 64 bits, or is not whole.
+/// The bytes of a tensor. Throws if the number has more than 64 bits, or is not an integer.
 std::uint64_t bytes_of(const safetensors_tensor& tensor, const std::string& file);
 
-/// The header of a file: entries in the order of their bytes, each begins where the last one ended.
+/// The header of a file: entries in the order of their bytes, without gaps.
 struct safetensors_header {
   std::deque<safetensors_entry> entries{};  // a deque: no allocation is larger than the header
   std::vector<std::uint32_t> by_name{};     // positions in `entries`, sorted by name
@@ -61,7 +61,7 @@ struct safetensors_header {
   std::uint64_t bytes() const { return entries.empty() ? 0 : entries.back().end; }
 };
 
-/// Reads and checks the N bytes of a header, which `data_bytes` bytes follow in the file.
+/// Reads and checks the N bytes of a header, after which the file has `data_bytes` bytes.
 safetensors_header parse_header(std::string_view text, std::uint64_t data_bytes, const std::string& file);
 
 /// N and the N bytes of the header, from the first bytes of a file of `file_size` bytes.

@@ -36,10 +36,10 @@ GPIPE_COLD GPIPE_INLINE safetensors_index parse_index(std::string_view text, con
     } else if (key == "weight_map") {
       once(has_map);
       json.object([&](const std::string& name) {
-        const auto [at, is_new] = index.file_of.try_emplace(name);
+        const auto [entry, is_new] = index.file_of.try_emplace(name);
         if (!is_new) json.fail("weight_map has a name twice");
-        json.string(at->second);
-        if (!is_plain_name(at->second)) json.fail("weight_map names a file that is not in the folder of the index");
+        json.string(entry->second);
+        if (!is_plain_name(entry->second)) json.fail("weight_map names a file that is not in the folder of the index");
       });
     } else {
       json.skip();

@@ -13,7 +13,7 @@
 
 namespace gpipe {
 
-/// Which of several safetensors files has which tensor, as in Hugging Face's `model.safetensors.index.json`:
+/// The file of each tensor of several safetensors files, as in Hugging Face's `model.safetensors.index.json`:
 ///
 ///     {
 ///       "metadata": {
@@ -29,7 +29,7 @@ struct safetensors_index {
   std::optional<std::uint64_t> total_size{};                  ///< bytes of all tensors
 };
 
-/// Writes an index: the bytes depend on the index alone. They reach the disk and then take the name.
+/// Writes an index: the bytes depend on the index alone. They are written to the disk before the file gets its name.
 void write_safetensors_index(const std::string& path, const safetensors_index& index,
                              detail::file_operations& files = detail::system_files());
 

@@ -33,30 +33,30 @@ GPIPE_COLD GPIPE_INLINE bool is_utf8(std::string_view text) {
   return true;
 }
 
-GPIPE_COLD GPIPE_INLINE void append_json(std::string& to, std::string_view text) {
+GPIPE_COLD GPIPE_INLINE void append_json(std::string& json, std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
-  to += '"';
+  json += '"';
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (to += '\\') += c;
-    else if (c == '\b') to += "\\b";
-    else if (c == '\f') to += "\\f";
-    else if (c == '\n') to += "\\n";
-    else if (c == '\r') to += "\\r";
-    else if (c == '\t') to += "\\t";
-    else if (code < 0x20) ((to += "\\u00") += digits[code >> 4]) += digits[code & 15];
-    else to += c;
+    if (c == '"' || c == '\\') (json += '\\') += c;
+    else if (c == '\b') json += "\\b";
+    else if (c == '\f') json += "\\f";
+    else if (c == '\n') json += "\\n";
+    else if (c == '\r') json += "\\r";
+    else if (c == '\t') json += "\\t";
+    else if (code < 0x20) ((json += "\\u00") += digits[code >> 4]) += digits[code & 15];
+    else json += c;
   }
-  to += '"';
+  json += '"';
 }
 
-GPIPE_COLD GPIPE_INLINE json_reader::json_reader(std::string_view text, const char* what, const std::string& file)
-    : text_(text), what_(what), file_(&file) {
-  if (!is_utf8(text)) throw_error({what, " is not UTF-8"}, {"write the file anew"}, {.file = file});
+GPIPE_COLD GPIPE_INLINE json_reader::json_reader(std::string_view text, const char* subject, const std::string& file)
+    : text_(text), subject_(subject), file_(&file) {
+  if (!is_utf8(text)) throw_error({subject, " is not UTF-8"}, {"write the file anew"}, {.file = file});
 }
 
 GPIPE_COLD GPIPE_INLINE void json_reader::fail(std::string_view wrong) const {
-  throw_error({what_, ", byte ", at_, ": ", wrong}, {"write the file anew"}, {.file = *file_});
+  throw_error({subject_, ", byte ", at_, ": ", wrong}, {"write the file anew"}, {.file = *file_});
 }
 
 GPIPE_COLD GPIPE_INLINE void json_reader::blank() {
@@ -99,13 +99,13 @@ GPIPE_COLD GPIPE_INLINE unsigned json_reader::hex() {
   return code;
 }
 
-GPIPE_COLD GPIPE_INLINE void json_reader::escape(std::string& into) {
+GPIPE_COLD GPIPE_INLINE void json_reader::escape(std::string& result) {
   const char c = done() ? '\0' : text_[at_];
   constexpr std::string_view letters = "\"\\/bfnrt", codes = "\"\\/\b\f\n\r\t";
   const auto plain = letters.find(c);
   if (!done() && plain != std::string_view::npos) {
     ++at_;
-    into += codes[plain];
+    result += codes[plain];
     return;
   }
   if (c != 'u') fail("a backslash begins no escape");
@@ -119,7 +119,7 @@ GPIPE_COLD GPIPE_INLINE void json_reader::escape(std::string& into) {
     if (low < 0xdc00 || low >= 0xe000) fail("a surrogate stands alone");
     code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
   }
-  const auto put = [&into](unsigned byte) { into += static_cast<char>(byte); };
+  const auto put = [&result](unsigned byte) { result += static_cast<char>(byte); };
   if (code < 0x80) return put(code);
   if (code < 0x800) put(0xc0 | code >> 6);
   else {
@@ -130,22 +130,23 @@ GPIPE_COLD GPIPE_INLINE void json_reader::escape(std::string& into) {
   put(0x80 | (code & 0x3f));
 }
 
-GPIPE_COLD GPIPE_INLINE void json_reader::string(std::string& into) {
-  into.clear();
+GPIPE_COLD GPIPE_INLINE void json_reader::string(std::string& result) {
+  result.clear();
   expect('"');
   for (;;) {
-    // Plain characters are copied in one piece.
-    std::size_t to = at_;
-    while (to < text_.size() && text_[to] != '"' && text_[to] != '\\' && static_cast<unsigned char>(text_[to]) >= 0x20)
-      ++to;
-    into.append(text_, at_, to - at_);
-    at_ = to;
+    // Plain characters are copied at once.
+    std::size_t stop = at_;
+    while (stop < text_.size() && text_[stop] != '"' && text_[stop] != '\\' &&
+           static_cast<unsigned char>(text_[stop]) >= 0x20)
+      ++stop;
+    result.append(text_, at_, stop - at_);
+    at_ = stop;
     if (done()) fail("a string does not end");
     const char c = text_[at_];
     if (static_cast<unsigned char>(c) < 0x20) fail("a string has a control character");
     ++at_;
     if (c == '"') return;
-    escape(into);
+    escape(result);
   }
 }
 
@@ -165,10 +166,10 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t json_reader::number() {
 GPIPE_COLD GPIPE_INLINE void json_reader::any_number() {
   const std::size_t begin = at_;
   const auto digits = [this] {
-    const std::size_t from = at_;
+    const std::size_t first = at_;
     while (!done() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
-    if (at_ == from) fail("a value is missing");
-    return at_ - from;
+    if (at_ == first) fail("a value is missing");
+    return at_ - first;
   };
   if (text_[at_] == '-') ++at_;
   const bool zero = !done() && text_[at_] == '0';
@@ -181,7 +182,7 @@ GPIPE_COLD GPIPE_INLINE void json_reader::any_number() {
   }
   double value = 0;
   const auto wrong = parse_number(text_.data() + begin, text_.data() + at_, value).ec;
-  // A number too small is out of range, too, and means 0.
+  // Numbers that are too small are out of range, too, and mean 0.
   if (wrong == std::errc::result_out_of_range &&
       text_.substr(begin, at_ - begin).find("e-") == std::string_view::npos &&
       text_.substr(begin, at_ - begin).find("E-") == std::string_view::npos)
@@ -205,9 +206,9 @@ GPIPE_COLD GPIPE_INLINE void json_reader::skip() {
 
 GPIPE_COLD GPIPE_INLINE std::string json_reader::value() {
   blank();
-  const std::size_t from = at_;
+  const std::size_t begin = at_;
   skip();
-  return std::string(text_.substr(from, at_ - from));
+  return std::string(text_.substr(begin, at_ - begin));
 }
 
 GPIPE_COLD GPIPE_INLINE bool json_reader::is_null() {

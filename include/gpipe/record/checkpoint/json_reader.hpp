@@ -8,19 +8,19 @@
 
 namespace gpipe::detail {
 
-/// Whether all bytes are UTF-8: no surrogate, no form that is longer than needed, nothing above U+10FFFF.
+/// Whether all bytes are UTF-8: no surrogates, no overlong forms, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// As a JSON string, with its quotes, in the bytes of the reference of safetensors: short escapes where there are some,
-/// everything from U+0020 on as it is.
-void append_json(std::string& to, std::string_view text);
+/// Appends a JSON string, with its quotes, as the reference of safetensors does: short escapes if they exist, and all
+/// other characters from U+0020 on verbatim.
+void append_json(std::string& json, std::string_view text);
 
-/// Reads JSON (RFC 8259) from front to back and keeps nothing: the caller asks for what it expects. Every text that is
-/// not JSON is an error that names the byte. Numbers are whole and not negative, except in values that are skipped.
+/// Reads JSON (RFC 8259) in one pass without storing it: the caller calls a function for each value that it expects.
+/// Text that is not JSON is an error that names the byte. Numbers are nonnegative integers, except in skipped values.
 class json_reader {
  public:
-  /// `what` is what the text is called in errors, such as "the header"; `file` is the place.
-  json_reader(std::string_view text, const char* what, const std::string& file);
+  /// `subject` is the name of the text in errors, such as "the header"; `file` is its file.
+  json_reader(std::string_view text, const char* subject, const std::string& file);
 
   /// For each member of an object calls `member(key)`, which reads its value.
   template <class Member>
@@ -43,7 +43,7 @@ class json_reader {
     --depth_;
   }
 
-  void string(std::string& into);
+  void string(std::string& result);
   std::uint64_t number();
   void skip();          ///< any value
   std::string value();  ///< any value, as its text
@@ -53,7 +53,7 @@ class json_reader {
   [[noreturn]] void fail(std::string_view wrong) const;
 
  private:
-  // As deep as the reference of safetensors goes. A recursion over a hostile text ends before the stack does.
+  // The depth of the reference of safetensors. It bounds the recursion over a hostile text.
   static constexpr int max_depth = 127;
 
   bool done() const { return at_ == text_.size(); }
@@ -64,11 +64,11 @@ class json_reader {
   bool next(char closing, bool first);
   void word(std::string_view expected);
   unsigned hex();
-  void escape(std::string& into);
+  void escape(std::string& result);
   void any_number();
 
   std::string_view text_;
-  const char* what_;
+  const char* subject_;
   const std::string* file_;
   std::size_t at_ = 0;
   int depth_ = 0;

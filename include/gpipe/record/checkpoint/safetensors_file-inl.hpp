@@ -33,42 +33,44 @@ GPIPE_COLD GPIPE_INLINE const safetensors_entry& safetensors_file::at(std::strin
 }
 
 GPIPE_COLD GPIPE_INLINE void safetensors_file::read_bytes(const safetensors_entry& tensor, std::uint64_t first,
-                                                          std::span<std::byte> into) const {
-  if (first > tensor.bytes() || into.size() > tensor.bytes() - first)
-    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.bytes(), " bytes; ", into.size(),
+                                                          std::span<std::byte> target) const {
+  if (first > tensor.bytes() || target.size() > tensor.bytes() - first)
+    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.bytes(), " bytes; ", target.size(),
                          " were to be read from byte ", first},
                         {"read what it has"}, {.file = path()});
-  file_.read_at(into.data(), into.size(), data_ + tensor.begin + first);
+  file_.read_at(target.data(), target.size(), data_ + tensor.begin + first);
 }
 
 template <class T>
-void safetensors_file::read_converted(const safetensors_entry& tensor, std::uint64_t first, std::span<T> into) const {
+void safetensors_file::read_converted(const safetensors_entry& tensor, std::uint64_t first, std::span<T> target) const {
   detail::require_convertible(tensor.type, tensor.name, path());
   const std::size_t size = detail::bits_of(tensor.type) / 8;
-  if (first > tensor.elements() || into.size() > tensor.elements() - first)
-    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.elements(), " elements; ", into.size(),
-                         " were to be read from element ", first},
+  if (first > tensor.elements() || target.size() > tensor.elements() - first)
+    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.elements(), " elements; ",
+                         target.size(), " were to be read from element ", first},
                         {"read what it has"}, {.file = path()});
   if (tensor.type == detail::safetensors_type_of<T>)
-    return read_bytes(tensor, first * size, std::as_writable_bytes(into));
-  std::vector<std::byte> block((std::min)(into.size() * size, std::size_t{1} << 20));
-  for (std::size_t done = 0; done < into.size();) {
-    const std::size_t count = (std::min)(block.size() / size, into.size() - done);
+    return read_bytes(tensor, first * size, std::as_writable_bytes(target));
+  std::vector<std::byte> block((std::min)(target.size() * size, std::size_t{1} << 20));
+  for (std::size_t done = 0; done < target.size();) {
+    const std::size_t count = (std::min)(block.size() / size, target.size() - done);
     read_bytes(tensor, (first + done) * size, std::span(block).first(count * size));
-    detail::convert(tensor.type, block.data(), count, into.data() + done, tensor.name, path());
+    detail::convert(tensor.type, block.data(), count, target.data() + done, tensor.name, path());
     done += count;
   }
 }
 
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<float> into) const {
-  read_converted(t, first, into);
+GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first,
+                                         std::span<float> target) const {
+  read_converted(t, first, target);
 }
 GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first,
-                                         std::span<double> into) const {
-  read_converted(t, first, into);
+                                         std::span<double> target) const {
+  read_converted(t, first, target);
 }
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<bf16> into) const {
-  read_converted(t, first, into);
+GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first,
+                                         std::span<bf16> target) const {
+  read_converted(t, first, target);
 }
 
 }  // namespace gpipe

@@ -14,8 +14,8 @@
 
 namespace gpipe {
 
-/// A safetensors file, opened to read. Its header is checked as strictly as by the format's reference, and no two
-/// tensors may have one name. Tensors are read from the file when they are asked for, by any thread.
+/// A safetensors file, opened to read. Its header is checked as strictly as by the format's reference, and the names of
+/// tensors must be unique. `read` reads from the file and may be called by any thread.
 ///
 ///     safetensors_file file("model.safetensors");
 ///     std::vector<float> weight(file.at("0.weight").elements());
@@ -33,21 +33,21 @@ class safetensors_file {
   /// Throws if the file has no such tensor.
   const safetensors_entry& at(std::string_view name) const;
 
-  /// Reads bytes of a tensor, from its byte `first` on.
-  void read_bytes(const safetensors_entry& tensor, std::uint64_t first, std::span<std::byte> into) const;
-  /// Reads elements of a tensor, from its element `first` on. F16, BF16, F32 and F64 convert to the nearest value, ties
-  /// to even; other types are an error.
-  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<float> into) const;
-  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<double> into) const;
-  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<bf16> into) const;
+  /// Reads bytes of a tensor, beginning at its byte `first`.
+  void read_bytes(const safetensors_entry& tensor, std::uint64_t first, std::span<std::byte> target) const;
+  /// Reads elements of a tensor, beginning at its element `first`. F16, BF16, F32 and F64 convert to the nearest value,
+  /// ties to even; other types are an error.
+  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<float> target) const;
+  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<double> target) const;
+  void read(const safetensors_entry& tensor, std::uint64_t first, std::span<bf16> target) const;
 
  private:
   template <class T>
-  void read_converted(const safetensors_entry& tensor, std::uint64_t first, std::span<T> into) const;
+  void read_converted(const safetensors_entry& tensor, std::uint64_t first, std::span<T> target) const;
 
   detail::open_file file_;
   detail::safetensors_header header_;
-  std::uint64_t data_ = 0;  // where the tensors begin
+  std::uint64_t data_ = 0;  // the offset of the tensors
 };
 
 }  // namespace gpipe

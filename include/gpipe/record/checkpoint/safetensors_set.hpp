@@ -22,24 +22,24 @@ class safetensors_set {
     const safetensors_file* file;
     const safetensors_entry* entry;
 
-    /// Elements from the tensor's element `first` on, as `safetensors_file::read`.
+    /// Reads elements, beginning at element `first`: see `safetensors_file::read`.
     template <class T>
-    void read(std::uint64_t first, std::span<T> into) const {
-      file->read(*entry, first, into);
+    void read(std::uint64_t first, std::span<T> target) const {
+      file->read(*entry, first, target);
     }
   };
 
   explicit safetensors_set(const std::string& path, detail::file_operations& files = detail::system_files());
 
-  /// The path that was opened: the file's or the index's.
+  /// The opened path, of the file or the index.
   const std::string& path() const { return path_; }
   /// All tensors, sorted by name.
   const std::map<std::string_view, tensor_location>& tensors() const { return tensors_; }
   /// Null if no file has such a tensor.
   const tensor_location* find(std::string_view name) const;
-  /// The files, sorted by name; each has its own metadata.
+  /// The files, sorted by name, each with metadata.
   const std::deque<safetensors_file>& files() const { return files_; }
-  /// That of the first file.
+  /// The metadata of the first file.
   const safetensors_metadata& metadata() const;
 
  private:

@@ -19,17 +19,17 @@ GPIPE_COLD GPIPE_INLINE safetensors_sink::safetensors_sink(detail::open_file& fi
   block_.reserve(static_cast<std::size_t>((std::min)(std::uint64_t{block_bytes}, bytes_of_file)));
 }
 
-GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* from, std::size_t bytes) {
-  const auto* at = static_cast<const char*>(from);
+GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* data, std::size_t bytes) {
+  const auto* next = static_cast<const char*>(data);
   written_ += bytes;
   while (bytes > 0) {
     if (bytes >= block_bytes) {  // a big piece is not copied
       flush();
-      return file_->write(at, bytes);
+      return file_->write(next, bytes);
     }
     const std::size_t count = (std::min)(bytes, block_bytes - block_.size());
-    block_.insert(block_.end(), at, at + count);
-    at += count, bytes -= count;
+    block_.insert(block_.end(), next, next + count);
+    next += count, bytes -= count;
     if (block_.size() == block_bytes) flush();
   }
 }

@@ -16,26 +16,29 @@ GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
   return ::open(path, flags | O_CLOEXEC, mode);
 }
 GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
-GPIPE_INLINE long file_operations::read(int file, void* into, std::size_t bytes) { return ::read(file, into, bytes); }
-GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
-  return ::pread(file, into, bytes, static_cast<off_t>(at));
+GPIPE_INLINE long file_operations::read(int file, void* buffer, std::size_t bytes) {
+  return ::read(file, buffer, bytes);
 }
-GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t bytes) {
-  return ::write(file, from, bytes);
+GPIPE_INLINE long file_operations::read_at(int file, void* buffer, std::size_t bytes, std::uint64_t offset) {
+  return ::pread(file, buffer, bytes, static_cast<off_t>(offset));
+}
+GPIPE_INLINE long file_operations::write(int file, const void* data, std::size_t bytes) {
+  return ::write(file, data, bytes);
 }
 GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
-GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
+GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t offset, std::uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
-  static_cast<void>(::sync_file_range(file, static_cast<off_t>(at), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
+  static_cast<void>(
+      ::sync_file_range(file, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
 #else
-  (void)file, (void)at, (void)bytes;
+  (void)file, (void)offset, (void)bytes;
 #endif
 }
-GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t at, std::uint64_t bytes) {
+GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t offset, std::uint64_t bytes) {
 #ifdef POSIX_FADV_WILLNEED
-  static_cast<void>(::posix_fadvise(file, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
+  static_cast<void>(::posix_fadvise(file, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
 #else
-  (void)file, (void)at, (void)bytes;
+  (void)file, (void)offset, (void)bytes;
 #endif
 }
 GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
@@ -54,7 +57,7 @@ GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
   if (::lstat(path, &about) != 0) return kind::none;
   return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
 }
-GPIPE_INLINE int file_operations::rename(const char* from, const char* to) { return ::rename(from, to); }
+GPIPE_INLINE int file_operations::rename(const char* path, const char* new_path) { return ::rename(path, new_path); }
 GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
 #ifdef SYS_renameat2
   constexpr unsigned exchange_both = 2;  // RENAME_EXCHANGE of linux/fs.h
@@ -87,7 +90,7 @@ GPIPE_COLD GPIPE_INLINE file_operations& system_files() {
   return files;
 }
 
-GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::string& file) {
+GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* action, const std::string& file) {
   const int reason = errno;
   const char* remedy = "check the path and its disk";
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free space on the disk, or choose another folder";
@@ -98,7 +101,7 @@ GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::strin
   else if (reason == EMFILE || reason == ENFILE) remedy = "raise the limit of open files (ulimit -n)";
   else if (reason == EFBIG) remedy = "raise the limit of a file's size (ulimit -f), or choose another disk";
   else if (reason == ENOTDIR || reason == EEXIST) remedy = "choose a path that is free";
-  throw_error({what, " failed: ", reason == ESPIPE ? "it is no regular file" : std::strerror(reason)}, {remedy},
+  throw_error({action, " failed: ", reason == ESPIPE ? "it is no regular file" : std::strerror(reason)}, {remedy},
               {.file = file});
 }
 
@@ -116,34 +119,34 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
   if (files_->size(file_, bytes) != 0) throw_file_error("reading the file", path_);
   return bytes;
 }
-GPIPE_COLD GPIPE_INLINE std::size_t open_file::read(void* into, std::size_t bytes) const {
+GPIPE_COLD GPIPE_INLINE std::size_t open_file::read(void* buffer, std::size_t bytes) const {
   long count = 0;
-  do count = files_->read(file_, into, bytes);
+  do count = files_->read(file_, buffer, bytes);
   while (count < 0 && errno == EINTR);
   if (count < 0) throw_file_error("reading the file", path_);
   return static_cast<std::size_t>(count);
 }
-GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
-  if (const std::uint64_t end = at + bytes; at / hint_bytes != end / hint_bytes)
+GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* buffer, std::size_t bytes, std::uint64_t offset) const {
+  if (const std::uint64_t end = offset + bytes; offset / hint_bytes != end / hint_bytes)
     files_->read_ahead(file_, end, 2 * hint_bytes);
-  for (auto* to = static_cast<char*>(into); bytes > 0;) {
-    const long count = files_->read_at(file_, to, bytes, at);
+  for (auto* next = static_cast<char*>(buffer); bytes > 0;) {
+    const long count = files_->read_at(file_, next, bytes, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_file_error("reading the file", path_);
     if (count == 0)
-      throw_error({"the file ends at byte ", at, ", ", bytes, " bytes too early"}, {"copy or write it anew"},
+      throw_error({"the file ends at byte ", offset, ", ", bytes, " bytes too early"}, {"copy or write it anew"},
                   {.file = path_});
-    to += count, at += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
+    next += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
   }
 }
 GPIPE_COLD GPIPE_INLINE bool open_file::lock() { return files_->lock(file_) == 0 || errno != EWOULDBLOCK; }
-GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) {
-  for (const auto* at = static_cast<const char*>(from); bytes > 0;) {
-    const long count = files_->write(file_, at, bytes);
+GPIPE_COLD GPIPE_INLINE void open_file::write(const void* data, std::size_t bytes) {
+  for (const auto* next = static_cast<const char*>(data); bytes > 0;) {
+    const long count = files_->write(file_, next, bytes);
     if (count < 0 && errno == EINTR) continue;
     if (count == 0) errno = ENOSPC;
     if (count <= 0) throw_file_error("writing the file", path_);
-    at += count, bytes -= static_cast<std::size_t>(count), written_ += static_cast<std::uint64_t>(count);
+    next += count, bytes -= static_cast<std::size_t>(count), written_ += static_cast<std::uint64_t>(count);
     if (written_ - hinted_ < hint_bytes) continue;
     files_->write_behind(file_, hinted_, written_ - hinted_);
     hinted_ = written_;
@@ -155,7 +158,7 @@ GPIPE_COLD GPIPE_INLINE void open_file::finish() {
   while (result != 0 && errno == EINTR);
   if (result != 0 && errno != EINVAL)  // a pipe has no disk
     throw_file_error("writing the file to its disk", path_);
-  // Even a close that fails has closed: another one could close a file of another thread.
+  // Even a close that fails has closed the file: a second one could close a file of another thread.
   if (files_->close(std::exchange(file_, -1)) != 0 && errno != EINTR) throw_file_error("closing the file", path_);
 }
 

@@ -18,40 +18,40 @@
 
 namespace gpipe::detail {
 
-/// The calls of the system by which files are written and read, as the system defines them: -1 and errno on
-/// failure. Tests replace some of them by calls that fail.
+/// The system's calls that write and read files, with their results: -1 and errno on failure. Tests replace some of
+/// them by calls that fail.
 struct file_operations {
   virtual ~file_operations() = default;
 
   GPIPE_INLINE virtual int open(const char* path, int flags, int mode);
   GPIPE_INLINE virtual int close(int file);
-  GPIPE_INLINE virtual long read(int file, void* into, std::size_t bytes);
-  GPIPE_INLINE virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
-  GPIPE_INLINE virtual long write(int file, const void* from, std::size_t bytes);
+  GPIPE_INLINE virtual long read(int file, void* buffer, std::size_t bytes);
+  GPIPE_INLINE virtual long read_at(int file, void* buffer, std::size_t bytes, std::uint64_t offset);
+  GPIPE_INLINE virtual long write(int file, const void* data, std::size_t bytes);
   GPIPE_INLINE virtual int sync(int file);
-  /// A hint: the disk may begin with these.
-  GPIPE_INLINE virtual void write_behind(int file, std::uint64_t at, std::uint64_t bytes);
-  /// A hint: these are read soon.
-  GPIPE_INLINE virtual void read_ahead(int file, std::uint64_t at, std::uint64_t bytes);
+  /// A hint: the disk may begin to write these bytes.
+  GPIPE_INLINE virtual void write_behind(int file, std::uint64_t offset, std::uint64_t bytes);
+  /// A hint: these bytes are read soon.
+  GPIPE_INLINE virtual void read_ahead(int file, std::uint64_t offset, std::uint64_t bytes);
   GPIPE_INLINE virtual int size(int file, std::uint64_t& bytes);
-  /// For this descriptor alone, until it is closed or its process ends; does not wait.
+  /// Locks the file for this descriptor, until it is closed or its process ends; does not wait.
   GPIPE_INLINE virtual int lock(int file);
 
   enum class kind { none, file, folder, other };
-  GPIPE_INLINE virtual kind kind_of(const char* path);  ///< of the path itself, also if it is a link
-  GPIPE_INLINE virtual int rename(const char* from, const char* to);
-  GPIPE_INLINE virtual int exchange(const char* a, const char* b);  ///< renames both at once
+  GPIPE_INLINE virtual kind kind_of(const char* path);  ///< does not follow links
+  GPIPE_INLINE virtual int rename(const char* path, const char* new_path);
+  GPIPE_INLINE virtual int exchange(const char* a, const char* b);  ///< exchanges two names atomically
   GPIPE_INLINE virtual int make_folder(const char* path);
   GPIPE_INLINE virtual int remove_file(const char* path);
   GPIPE_INLINE virtual int remove_folder(const char* path);
   GPIPE_INLINE virtual int list(const char* folder, std::vector<std::string>& names);
 };
 
-/// Those of the system.
+/// The system's calls.
 file_operations& system_files();
 
-/// Throws: `what` was tried and failed for the reason in errno.
-[[noreturn]] void throw_file_error(const char* what, const std::string& file);
+/// Throws an error: `action` failed for the reason in errno.
+[[noreturn]] void throw_file_error(const char* action, const std::string& file);
 
 /// Makes the names in a folder durable.
 void sync_folder(file_operations& files, const std::string& folder);
@@ -60,12 +60,12 @@ void sync_folder(file_operations& files, const std::string& folder);
 class open_file {
  public:
   open_file(file_operations& files, std::string path, int flags);
-  open_file(open_file&& from) noexcept
-      : files_(from.files_),
-        path_(std::move(from.path_)),
-        file_(std::exchange(from.file_, -1)),
-        written_(from.written_),
-        hinted_(from.hinted_) {}
+  open_file(open_file&& source) noexcept
+      : files_(source.files_),
+        path_(std::move(source.path_)),
+        file_(std::exchange(source.file_, -1)),
+        written_(source.written_),
+        hinted_(source.hinted_) {}
   open_file& operator=(open_file&&) = delete;
   ~open_file();
 
@@ -73,15 +73,15 @@ class open_file {
   int descriptor() const { return file_; }
   std::uint64_t size() const;
   /// Reads the next bytes, some or all of them, and returns their number. 0: the file ends here.
-  std::size_t read(void* into, std::size_t bytes) const;
-  void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
+  std::size_t read(void* buffer, std::size_t bytes) const;
+  void read_at(void* buffer, std::size_t bytes, std::uint64_t offset) const;
   /// A hint: these bytes are read soon.
-  void read_ahead(std::uint64_t at, std::uint64_t bytes) const { files_->read_ahead(file_, at, bytes); }
+  void read_ahead(std::uint64_t offset, std::uint64_t bytes) const { files_->read_ahead(file_, offset, bytes); }
   /// False if another descriptor has the lock. A file system without locks is no error.
   bool lock();
-  /// Writes behind what was written before. The disk works meanwhile.
-  void write(const void* from, std::size_t bytes);
-  /// Makes what was written durable, and closes the file.
+  /// Appends to the bytes written before. The disk works meanwhile.
+  void write(const void* data, std::size_t bytes);
+  /// Makes the written bytes durable, and closes the file.
   void finish();
 
  private:

@@ -16,10 +16,10 @@ GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
   const open_file file(system_files(), path, O_RDONLY | O_NONBLOCK);  // a pipe does not wait for a writer
   size_ = file.size();
   if (size_ == 0) throw error("is empty", "give a file with rows", {.file = path});
-  void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (at == MAP_FAILED)
+  void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (address == MAP_FAILED)
     throw_error({"cannot be mapped: ", std::strerror(errno)}, {"raise the limit of address space"}, {.file = path});
-  data_ = static_cast<const std::byte*>(at);
+  data_ = static_cast<const std::byte*>(address);
 }
 
 GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {

@@ -24,14 +24,14 @@ GPIPE_COLD GPIPE_INLINE bool file_stream::fill() {
 
 GPIPE_COLD GPIPE_INLINE std::string read_file(const std::string& path, detail::file_operations& files) {
   const detail::open_file file(files, path, O_RDONLY);
-  std::string all;
+  std::string content;
   for (std::size_t size = 0;;) {
-    all.resize(size + size / 2 + detail::read_block_bytes);
-    const std::size_t count = file.read(all.data() + size, all.size() - size);
+    content.resize(size + size / 2 + detail::read_block_bytes);
+    const std::size_t count = file.read(content.data() + size, content.size() - size);
     size += count;
     if (count > 0) continue;
-    all.resize(size);
-    return all;
+    content.resize(size);
+    return content;
   }
 }
 

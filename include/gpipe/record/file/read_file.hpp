@@ -14,14 +14,14 @@ std::string read_file(const std::string& path, detail::file_operations& files = 
 
 namespace detail {
 
-/// The bytes of a file or a pipe, one after the other, read in blocks. It may have no end.
+/// The bytes of a file or a pipe, one by one, read in blocks. It may have no end.
 class file_stream {
  public:
   static constexpr int end = -1;
 
   explicit file_stream(const std::string& path, file_operations& files = system_files());
 
-  /// The next byte, which stays the next one; or `end`.
+  /// The next byte, without consuming it, or `end`.
   int peek() { return at_ < size_ || fill() ? static_cast<unsigned char>(block_[at_]) : end; }
   int next() {
     const int byte = peek();

@@ -7,21 +7,21 @@
 
 namespace gpipe::detail {
 
-/// The file that `path` names, behind links, and the path under which its successor is written.
+/// The file that `path` names after its links are resolved, and the path under which its successor is written.
 struct replaced_path {
   std::string target, part, folder;
-  bool is_file;  ///< or nothing: else it cannot be replaced
+  bool is_file;  ///< or does not exist; otherwise it cannot be replaced
 };
 replaced_path path_to_replace(const std::string& path, file_operations& files);
 
-/// Makes the successor, empty, with the permissions of the file. False if that is impossible.
+/// Creates an empty successor with the permissions of the file. False if that is impossible.
 bool make_part(const replaced_path& paths, file_operations& files);
 
 void require_file(const replaced_path& paths);
 void complete_replacement(const replaced_path& paths, file_operations& files);
 
-/// Calls `write(part)`, which writes a file of that path and makes it durable; then it takes the place of `path`. If
-/// that fails, `path` is the old file.
+/// Calls `write(part)`, which writes a file at this path and makes it durable; then the file replaces `path`. If that
+/// fails, `path` is the old file.
 template <class Write>
 void replace_file(const std::string& path, file_operations& files, Write&& write) {
   const replaced_path paths = path_to_replace(path, files);

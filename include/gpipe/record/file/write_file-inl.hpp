@@ -12,8 +12,8 @@ namespace gpipe {
 
 GPIPE_COLD GPIPE_INLINE void detail::write_whole(const std::string& path, std::string_view bytes,
                                                  file_operations& files) {
-  const auto write = [&](const std::string& to) {
-    open_file file(files, to, O_WRONLY | O_CREAT | O_TRUNC);
+  const auto write = [&](const std::string& file_path) {
+    open_file file(files, file_path, O_WRONLY | O_CREAT | O_TRUNC);
     file.write(bytes.data(), bytes.size());
     file.finish();
   };

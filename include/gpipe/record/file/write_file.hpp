@@ -12,14 +12,14 @@ namespace gpipe {
 
 namespace detail {
 
-/// Writes all the bytes, or throws. They reach the disk under another name in the same folder, and then take the place
-/// of `path`. A pipe, a terminal and a file in a folder without write permission are written in place.
+/// Writes all bytes, or throws. The file is written to the disk under another name in the same folder, and then
+/// replaces `path`. A pipe, a terminal and a file in a folder without write permission are written in place.
 void write_whole(const std::string& path, std::string_view bytes, file_operations& files = system_files());
 
 }  // namespace detail
 
-/// Writes a file with `write(stream)`; throws unless every byte was written. A full disk, or an exception of `write`,
-/// leaves the old file.
+/// Writes a file with `write(stream)`; throws unless every byte was written. After a full disk, or an exception of
+/// `write`, the old file remains.
 template <class Write>
 void write_file(const std::string& path, Write&& write) {
   std::ostringstream out;
@@ -28,11 +28,11 @@ void write_file(const std::string& path, Write&& write) {
   detail::write_whole(path, out.view());
 }
 
-/// Checks in advance that the file can be written. Its content stays, and a file that did not exist does not exist
-/// afterwards. A named pipe is not checked: opening it would wait for a reader.
+/// Checks in advance that the file can be written. Leaves its content, and creates no file. A named pipe is not
+/// checked, because opening it would wait for a reader.
 void require_writable(const std::string& path);
 
-/// Whether two paths name one file: as the same words, or through links, `.` and `..`.
+/// Whether two paths name the same file, even through links, `.` and `..`.
 bool is_same_file(const std::string& a, const std::string& b);
 
 }  // namespace gpipe
