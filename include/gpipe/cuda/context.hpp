@@ -307,61 +307,65 @@ class context {
   /// cores if fits_tensor_cores holds and the arrays are aligned to 16 bytes, unless the program's code for this GPU is
   /// for an architecture before sm_80.
   template <class T>
-  void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
+  void convolve(const convolution_shape& shape, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
     constexpr bool rounds = !std::is_same_v<T, compute_type<T>>;  // cuBLASLt would round the bias, too
-    const product p = by_channels<T>(s, s.in_channels, s.out_channels);
-    if (!(rounds && bias != nullptr) && offers(s, p, x, packed, y)) {
+    const product p = by_channels<T>(shape, shape.in_channels, shape.out_channels);
+    if (!(rounds && bias != nullptr) && offers(shape, p, x, packed, y)) {
       if (bias != nullptr) return plus(p, x, packed, bias, y);
       return enqueue([&] { gemm_.run(p, x, packed, y); });
     }
-    if (convolved_on_tensor_cores<false>(s, s.out_channels, x, packed, bias, y)) return;
-    const int height = s.out_height(), width = s.out_width();
-    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_product<T>{s, height, width, x, packed, bias, y});
+    if (convolved_on_tensor_cores<false>(shape, shape.out_channels, x, packed, bias, y)) return;
+    const int height = shape.out_height(), width = shape.out_width();
+    if (detail::fills_tiles(shape))
+      multiply_tiles(detail::convolution_product<T>{shape, height, width, x, packed, bias, y});
     else
-      each(std::ptrdiff_t{s.samples} * height * width * s.out_channels,
-           detail::convolve<T>{s, height, width, x, packed, bias, y});
+      each(std::ptrdiff_t{shape.samples} * height * width * shape.out_channels,
+           detail::convolve<T>{shape, height, width, x, packed, bias, y});
   }
   template <class T>
-  void convolve_backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) const {
+  void convolve_backward_input(const convolution_shape& shape, const T* dy, const T* packed, T* dx) const {
     const compute_type<T>* none = nullptr;
-    if (const product p = by_channels<T>(s, s.out_channels, s.in_channels); offers(s, p, dy, packed, dx))
+    if (const product p = by_channels<T>(shape, shape.out_channels, shape.in_channels);
+        offers(shape, p, dy, packed, dx))
       return enqueue([&] { gemm_.run(p, dy, packed, dx); });
-    if (convolved_on_tensor_cores<true>(s, s.in_channels, dy, packed, none, dx)) return;
-    const int height = s.out_height(), width = s.out_width();
-    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_back_product<T>{s, height, width, dy, packed, dx});
+    if (convolved_on_tensor_cores<true>(shape, shape.in_channels, dy, packed, none, dx)) return;
+    const int height = shape.out_height(), width = shape.out_width();
+    if (detail::fills_tiles(shape))
+      multiply_tiles(detail::convolution_back_product<T>{shape, height, width, dy, packed, dx});
     else
-      each(std::ptrdiff_t{s.samples} * s.in_height * s.in_width * s.in_channels,
-           detail::convolve_back<T>{s, height, width, dy, packed, dx});
+      each(std::ptrdiff_t{shape.samples} * shape.in_height * shape.in_width * shape.in_channels,
+           detail::convolve_back<T>{shape, height, width, dy, packed, dx});
   }
   template <class T>
-  void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
-    if (const product p = product::of_transposed<T>(s.in_channels, s.out_channels, static_cast<int>(pixels_of(s)));
-        product::alignment_of(dw) >= gemm::vector_bytes && offers(s, p, x, dy, dw))
+  void convolve_backward_weight(const convolution_shape& shape, const T* x, const T* dy, compute_type<T>* dw) const {
+    if (const product p =
+            product::of_transposed<T>(shape.in_channels, shape.out_channels, static_cast<int>(pixels_of(shape)));
+        product::alignment_of(dw) >= gemm::vector_bytes && offers(shape, p, x, dy, dw))
       return enqueue([&] { gemm_.run(p, x, dy, dw, true); });
-    if (weight_on_tensor_cores(s, x, dy, dw)) return;
-    const int height = s.out_height(), width = s.out_width();
-    const detail::convolution_weight_product<T> whole{s, height, width, x, dy, dw};
-    if (detail::fills_tiles(s)) add_weight_tiles(whole);
+    if (weight_on_tensor_cores(shape, x, dy, dw)) return;
+    const int height = shape.out_height(), width = shape.out_width();
+    const detail::convolution_weight_product<T> whole{shape, height, width, x, dy, dw};
+    if (detail::fills_tiles(shape)) add_weight_tiles(whole);
     else
-      each(static_cast<std::ptrdiff_t>(s.weight_size()),
-           detail::convolution_weight_gradient<T>{s, height, width, x, dy, dw});
+      each(static_cast<std::ptrdiff_t>(shape.weight_size()),
+           detail::convolution_weight_gradient<T>{shape, height, width, x, dy, dw});
   }
   template <class T>
-  void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* packed) const {
-    each(static_cast<std::ptrdiff_t>(s.weight_size()),
-         detail::packing<T>{weight, packed, s.out_channels, s.out_channels, s.out_channels});
+  void pack_convolution(const convolution_shape& shape, const compute_type<T>* weight, T* packed) const {
+    each(static_cast<std::ptrdiff_t>(shape.weight_size()),
+         detail::packing<T>{weight, packed, shape.out_channels, shape.out_channels, shape.out_channels});
   }
   template <class T>
-  void pack_convolution_backward(const convolution_shape& s, const compute_type<T>* weight, T* packed) const {
-    each(static_cast<std::ptrdiff_t>(s.weight_size()), detail::turned_weight<T>{s, weight, packed});
+  void pack_convolution_backward(const convolution_shape& shape, const compute_type<T>* weight, T* packed) const {
+    each(static_cast<std::ptrdiff_t>(shape.weight_size()), detail::turned_weight<T>{shape, weight, packed});
   }
   template <class T>
-  void prepare_convolution(const convolution_shape& s) const {
-    if (!reads_each_pixel_once(s)) return;
-    const product p = by_channels<T>(s, s.in_channels, s.out_channels);
+  void prepare_convolution(const convolution_shape& shape) const {
+    if (!reads_each_pixel_once(shape)) return;
+    const product p = by_channels<T>(shape, shape.in_channels, shape.out_channels);
     prepare(p, std::is_same_v<T, compute_type<T>> ? epilogue::bias : epilogue::none);
-    prepare(by_channels<T>(s, s.out_channels, s.in_channels), epilogue::none);
-    prepare(product::of_transposed<T>(s.in_channels, s.out_channels, p.rows), epilogue::none);
+    prepare(by_channels<T>(shape, shape.out_channels, shape.in_channels), epilogue::none);
+    prepare(product::of_transposed<T>(shape.in_channels, shape.out_channels, p.rows), epilogue::none);
   }
 
   /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
@@ -571,32 +575,33 @@ class context {
     return true;
   }
   // Whether a convolution is the product of a matrix {pixels, channels} and its weight.
-  static bool reads_each_pixel_once(const convolution_shape& s) {
-    return s.groups == 1 && s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
-           s.padding_width == 0 && pixels_of(s) <= (std::numeric_limits<int>::max)();
+  static bool reads_each_pixel_once(const convolution_shape& shape) {
+    return shape.groups == 1 && shape.taps() == 1 && shape.stride_height == 1 && shape.stride_width == 1 &&
+           shape.padding_height == 0 && shape.padding_width == 0 &&
+           pixels_of(shape) <= (std::numeric_limits<int>::max)();
   }
-  static std::int64_t pixels_of(const convolution_shape& s) {
-    return std::int64_t{s.samples} * s.in_height * s.in_width;
+  static std::int64_t pixels_of(const convolution_shape& shape) {
+    return std::int64_t{shape.samples} * shape.in_height * shape.in_width;
   }
   template <class T>
-  static product by_channels(const convolution_shape& s, int k, int n) {
+  static product by_channels(const convolution_shape& shape, int k, int n) {
     return {.in = library_type<T>,
             .out = library_type<T>,
             .n = n,
             .across = k,
             .b_stride = n,
-            .rows = static_cast<int>(pixels_of(s))};
+            .rows = static_cast<int>(pixels_of(shape))};
   }
-  bool offers(const convolution_shape& s, const product& p, const void* a, const void* b, const void* d) const {
+  bool offers(const convolution_shape& shape, const product& p, const void* a, const void* b, const void* d) const {
     bool offered = false;
-    if (reads_each_pixel_once(s)) enqueue([&] { offered = gemm_.offers(p, a, b, d); });
+    if (reads_each_pixel_once(shape)) enqueue([&] { offered = gemm_.offers(p, a, b, d); });
     return offered;
   }
   // Whether convolutions of this shape, whose arrays begin at these addresses, run on tensor cores.
   template <class T>
-  bool on_tensor_cores(const convolution_shape& s, std::initializer_list<const void*> arrays) const {
+  bool on_tensor_cores(const convolution_shape& shape, std::initializer_list<const void*> arrays) const {
     if constexpr (std::is_same_v<T, bf16>) {
-      if (!detail::fits_tensor_cores(s) || !detail::all_aligned(arrays)) return false;
+      if (!detail::fits_tensor_cores(shape) || !detail::all_aligned(arrays)) return false;
       if (!convolves_on_tensor_cores_)
         enqueue([&] { convolves_on_tensor_cores_ = detail::has_tensor_cores(detail::convolve_bf16<false>); });
       return convolves_on_tensor_cores_.value_or(false);
@@ -605,11 +610,11 @@ class context {
   }
   // Launches a convolution, or a gradient of the input, if it runs on tensor cores. Returns whether it does.
   template <bool Back, class T>
-  bool convolved_on_tensor_cores(const convolution_shape& s, int columns, const T* source, const T* weight,
+  bool convolved_on_tensor_cores(const convolution_shape& shape, int columns, const T* source, const T* weight,
                                  const compute_type<T>* bias, T* target) const {
     if constexpr (std::is_same_v<T, bf16>) {
-      if (!on_tensor_cores<T>(s, {source, weight, target})) return false;
-      const auto windows = Back ? detail::tensor_windows::back(s) : detail::tensor_windows::forward(s);
+      if (!on_tensor_cores<T>(shape, {source, weight, target})) return false;
+      const auto windows = Back ? detail::tensor_windows::back(shape) : detail::tensor_windows::forward(shape);
       const std::ptrdiff_t count = windows.tiles(detail::convolution_pixels) * detail::tiles_across(columns);
       if (count > 0)
         enqueue([&] {
@@ -621,13 +626,13 @@ class context {
     return false;
   }
   template <class T>
-  bool weight_on_tensor_cores(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
+  bool weight_on_tensor_cores(const convolution_shape& shape, const T* x, const T* dy, compute_type<T>* dw) const {
     if constexpr (std::is_same_v<T, bf16>) {
-      if (!on_tensor_cores<T>(s, {x, dy})) return false;
-      const auto windows = detail::tensor_windows::forward(s);
+      if (!on_tensor_cores<T>(shape, {x, dy})) return false;
+      const auto windows = detail::tensor_windows::forward(shape);
       const std::ptrdiff_t tiles =
-          std::ptrdiff_t{detail::tiles_of_terms(windows.depth)} * detail::tiles_across(s.out_channels);
-      const detail::gradient_parts parts(windows.count, tiles, static_cast<std::ptrdiff_t>(s.weight_size()),
+          std::ptrdiff_t{detail::tiles_of_terms(windows.depth)} * detail::tiles_across(shape.out_channels);
+      const detail::gradient_parts parts(windows.count, tiles, static_cast<std::ptrdiff_t>(shape.weight_size()),
                                          gemm::scratch_bytes / sizeof(float));
       const bool single = parts.count == 1;
       const std::ptrdiff_t blocks = parts.count * tiles;
@@ -636,9 +641,9 @@ class context {
       enqueue([&] {
         cuda::launch(stream_, detail::blocks(blocks), dim3(detail::convolution_bf16_threads),
                      single ? detail::differentiate_weight_bf16<false> : detail::differentiate_weight_bf16<true>,
-                     windows, s.out_channels, parts, x, dy, partials);
+                     windows, shape.out_channels, parts, x, dy, partials);
       });
-      const auto size = static_cast<std::ptrdiff_t>(s.weight_size());
+      const auto size = static_cast<std::ptrdiff_t>(shape.weight_size());
       if (!single) each(size, detail::add_gradient_parts<float>{parts.count, size, partials, dw});
       return true;
     }
@@ -647,7 +652,7 @@ class context {
   template <class T>
   void add_weight_tiles(const detail::convolution_weight_product<T>& whole) const {
     using number = compute_type<T>;
-    const auto size = static_cast<std::ptrdiff_t>(whole.s.weight_size());
+    const auto size = static_cast<std::ptrdiff_t>(whole.shape.weight_size());
     const detail::gradient_parts parts(whole.depth(), detail::tile_grid(whole).count(), size,
                                        gemm::scratch_bytes / sizeof(number));
     if (parts.count <= 1) return multiply_tiles(whole);

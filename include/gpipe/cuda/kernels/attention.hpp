@@ -37,9 +37,9 @@ __device__ head_rows<T> rows_of(T* values, const attention_shape::strides& strid
 /// The keys that a query sees: keys [0, end(query)).
 struct visible_keys {
   int count, shift;  // query i sees keys j < min(count, i + shift); a length beyond 0 ... keys is the nearest of these
-  __device__ visible_keys(const attention_shape& s, const std::int32_t* lengths, std::ptrdiff_t sample)
-      : count(lengths != nullptr ? within(lengths[sample], s.keys) : s.keys),
-        shift(s.causal ? s.keys - s.queries + 1 : s.keys) {}
+  __device__ visible_keys(const attention_shape& shape, const std::int32_t* lengths, std::ptrdiff_t sample)
+      : count(lengths != nullptr ? within(lengths[sample], shape.keys) : shape.keys),
+        shift(shape.causal ? shape.keys - shape.queries + 1 : shape.keys) {}
   __device__ static int within(int length, int keys) { return length < 0 ? 0 : length < keys ? length : keys; }
   __device__ int end(int query) const {
     const int last = query + shift;
@@ -212,42 +212,42 @@ struct attention_work {
 /// has a larger maximum.
 template <class T>
 __global__ void __launch_bounds__(attention_threads, 1)
-    attend(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
+    attend(attention_shape shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
            compute_type<T>* log_sums) {
   using number = compute_type<T>;
   using worker = tile_worker<T>;
   constexpr int thread_rows = worker::thread_rows;
   __shared__ attention_memory<number> memory;
   const number lowest = -static_cast<number>(INFINITY);
-  const worker tile{memory, s.width};
-  const int parts = worker::parts_of(s.width);
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * parts;
+  const worker tile{memory, shape.width};
+  const int parts = worker::parts_of(shape.width);
+  const std::ptrdiff_t count = attention_work::count(shape.samples, shape.heads, shape.queries) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / parts, s.heads, s.queries);
+    const attention_work work(index / parts, shape.heads, shape.queries);
     const int column = static_cast<int>(index % parts) * worker::columns;
-    const int last = work.first + attention_tile - 1, key_head = work.head / (s.heads / s.key_heads);
-    const auto queries = rows_of(q, s.q, work.sample, work.head), keys = rows_of(k, s.k, work.sample, key_head),
-               values = rows_of(v, s.v, work.sample, key_head);
-    const visible_keys visible(s, lengths, work.sample);
-    const int end = visible.end(last < s.queries ? last : s.queries - 1);
+    const int last = work.first + attention_tile - 1, key_head = work.head / (shape.heads / shape.key_heads);
+    const auto queries = rows_of(q, shape.q, work.sample, work.head), keys = rows_of(k, shape.k, work.sample, key_head),
+               values = rows_of(v, shape.v, work.sample, key_head);
+    const visible_keys visible(shape, lengths, work.sample);
+    const int end = visible.end(last < shape.queries ? last : shape.queries - 1);
     number top[thread_rows], total[thread_rows], sums[thread_rows][worker::parts] = {};
     for (int i = 0; i < thread_rows; ++i) top[i] = lowest, total[i] = 0;
     for (int first = 0; first < end; first += attention_tile) {
       number scores[thread_rows][thread_rows];
-      tile.multiply(scores, queries, work.first, s.queries, keys, first, end);
+      tile.multiply(scores, queries, work.first, shape.queries, keys, first, end);
       for (int i = 0; i < thread_rows; ++i) {
         const int row = tile.y + i * attention_lanes, visible_end = visible.end(work.first + row);
         number higher = top[i], sum = 0;
         for (int j = 0; j < thread_rows; ++j) {
-          const bool sees = work.first + row < s.queries && first + tile.x + j * attention_lanes < visible_end;
-          scores[i][j] = sees ? number(s.scale) * scores[i][j] : lowest;
+          const bool sees = work.first + row < shape.queries && first + tile.x + j * attention_lanes < visible_end;
+          scores[i][j] = sees ? number(shape.scale) * scores[i][j] : lowest;
           higher = worker::larger(higher, scores[i][j]);
         }
         higher = worker::maximum(higher);
         const number scaled = higher == top[i] ? number(1) : math::exp(top[i] - higher);
         for (int j = 0; j < thread_rows; ++j) {
           const int key = tile.x + j * attention_lanes;
-          const bool sees = work.first + row < s.queries && first + key < visible_end;
+          const bool sees = work.first + row < shape.queries && first + key < visible_end;
           const number weight = sees ? math::exp(scores[i][j] - higher) : number(0);
           memory.weights[row][key] = weight;
           sum += weight;
@@ -263,10 +263,11 @@ __global__ void __launch_bounds__(attention_threads, 1)
       const int row = work.first + tile.y + i * attention_lanes;
       const bool empty = visible.end(row) == 0;
       factor[i] = empty ? number(0) : number(1) / total[i];
-      if (column == 0 && tile.x == 0 && row < s.queries)
-        log_sums[(work.sample * s.heads + work.head) * s.queries + row] = empty ? lowest : top[i] + std::log(total[i]);
+      if (column == 0 && tile.x == 0 && row < shape.queries)
+        log_sums[(work.sample * shape.heads + work.head) * shape.queries + row] =
+            empty ? lowest : top[i] + std::log(total[i]);
     }
-    tile.store(sums, factor, rows_of(o, s.o, work.sample, work.head), work.first, s.queries, column);
+    tile.store(sums, factor, rows_of(o, shape.o, work.sample, work.head), work.first, shape.queries, column);
   }
 }
 
@@ -274,44 +275,45 @@ __global__ void __launch_bounds__(attention_threads, 1)
 /// d = the sum of o do over a row.
 template <class T>
 __global__ void __launch_bounds__(attention_threads, 1)
-    differentiate_queries(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths,
+    differentiate_queries(attention_shape shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
                           const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q) {
   using number = compute_type<T>;
   using worker = tile_worker<T>;
   constexpr int thread_rows = worker::thread_rows;
   __shared__ attention_memory<number> memory;
-  const worker tile{memory, s.width};
-  const int parts = worker::parts_of(s.width);
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries) * parts;
+  const worker tile{memory, shape.width};
+  const int parts = worker::parts_of(shape.width);
+  const std::ptrdiff_t count = attention_work::count(shape.samples, shape.heads, shape.queries) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / parts, s.heads, s.queries);
+    const attention_work work(index / parts, shape.heads, shape.queries);
     const int column = static_cast<int>(index % parts) * worker::columns;
-    const int last = work.first + attention_tile - 1, key_head = work.head / (s.heads / s.key_heads);
-    const auto queries = rows_of(q, s.q, work.sample, work.head), keys = rows_of(k, s.k, work.sample, key_head),
-               values = rows_of(v, s.v, work.sample, key_head), d_mixed = rows_of(d_o, s.o, work.sample, work.head);
-    const visible_keys visible(s, lengths, work.sample);
-    const int end = visible.end(last < s.queries ? last : s.queries - 1);
+    const int last = work.first + attention_tile - 1, key_head = work.head / (shape.heads / shape.key_heads);
+    const auto queries = rows_of(q, shape.q, work.sample, work.head), keys = rows_of(k, shape.k, work.sample, key_head),
+               values = rows_of(v, shape.v, work.sample, key_head),
+               d_mixed = rows_of(d_o, shape.o, work.sample, work.head);
+    const visible_keys visible(shape, lengths, work.sample);
+    const int end = visible.end(last < shape.queries ? last : shape.queries - 1);
     __syncthreads();  // all threads are done with the previous tile
-    tile.take_rows(rows_of(o, s.o, work.sample, work.head), d_mixed,
-                   log_sums + (work.sample * s.heads + work.head) * s.queries, work.first, s.queries);
+    tile.take_rows(rows_of(o, shape.o, work.sample, work.head), d_mixed,
+                   log_sums + (work.sample * shape.heads + work.head) * shape.queries, work.first, shape.queries);
     number sums[thread_rows][worker::parts] = {};
     for (int first = 0; first < end; first += attention_tile) {
       number scores[thread_rows][thread_rows], d_weights[thread_rows][thread_rows];
-      tile.multiply(scores, queries, work.first, s.queries, keys, first, end);
-      tile.multiply(d_weights, d_mixed, work.first, s.queries, values, first, end);
+      tile.multiply(scores, queries, work.first, shape.queries, keys, first, end);
+      tile.multiply(d_weights, d_mixed, work.first, shape.queries, values, first, end);
       for (int i = 0; i < thread_rows; ++i) {
         const int row = tile.y + i * attention_lanes, visible_end = visible.end(work.first + row);
         for (int j = 0; j < thread_rows; ++j) {
           const int key = tile.x + j * attention_lanes;
-          const bool sees = work.first + row < s.queries && first + key < visible_end;
-          const number weight = sees ? math::exp(number(s.scale) * scores[i][j] - memory.log_sums[row]) : number(0);
+          const bool sees = work.first + row < shape.queries && first + key < visible_end;
+          const number weight = sees ? math::exp(number(shape.scale) * scores[i][j] - memory.log_sums[row]) : number(0);
           memory.weights[row][key] =
-              sees ? weight * (d_weights[i][j] - memory.products[row]) * number(s.scale) : number(0);
+              sees ? weight * (d_weights[i][j] - memory.products[row]) * number(shape.scale) : number(0);
         }
       }
       tile.add(sums, keys, first, end, column);
     }
-    tile.store(sums, rows_of(d_q, s.q, work.sample, work.head), work.first, s.queries, column);
+    tile.store(sums, rows_of(d_q, shape.q, work.sample, work.head), work.first, shape.queries, column);
   }
 }
 
@@ -319,54 +321,56 @@ __global__ void __launch_bounds__(attention_threads, 1)
 /// queries of ds q. Thread (x, y) has the pairs of its keys y and queries x.
 template <class T>
 __global__ void __launch_bounds__(attention_threads, 1)
-    differentiate_keys(attention_shape s, const T* q, const T* k, const T* v, const std::int32_t* lengths, const T* o,
-                       const compute_type<T>* log_sums, const T* d_o, T* d_k, T* d_v) {
+    differentiate_keys(attention_shape shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
+                       const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_k, T* d_v) {
   using number = compute_type<T>;
   using worker = tile_worker<T>;
   constexpr int thread_rows = worker::thread_rows;
   __shared__ attention_memory<number> memory;
-  const worker tile{memory, s.width};
-  const int parts = worker::parts_of(s.width), group = s.heads / s.key_heads;
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.key_heads, s.keys) * parts;
+  const worker tile{memory, shape.width};
+  const int parts = worker::parts_of(shape.width), group = shape.heads / shape.key_heads;
+  const std::ptrdiff_t count = attention_work::count(shape.samples, shape.key_heads, shape.keys) * parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / parts, s.key_heads, s.keys);
+    const attention_work work(index / parts, shape.key_heads, shape.keys);
     const int column = static_cast<int>(index % parts) * worker::columns;
-    const auto keys = rows_of(k, s.k, work.sample, work.head), values = rows_of(v, s.v, work.sample, work.head);
-    const visible_keys visible(s, lengths, work.sample);
+    const auto keys = rows_of(k, shape.k, work.sample, work.head), values = rows_of(v, shape.v, work.sample, work.head);
+    const visible_keys visible(shape, lengths, work.sample);
     const int end = visible.count;
-    const int earliest = s.causal && work.first > s.keys - s.queries ? work.first - (s.keys - s.queries) : 0;
+    const int earliest =
+        shape.causal && work.first > shape.keys - shape.queries ? work.first - (shape.keys - shape.queries) : 0;
     number d_keys[thread_rows][worker::parts] = {}, d_values[thread_rows][worker::parts] = {};
     for (int head = work.head * group; work.first < end && head < (work.head + 1) * group; ++head) {
-      const auto queries = rows_of(q, s.q, work.sample, head), d_mixed = rows_of(d_o, s.o, work.sample, head);
-      for (int first = earliest / attention_tile * attention_tile; first < s.queries; first += attention_tile) {
+      const auto queries = rows_of(q, shape.q, work.sample, head), d_mixed = rows_of(d_o, shape.o, work.sample, head);
+      for (int first = earliest / attention_tile * attention_tile; first < shape.queries; first += attention_tile) {
         __syncthreads();  // all threads are done with the previous tile
-        tile.take_rows(rows_of(o, s.o, work.sample, head), d_mixed,
-                       log_sums + (work.sample * s.heads + head) * s.queries, first, s.queries);
+        tile.take_rows(rows_of(o, shape.o, work.sample, head), d_mixed,
+                       log_sums + (work.sample * shape.heads + head) * shape.queries, first, shape.queries);
         number weights[thread_rows][thread_rows], d_weights[thread_rows][thread_rows];
-        tile.multiply(weights, keys, work.first, end, queries, first, s.queries);
-        tile.multiply(d_weights, values, work.first, end, d_mixed, first, s.queries);
+        tile.multiply(weights, keys, work.first, end, queries, first, shape.queries);
+        tile.multiply(d_weights, values, work.first, end, d_mixed, first, shape.queries);
         for (int j = 0; j < thread_rows; ++j) {
           const int query = tile.x + j * attention_lanes;
-          const int seen = first + query < s.queries ? visible.end(first + query) : 0;
+          const int seen = first + query < shape.queries ? visible.end(first + query) : 0;
           for (int i = 0; i < thread_rows; ++i) {
             const int row = tile.y + i * attention_lanes;
             const bool sees = work.first + row < seen;
             const number weight =
-                sees ? math::exp(number(s.scale) * weights[i][j] - memory.log_sums[query]) : number(0);
-            d_weights[i][j] = sees ? weight * (d_weights[i][j] - memory.products[query]) * number(s.scale) : number(0);
+                sees ? math::exp(number(shape.scale) * weights[i][j] - memory.log_sums[query]) : number(0);
+            d_weights[i][j] =
+                sees ? weight * (d_weights[i][j] - memory.products[query]) * number(shape.scale) : number(0);
             memory.weights[row][query] = weight;
           }
         }
-        tile.add(d_values, d_mixed, first, s.queries, column);
+        tile.add(d_values, d_mixed, first, shape.queries, column);
         __syncthreads();
         for (int i = 0; i < thread_rows; ++i)
           for (int j = 0; j < thread_rows; ++j)
             memory.weights[tile.y + i * attention_lanes][tile.x + j * attention_lanes] = d_weights[i][j];
-        tile.add(d_keys, queries, first, s.queries, column);
+        tile.add(d_keys, queries, first, shape.queries, column);
       }
     }
-    tile.store(d_keys, rows_of(d_k, s.k, work.sample, work.head), work.first, s.keys, column);
-    tile.store(d_values, rows_of(d_v, s.v, work.sample, work.head), work.first, s.keys, column);
+    tile.store(d_keys, rows_of(d_k, shape.k, work.sample, work.head), work.first, shape.keys, column);
+    tile.store(d_values, rows_of(d_v, shape.v, work.sample, work.head), work.first, shape.keys, column);
   }
 }
 

@@ -240,22 +240,24 @@ using tiles_of_queries = tensor_tiles<Width, Width <= 128, Width <= 64 ? 2 : 1>;
 /// o and the logarithms of the softmax's sums, for a tile of queries.
 template <int Width>
 __global__ void __launch_bounds__(tensor_threads, 2)
-    attend_bf16(attention_shape s, const bf16* q, const bf16* k, const bf16* v, const std::int32_t* lengths, bf16* o,
-                float* log_sums, bool aligned) {
+    attend_bf16(attention_shape shape, const bf16* q, const bf16* k, const bf16* v, const std::int32_t* lengths,
+                bf16* o, float* log_sums, bool aligned) {
 #if GPIPE_TENSOR_CORES
   using tiles = tiles_of_queries<Width>;
   constexpr int keys_of_tile = tiles::rows, pairs = keys_of_tile / 8, columns = tiles::columns, groups = tiles::groups;
   const tiles memory{shared_address(dynamic_shared()), 1};
-  const tensor_thread thread(s.width, aligned);
-  const float lowest = -static_cast<float>(INFINITY), factor = static_cast<float>(s.scale) * log2_of_e;
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries, tiles::block_rows) * tiles::parts;
+  const tensor_thread thread(shape.width, aligned);
+  const float lowest = -static_cast<float>(INFINITY), factor = static_cast<float>(shape.scale) * log2_of_e;
+  const std::ptrdiff_t count =
+      attention_work::count(shape.samples, shape.heads, shape.queries, tiles::block_rows) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / tiles::parts, s.heads, s.queries, tiles::block_rows);
-    const int part = static_cast<int>(index % tiles::parts), key_head = work.head / (s.heads / s.key_heads);
-    const auto queries = rows_of(q, s.q, work.sample, work.head), keys = rows_of(k, s.k, work.sample, key_head),
-               values = rows_of(v, s.v, work.sample, key_head);
-    const visible_keys visible(s, lengths, work.sample);
-    const int last = work.first + tiles::block_rows - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
+    const attention_work work(index / tiles::parts, shape.heads, shape.queries, tiles::block_rows);
+    const int part = static_cast<int>(index % tiles::parts), key_head = work.head / (shape.heads / shape.key_heads);
+    const auto queries = rows_of(q, shape.q, work.sample, work.head), keys = rows_of(k, shape.k, work.sample, key_head),
+               values = rows_of(v, shape.v, work.sample, key_head);
+    const visible_keys visible(shape, lengths, work.sample);
+    const int last = work.first + tiles::block_rows - 1,
+              end = visible.end(last < shape.queries ? last : shape.queries - 1);
     const int warp_row = 16 * groups * thread.warp, row = work.first + warp_row + thread.row,
               whole_end = visible.end(work.first);
     int visible_end[groups][2];
@@ -266,7 +268,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       thread.load(memory.partner(stage, 1), values, first, keys_of_tile, end);
     };
     __syncthreads();  // all threads are done with the previous tile
-    thread.load(memory.left(0), queries, work.first, tiles::block_rows, s.queries);
+    thread.load(memory.left(0), queries, work.first, tiles::block_rows, shape.queries);
     commit_copies();
     if (end > 0) load(0, 0);
     commit_copies();
@@ -336,12 +338,12 @@ __global__ void __launch_bounds__(tensor_threads, 2)
         const bool sees = visible_end[g][half] > 0;
         inverse[half] = sees ? 1 / sum : 0;
         const int r = row + 16 * g + 8 * half;
-        if (part == 0 && thread.column == 0 && r < s.queries)
-          log_sums[(work.sample * s.heads + work.head) * s.queries + r] =
+        if (part == 0 && thread.column == 0 && r < shape.queries)
+          log_sums[(work.sample * shape.heads + work.head) * shape.queries + r] =
               sees ? top[g][half] * log_of_2 + logf(sum) : lowest;
       }
-      thread.store(sums[g], inverse, rows_of(o, s.o, work.sample, work.head), work.first + warp_row + 16 * g, s.queries,
-                   part * columns);
+      thread.store(sums[g], inverse, rows_of(o, shape.o, work.sample, work.head), work.first + warp_row + 16 * g,
+                   shape.queries, part * columns);
     }
   }
 #else
@@ -352,7 +354,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
 /// dq for a tile of queries. A query that sees no key, or does not exist, has L = infinity, so that p = 0.
 template <int Width>
 __global__ void __launch_bounds__(tensor_threads, 2)
-    differentiate_queries_bf16(attention_shape s, const bf16* q, const bf16* k, const bf16* v,
+    differentiate_queries_bf16(attention_shape shape, const bf16* q, const bf16* k, const bf16* v,
                                const std::int32_t* lengths, const bf16* o, const float* log_sums, const bf16* d_o,
                                bf16* d_q, bool aligned) {
 #if GPIPE_TENSOR_CORES
@@ -360,17 +362,19 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   constexpr int keys_of_tile = tiles::rows, columns = tiles::columns, groups = tiles::groups;
   __shared__ float products[tiles::block_rows];
   const tiles memory{shared_address(dynamic_shared()), 2};
-  const tensor_thread thread(s.width, aligned);
-  const float factor = static_cast<float>(s.scale) * log2_of_e, scale = static_cast<float>(s.scale);
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries, tiles::block_rows) * tiles::parts;
+  const tensor_thread thread(shape.width, aligned);
+  const float factor = static_cast<float>(shape.scale) * log2_of_e, scale = static_cast<float>(shape.scale);
+  const std::ptrdiff_t count =
+      attention_work::count(shape.samples, shape.heads, shape.queries, tiles::block_rows) * tiles::parts;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / tiles::parts, s.heads, s.queries, tiles::block_rows);
-    const int part = static_cast<int>(index % tiles::parts), key_head = work.head / (s.heads / s.key_heads);
-    const auto queries = rows_of(q, s.q, work.sample, work.head), keys = rows_of(k, s.k, work.sample, key_head),
-               values = rows_of(v, s.v, work.sample, key_head), mixed = rows_of(o, s.o, work.sample, work.head),
-               d_mixed = rows_of(d_o, s.o, work.sample, work.head);
-    const visible_keys visible(s, lengths, work.sample);
-    const int last = work.first + tiles::block_rows - 1, end = visible.end(last < s.queries ? last : s.queries - 1);
+    const attention_work work(index / tiles::parts, shape.heads, shape.queries, tiles::block_rows);
+    const int part = static_cast<int>(index % tiles::parts), key_head = work.head / (shape.heads / shape.key_heads);
+    const auto queries = rows_of(q, shape.q, work.sample, work.head), keys = rows_of(k, shape.k, work.sample, key_head),
+               values = rows_of(v, shape.v, work.sample, key_head), mixed = rows_of(o, shape.o, work.sample, work.head),
+               d_mixed = rows_of(d_o, shape.o, work.sample, work.head);
+    const visible_keys visible(shape, lengths, work.sample);
+    const int last = work.first + tiles::block_rows - 1,
+              end = visible.end(last < shape.queries ? last : shape.queries - 1);
     const int warp_row = 16 * groups * thread.warp, row = work.first + warp_row + thread.row,
               whole_end = visible.end(work.first);
     int visible_end[groups][2];
@@ -381,13 +385,13 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       thread.load(memory.partner(stage, 1), values, first, keys_of_tile, end);
     };
     __syncthreads();  // all threads are done with the previous tile
-    thread.load(memory.left(0), queries, work.first, tiles::block_rows, s.queries);
-    thread.load(memory.left(1), d_mixed, work.first, tiles::block_rows, s.queries);
+    thread.load(memory.left(0), queries, work.first, tiles::block_rows, shape.queries);
+    thread.load(memory.left(1), d_mixed, work.first, tiles::block_rows, shape.queries);
     commit_copies();
     if (groups == 1 && end > 0) load(0, 0);
     commit_copies();
     for (int r = 0; r < tiles::block_rows; r += tensor_tile)
-      thread.template multiply_rows<tensor_tile>(mixed, d_mixed, work.first + r, s.queries, products + r);
+      thread.template multiply_rows<tensor_tile>(mixed, d_mixed, work.first + r, shape.queries, products + r);
     await_copies<1>();
     __syncthreads();
     const left_rows<Width, tiles::kept, groups> query_rows(memory.left(0), warp_row, thread.steps),
@@ -403,8 +407,8 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       const int r = row + 8 * e, g = e / 2, half = e % 2;
       row_product[g][half] = products[r - work.first];
       log_sum[g][half] = static_cast<float>(INFINITY);
-      if (r < s.queries && visible_end[g][half] > 0)
-        log_sum[g][half] = log2_of_e * log_sums[(work.sample * s.heads + work.head) * s.queries + r];
+      if (r < shape.queries && visible_end[g][half] > 0)
+        log_sum[g][half] = log2_of_e * log_sums[(work.sample * shape.heads + work.head) * shape.queries + r];
     }
     sum_fragment sums[groups][columns / 8] = {};
     for (int first = 0, stage = 0; first < end; first += keys_of_tile, stage ^= 1) {
@@ -440,8 +444,8 @@ __global__ void __launch_bounds__(tensor_threads, 2)
     }
     GPIPE_UNROLLED
     for (int g = 0; g < groups; ++g)
-      thread.store(sums[g], {scale, scale}, rows_of(d_q, s.q, work.sample, work.head), work.first + warp_row + 16 * g,
-                   s.queries, part * columns);
+      thread.store(sums[g], {scale, scale}, rows_of(d_q, shape.q, work.sample, work.head),
+                   work.first + warp_row + 16 * g, shape.queries, part * columns);
   }
 #else
   __trap();
@@ -454,40 +458,42 @@ using tiles_of_keys = tensor_tiles<Width, Width <= 64>;
 /// dk and dv for a tile of keys, over the query heads that share it.
 template <int Width>
 __global__ void __launch_bounds__(tensor_threads, 2)
-    differentiate_keys_bf16(attention_shape s, const bf16* q, const bf16* k, const bf16* v, const std::int32_t* lengths,
-                            const bf16* o, const float* log_sums, const bf16* d_o, bf16* d_k, bf16* d_v, bool aligned) {
+    differentiate_keys_bf16(attention_shape shape, const bf16* q, const bf16* k, const bf16* v,
+                            const std::int32_t* lengths, const bf16* o, const float* log_sums, const bf16* d_o,
+                            bf16* d_k, bf16* d_v, bool aligned) {
 #if GPIPE_TENSOR_CORES
   using tiles = tiles_of_keys<Width>;
   constexpr int queries_of_tile = tiles::rows, columns = tiles::columns;
   __shared__ float products[queries_of_tile], log_sum[queries_of_tile];
   const tiles memory{shared_address(dynamic_shared()), 2};
-  const tensor_thread thread(s.width, aligned);
-  const float factor = static_cast<float>(s.scale) * log2_of_e, scale = static_cast<float>(s.scale);
-  const std::ptrdiff_t count = attention_work::count(s.samples, s.key_heads, s.keys) * tiles::parts;
-  const int group = s.heads / s.key_heads;
+  const tensor_thread thread(shape.width, aligned);
+  const float factor = static_cast<float>(shape.scale) * log2_of_e, scale = static_cast<float>(shape.scale);
+  const std::ptrdiff_t count = attention_work::count(shape.samples, shape.key_heads, shape.keys) * tiles::parts;
+  const int group = shape.heads / shape.key_heads;
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const attention_work work(index / tiles::parts, s.key_heads, s.keys);
+    const attention_work work(index / tiles::parts, shape.key_heads, shape.keys);
     const int part = static_cast<int>(index % tiles::parts);
-    const visible_keys visible(s, lengths, work.sample);
+    const visible_keys visible(shape, lengths, work.sample);
     const int end = visible.count, row = work.first + 16 * thread.warp + thread.row;
     // The tiles of a head's queries that see one of these keys.
-    const int hidden = s.causal && work.first > s.keys - s.queries ? work.first - (s.keys - s.queries) : 0;
+    const int hidden =
+        shape.causal && work.first > shape.keys - shape.queries ? work.first - (shape.keys - shape.queries) : 0;
     const int earliest = hidden / queries_of_tile * queries_of_tile;
     const int tiles_per_head =
-        earliest < s.queries ? (s.queries - earliest + queries_of_tile - 1) / queries_of_tile : 0;
+        earliest < shape.queries ? (shape.queries - earliest + queries_of_tile - 1) / queries_of_tile : 0;
     const int tile_count = work.first < end ? group * tiles_per_head : 0;
     const auto head_of = [&](int tile) { return work.head * group + tile / tiles_per_head; };
     const auto first_of = [&](int tile) { return earliest + tile % tiles_per_head * queries_of_tile; };
     const auto load = [&](int tile) {
       const int first = first_of(tile), stage = tile % 2;
-      thread.load(memory.partner(stage, 0), rows_of(q, s.q, work.sample, head_of(tile)), first, queries_of_tile,
-                  s.queries);
-      thread.load(memory.partner(stage, 1), rows_of(d_o, s.o, work.sample, head_of(tile)), first, queries_of_tile,
-                  s.queries);
+      thread.load(memory.partner(stage, 0), rows_of(q, shape.q, work.sample, head_of(tile)), first, queries_of_tile,
+                  shape.queries);
+      thread.load(memory.partner(stage, 1), rows_of(d_o, shape.o, work.sample, head_of(tile)), first, queries_of_tile,
+                  shape.queries);
     };
     __syncthreads();  // all threads are done with the previous tile
-    thread.load(memory.left(0), rows_of(k, s.k, work.sample, work.head), work.first, tensor_tile, end);
-    thread.load(memory.left(1), rows_of(v, s.v, work.sample, work.head), work.first, tensor_tile, end);
+    thread.load(memory.left(0), rows_of(k, shape.k, work.sample, work.head), work.first, tensor_tile, end);
+    thread.load(memory.left(1), rows_of(v, shape.v, work.sample, work.head), work.first, tensor_tile, end);
     commit_copies();
     if (tile_count > 0) load(0);
     commit_copies();
@@ -501,17 +507,19 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       __syncthreads();
       if (tile + 1 < tile_count) load(tile + 1);
       commit_copies();
-      thread.template multiply_rows<queries_of_tile>(rows_of(o, s.o, work.sample, head),
-                                                     rows_of(d_o, s.o, work.sample, head), first, s.queries, products);
+      thread.template multiply_rows<queries_of_tile>(rows_of(o, shape.o, work.sample, head),
+                                                     rows_of(d_o, shape.o, work.sample, head), first, shape.queries,
+                                                     products);
       if (static_cast<int>(threadIdx.x) < queries_of_tile) {
         const int query = first + static_cast<int>(threadIdx.x);
-        log_sum[threadIdx.x] = query < s.queries && visible.end(query) > 0
-                                   ? log2_of_e * log_sums[(work.sample * s.heads + head) * s.queries + query]
+        log_sum[threadIdx.x] = query < shape.queries && visible.end(query) > 0
+                                   ? log2_of_e * log_sums[(work.sample * shape.heads + head) * shape.queries + query]
                                    : static_cast<float>(INFINITY);
       }
       await_copies<1>();
       __syncthreads();
-      const bool whole = !s.causal || work.first + tensor_tile <= first + visible.shift;  // each query sees each key
+      const bool whole =
+          !shape.causal || work.first + tensor_tile <= first + visible.shift;  // each query sees each key
       GPIPE_NOT_UNROLLED
       for (int j = 0; j < queries_of_tile; j += 16) {
         sum_fragment weights[1][2] = {}, d_weights[1][2] = {};
@@ -546,10 +554,10 @@ __global__ void __launch_bounds__(tensor_threads, 2)
       const int n = e / 4, i = e % 4;
       if (row + 8 * (i / 2) >= end) d_keys[0][n].value[i] = d_values[0][n].value[i] = 0;
     }
-    thread.store(d_keys[0], {scale, scale}, rows_of(d_k, s.k, work.sample, work.head), work.first + 16 * thread.warp,
-                 s.keys, part * columns);
-    thread.store(d_values[0], {1, 1}, rows_of(d_v, s.v, work.sample, work.head), work.first + 16 * thread.warp, s.keys,
-                 part * columns);
+    thread.store(d_keys[0], {scale, scale}, rows_of(d_k, shape.k, work.sample, work.head),
+                 work.first + 16 * thread.warp, shape.keys, part * columns);
+    thread.store(d_values[0], {1, 1}, rows_of(d_v, shape.v, work.sample, work.head), work.first + 16 * thread.warp,
+                 shape.keys, part * columns);
   }
 #else
   __trap();
@@ -568,9 +576,9 @@ GPIPE_COLD inline int tensor_memory(int gpu) {
 }
 
 /// Whether all rows of all arrays are aligned to 16 bytes. The results' bits do not depend on it.
-inline bool rows_are_aligned(const attention_shape& s, std::initializer_list<const void*> arrays) {
-  bool aligned = s.width % 8 == 0;
-  for (const auto& strides : {s.q, s.k, s.v, s.o})
+inline bool rows_are_aligned(const attention_shape& shape, std::initializer_list<const void*> arrays) {
+  bool aligned = shape.width % 8 == 0;
+  for (const auto& strides : {shape.q, shape.k, shape.v, shape.o})
     aligned = aligned && strides.sample % 8 == 0 && strides.head % 8 == 0 && strides.row % 8 == 0;
   for (const void* array : arrays) aligned = aligned && reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
   return aligned;

@@ -37,18 +37,19 @@ inline constexpr int convolution_terms = 128;   ///< of a block of a weight's gr
 inline constexpr int nowhere = -(1 << 30);      ///< a row outside of every image, also after a distance is added
 
 /// Whether a convolution's shape fits these kernels; others run plain ones.
-inline bool fits_tensor_cores(const convolution_shape& s) {
+inline bool fits_tensor_cores(const convolution_shape& shape) {
   const auto fits = [](int channels) { return channels >= 16 && channels % 8 == 0; };
   // An int holds the distances between the pixels that a block reads, of one image or several small ones, and the
   // number of pixels.
-  const std::int64_t x = std::int64_t{s.in_height} * s.in_width, y = std::int64_t{s.out_height()} * s.out_width();
+  const std::int64_t x = std::int64_t{shape.in_height} * shape.in_width,
+                     y = std::int64_t{shape.out_height()} * shape.out_width();
   constexpr std::int64_t most = (std::numeric_limits<int>::max)() - convolution_pixels;
   const auto fits_int = [&](std::int64_t results, std::int64_t image) {
     return (convolution_pixels / (std::max)(results, std::int64_t{1}) + 2) * image <= most &&
-           results * s.samples <= most;
+           results * shape.samples <= most;
   };
-  return s.groups == 1 && fits(s.in_channels) && fits(s.out_channels) && fits_int(y, x * s.in_channels) &&
-         fits_int(x, y * s.out_channels);
+  return shape.groups == 1 && fits(shape.in_channels) && fits(shape.out_channels) &&
+         fits_int(y, x * shape.in_channels) && fits_int(x, y * shape.out_channels);
 }
 /// Whether the kernels can load 16 bytes at once.
 inline bool all_aligned(std::initializer_list<const void*> arrays) {
@@ -88,24 +89,25 @@ struct tensor_windows {
   int channels, kernel_width, depth;  ///< channels of the source, and terms of a sum
   std::ptrdiff_t count;               ///< results' pixels
 
-  static tensor_windows forward(const convolution_shape& s) {
-    return {{s.out_height(), s.in_height, s.stride_height, -s.padding_height, 1, s.dilation_height, 0},
-            {s.out_width(), s.in_width, s.stride_width, -s.padding_width, 1, s.dilation_width, 0},
-            s.in_channels,
-            s.kernel_width,
-            s.taps() * s.in_channels,
-            std::ptrdiff_t{s.samples} * s.out_height() * s.out_width()};
+  static tensor_windows forward(const convolution_shape& shape) {
+    return {
+        {shape.out_height(), shape.in_height, shape.stride_height, -shape.padding_height, 1, shape.dilation_height, 0},
+        {shape.out_width(), shape.in_width, shape.stride_width, -shape.padding_width, 1, shape.dilation_width, 0},
+        shape.in_channels,
+        shape.kernel_width,
+        shape.taps() * shape.in_channels,
+        std::ptrdiff_t{shape.samples} * shape.out_height() * shape.out_width()};
   }
-  static tensor_windows back(const convolution_shape& s) {
+  static tensor_windows back(const convolution_shape& shape) {
     const auto axis = [](int results, int sources, int padding, int stride, int dilation) {
       return window_axis{results, sources, 1, padding, stride, -(dilation / stride), dilation % stride};
     };
-    return {axis(s.in_height, s.out_height(), s.padding_height, s.stride_height, s.dilation_height),
-            axis(s.in_width, s.out_width(), s.padding_width, s.stride_width, s.dilation_width),
-            s.out_channels,
-            s.kernel_width,
-            s.taps() * s.out_channels,
-            std::ptrdiff_t{s.samples} * s.in_height * s.in_width};
+    return {axis(shape.in_height, shape.out_height(), shape.padding_height, shape.stride_height, shape.dilation_height),
+            axis(shape.in_width, shape.out_width(), shape.padding_width, shape.stride_width, shape.dilation_width),
+            shape.out_channels,
+            shape.kernel_width,
+            shape.taps() * shape.out_channels,
+            std::ptrdiff_t{shape.samples} * shape.in_height * shape.in_width};
   }
   GPIPE_HOST_DEVICE std::ptrdiff_t tiles(int pixels) const { return (count + pixels - 1) / pixels; }
 };
@@ -115,15 +117,15 @@ struct window_term {
   int channel, column_of_kernel = 0;
   window_axis::place row{0, 0}, column{0, 0};
 
-  __device__ window_term(const tensor_windows& w, int first) : channel(0) { advance(w, first); }
-  __device__ void advance(const tensor_windows& w, int terms) {
+  __device__ window_term(const tensor_windows& windows, int first) : channel(0) { advance(windows, first); }
+  __device__ void advance(const tensor_windows& windows, int terms) {
     GPIPE_NOT_UNROLLED
-    for (channel += terms; channel >= w.channels; channel -= w.channels) {
-      if (++column_of_kernel < w.kernel_width) {
-        w.across.advance(column);
+    for (channel += terms; channel >= windows.channels; channel -= windows.channels) {
+      if (++column_of_kernel < windows.kernel_width) {
+        windows.across.advance(column);
       } else {
         column_of_kernel = 0, column = {0, 0};
-        w.down.advance(row);
+        windows.down.advance(row);
       }
     }
   }
@@ -134,10 +136,10 @@ struct window_pixel {
   std::ptrdiff_t first;  ///< the pixel's first element
   int row, column, part;
 
-  __device__ window_pixel(const tensor_windows& w, const pixel_at& result) {
-    const auto down = w.down.of_result(result.row), across = w.across.of_result(result.column);
-    row = down.pixel, column = across.pixel, part = down.part * w.across.divide + across.part;
-    first = ((result.sample * w.down.sources + row) * w.across.sources + column) * w.channels;
+  __device__ window_pixel(const tensor_windows& windows, const pixel_at& result) {
+    const auto down = windows.down.of_result(result.row), across = windows.across.of_result(result.column);
+    row = down.pixel, column = across.pixel, part = down.part * windows.across.divide + across.part;
+    first = ((result.sample * windows.down.sources + row) * windows.across.sources + column) * windows.channels;
   }
 };
 
@@ -209,7 +211,7 @@ __device__ inline void multiply_tile(sum_fragment (&sums)[2][8], const left_frag
 /// Neighbouring blocks read the same pixels. `Back`: the windows are of the gradient of the input.
 template <bool Back>
 __global__ void __launch_bounds__(convolution_bf16_threads, 3)
-    convolve_bf16(tensor_windows w, int columns, const bf16* source, const bf16* weight, const float* bias,
+    convolve_bf16(tensor_windows windows, int columns, const bf16* source, const bf16* weight, const float* bias,
                   bf16* target) {
 #if GPIPE_TENSOR_CORES
   constexpr int tile = convolution_tile, copies = convolution_pixels / convolution_thread::row_step;
@@ -218,41 +220,44 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
   const stages memory{shared_address(operands)};
   const convolution_thread thread;
   const int across = tiles_across(columns), first_row = 32 * thread.warp;
-  const pixel_at step(thread.row_step, w.across.results, w.down.results);
-  for (std::ptrdiff_t index = blockIdx.x; index < w.tiles(convolution_pixels) * across; index += gridDim.x) {
+  const pixel_at step(thread.row_step, windows.across.results, windows.down.results);
+  for (std::ptrdiff_t index = blockIdx.x; index < windows.tiles(convolution_pixels) * across; index += gridDim.x) {
     const std::ptrdiff_t row = index / across * convolution_pixels;
     const int column = static_cast<int>(index % across) * tile;
     // The positions of the first taps of the pixels that the thread copies, relative to the first pixel's.
-    pixel_at result(static_cast<int>(row) + thread.row, w.across.results, w.down.results);
-    const window_pixel nearest(w, result);
+    pixel_at result(static_cast<int>(row) + thread.row, windows.across.results, windows.down.results);
+    const window_pixel nearest(windows, result);
     int rows[copies], columns_of[copies], distances[copies], parts[Back ? copies : 1];
     GPIPE_UNROLLED
     for (int i = 0; i < copies; ++i) {
-      const window_pixel pixel(w, result);
-      rows[i] = row + thread.row + i * thread.row_step < w.count ? pixel.row : nowhere, columns_of[i] = pixel.column;
+      const window_pixel pixel(windows, result);
+      rows[i] = row + thread.row + i * thread.row_step < windows.count ? pixel.row : nowhere,
+      columns_of[i] = pixel.column;
       distances[i] = static_cast<int>(pixel.first - nearest.first);
       if constexpr (Back) parts[i] = pixel.part;
-      result.advance(step, w.across.results, w.down.results);
+      result.advance(step, windows.across.results, windows.down.results);
     }
     const bf16* const first_tap = source + nearest.first;
-    window_term term(w, 8 * thread.eight);
-    right_rows right(thread, weight, 0, w.depth, column, columns);
+    window_term term(windows, 8 * thread.eight);
+    right_rows right(thread, weight, 0, windows.depth, column, columns);
     const auto load = [&](int stage, int first) {
       const bf16* const tap =
           first_tap +
-          ((std::ptrdiff_t{term.row.pixel} * w.across.sources + term.column.pixel) * w.channels + term.channel);
-      const int part = Back ? term.row.part * w.across.divide + term.column.part : 0;
-      const int down = first + 8 * thread.eight < w.depth ? term.row.pixel : nowhere;  // none beyond the last term
+          ((std::ptrdiff_t{term.row.pixel} * windows.across.sources + term.column.pixel) * windows.channels +
+           term.channel);
+      const int part = Back ? term.row.part * windows.across.divide + term.column.part : 0;
+      const int down =
+          first + 8 * thread.eight < windows.depth ? term.row.pixel : nowhere;  // none beyond the last term
       GPIPE_UNROLLED
       for (int i = 0; i < copies; ++i) {
         const bool inside =
             (!Back || parts[Back ? i : 0] == part) &&
-            static_cast<unsigned>(rows[i] + down) < static_cast<unsigned>(w.down.sources) &&
-            static_cast<unsigned>(columns_of[i] + term.column.pixel) < static_cast<unsigned>(w.across.sources);
+            static_cast<unsigned>(rows[i] + down) < static_cast<unsigned>(windows.down.sources) &&
+            static_cast<unsigned>(columns_of[i] + term.column.pixel) < static_cast<unsigned>(windows.across.sources);
         begin_copy(thread.place(memory.left(stage), i), tap + distances[i], inside ? 16 : 0);
       }
       right.load(thread, memory.right(stage));
-      term.advance(w, tile);
+      term.advance(windows, tile);
     };
     sum_fragment sums[2][8] = {};
     if (bias != nullptr)
@@ -262,21 +267,21 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     __syncthreads();  // all threads are done with the previous tile
     load(0, 0);
     commit_copies();
-    for (int first = 0, stage = 0; first < w.depth; first += tile, stage ^= 1) {
+    for (int first = 0, stage = 0; first < windows.depth; first += tile, stage ^= 1) {
       await_copies<0>();
       __syncthreads();  // the stage is complete, and the other one is free
-      if (first + tile < w.depth) load(stage ^ 1, first + tile);
+      if (first + tile < windows.depth) load(stage ^ 1, first + tile);
       commit_copies();
       const auto left = memory.left(stage), factors = memory.right(stage);
       GPIPE_UNROLLED
       for (int d = 0; d < tile; d += 16) {
-        if (first + d >= w.depth) continue;
+        if (first + d >= windows.depth) continue;
         const left_fragment fragments[2] = {left.left(first_row, d), left.left(first_row + 16, d)};
         multiply_tile(sums, fragments, factors, d);
       }
     }
     thread.each_pair(sums, first_row, column, [&](int r, int c, float first, float second) {
-      if (row + r < w.count && c < columns)
+      if (row + r < windows.count && c < columns)
         *reinterpret_cast<unsigned*>(target + (row + r) * columns + c) = packed(first, second);
     });
   }
@@ -289,7 +294,7 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
 /// written to {parts, terms, columns}; otherwise added to {terms, columns}.
 template <bool Parts>
 __global__ void __launch_bounds__(convolution_bf16_threads, 3)
-    differentiate_weight_bf16(tensor_windows w, int columns, gradient_parts parts, const bf16* x, const bf16* dy,
+    differentiate_weight_bf16(tensor_windows windows, int columns, gradient_parts parts, const bf16* x, const bf16* dy,
                               float* result) {
 #if GPIPE_TENSOR_CORES
   constexpr int tile = convolution_tile, copies = tile / convolution_thread::row_step;
@@ -302,13 +307,13 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
   };
   const convolution_thread thread;
   const int first_row = thread.warp * 32;  // of the warp's sums
-  const int across = tiles_across(columns), width = w.across.results, height = w.down.results;
-  const std::ptrdiff_t tiles = std::ptrdiff_t{tiles_of_terms(w.depth)} * across;
-  const std::ptrdiff_t image = std::ptrdiff_t{w.down.sources} * w.across.sources * w.channels;
+  const int across = tiles_across(columns), width = windows.across.results, height = windows.down.results;
+  const std::ptrdiff_t tiles = std::ptrdiff_t{tiles_of_terms(windows.depth)} * across;
+  const std::ptrdiff_t image = std::ptrdiff_t{windows.down.sources} * windows.across.sources * windows.channels;
   const pixel_at step(tile, width, height), row_step(thread.row_step, width, height);
   for (std::ptrdiff_t index = blockIdx.x; index < tiles * parts.count; index += gridDim.x) {
     const std::ptrdiff_t part = index / tiles, begin = part * parts.pixels;
-    const std::ptrdiff_t end = begin + parts.pixels < w.count ? begin + parts.pixels : w.count;
+    const std::ptrdiff_t end = begin + parts.pixels < windows.count ? begin + parts.pixels : windows.count;
     const int row = static_cast<int>(index % tiles / across) * convolution_terms;
     const int column = static_cast<int>(index % across) * tile;
     // The thread's terms: their distances from a pixel's window.
@@ -316,9 +321,9 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
     GPIPE_UNROLLED
     for (int h = 0; h < halves; ++h) {
       const int first = row + h * tile + 8 * thread.eight;
-      const window_term term(w, first);
-      up[h] = first < w.depth ? w.down.shift + term.row.pixel : nowhere;  // none beyond the last term
-      left_of[h] = w.across.shift + term.column.pixel, channel[h] = term.channel;
+      const window_term term(windows, first);
+      up[h] = first < windows.depth ? windows.down.shift + term.row.pixel : nowhere;  // none beyond the last term
+      left_of[h] = windows.across.shift + term.column.pixel, channel[h] = term.channel;
     }
     // The thread's pixels.
     int row_of[copies], column_of[copies];
@@ -336,12 +341,12 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
       for (int i = 0; i < copies; ++i) {
         GPIPE_UNROLLED
         for (int h = 0; h < halves; ++h) {
-          const int r = row_of[i] * w.down.scale + up[h], c = column_of[i] * w.across.scale + left_of[h];
+          const int r = row_of[i] * windows.down.scale + up[h], c = column_of[i] * windows.across.scale + left_of[h];
           const bool inside = i * thread.row_step < left &&
-                              static_cast<unsigned>(r) < static_cast<unsigned>(w.down.sources) &&
-                              static_cast<unsigned>(c) < static_cast<unsigned>(w.across.sources);
+                              static_cast<unsigned>(r) < static_cast<unsigned>(windows.down.sources) &&
+                              static_cast<unsigned>(c) < static_cast<unsigned>(windows.across.sources);
           begin_copy(thread.place(half_of(stage, h), i),
-                     image_of[i] + (inside ? (r * w.across.sources + c) * w.channels + channel[h] : 0),
+                     image_of[i] + (inside ? (r * windows.across.sources + c) * windows.channels + channel[h] : 0),
                      inside ? 16 : 0);
         }
         column_of[i] += step.column, row_of[i] += step.row, image_of[i] += step.sample * image;
@@ -369,9 +374,9 @@ __global__ void __launch_bounds__(convolution_bf16_threads, 3)
         multiply_tile(sums, fragments, factors, d);
       }
     }
-    float* const part_result = result + (Parts ? part * w.depth * columns : 0);
+    float* const part_result = result + (Parts ? part * windows.depth * columns : 0);
     thread.each_pair(sums, row + first_row, column, [&](int r, int c, float first, float second) {
-      if (r >= w.depth || c >= columns) return;
+      if (r >= windows.depth || c >= columns) return;
       float* const element = part_result + std::ptrdiff_t{r} * columns + c;
       if constexpr (Parts) element[0] = first, element[1] = second;
       else element[0] += first, element[1] += second;

@@ -25,7 +25,7 @@ namespace gpipe::cuda::detail {
 inline constexpr int convolution_tile = 64, convolution_depth = 16, convolution_threads = 256;
 
 /// Groups of fewer channels would leave most of a tile empty; there one thread computes each result.
-inline bool fills_tiles(const convolution_shape& s) { return s.group_in() >= 16 && s.group_out() >= 16; }
+inline bool fills_tiles(const convolution_shape& shape) { return shape.group_in() >= 16 && shape.group_out() >= 16; }
 
 /// A row of one of the three products, and an index into a sum, as a pixel or a tap.
 struct pixel_at {
@@ -53,12 +53,13 @@ struct tap_at {
 
 /// The element of x that output pixel (row, column) of a sample reads through a tap; 0 outside of the image.
 template <class T>
-__device__ compute_type<T> read_through(const convolution_shape& s, const T* x, const pixel_at& y, const tap_at& tap,
-                                        int group) {
-  const int row = y.row * s.stride_height - s.padding_height + tap.kh * s.dilation_height;
-  const int column = y.column * s.stride_width - s.padding_width + tap.kw * s.dilation_width;
-  if (row < 0 || row >= s.in_height || column < 0 || column >= s.in_width) return 0;
-  return x[((y.sample * s.in_height + row) * s.in_width + column) * s.in_channels + group * s.group_in() + tap.channel];
+__device__ compute_type<T> read_through(const convolution_shape& shape, const T* x, const pixel_at& y,
+                                        const tap_at& tap, int group) {
+  const int row = y.row * shape.stride_height - shape.padding_height + tap.kh * shape.dilation_height;
+  const int column = y.column * shape.stride_width - shape.padding_width + tap.kw * shape.dilation_width;
+  if (row < 0 || row >= shape.in_height || column < 0 || column >= shape.in_width) return 0;
+  return x[((y.sample * shape.in_height + row) * shape.in_width + column) * shape.in_channels +
+           group * shape.group_in() + tap.channel];
 }
 
 template <class T>
@@ -66,28 +67,28 @@ struct convolution_product {
   using number = compute_type<T>;
   static constexpr bool rows_are_neighbours = false;  ///< in memory; otherwise elements of a row are
 
-  convolution_shape s;
+  convolution_shape shape;
   int height, width;  ///< of y
   const T *x, *weight;
   const number* bias;
   T* y;
 
-  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * height * width; }
-  int columns() const { return s.group_out(); }
-  int groups() const { return s.groups; }
-  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{shape.samples} * height * width; }
+  int columns() const { return shape.group_out(); }
+  int groups() const { return shape.groups; }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{shape.taps()} * shape.group_in(); }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    return read_through(s, x, pixel_at(row, width, height), tap_at(d, s.group_in(), s.kernel_width), group);
+    return read_through(shape, x, pixel_at(row, width, height), tap_at(d, shape.group_in(), shape.kernel_width), group);
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
-    return weight[d * s.out_channels + group * s.group_out() + column];
+    return weight[d * shape.out_channels + group * shape.group_out() + column];
   }
   __device__ number before(int group, std::ptrdiff_t, int column) const {
-    return bias == nullptr ? number(0) : bias[group * s.group_out() + column];
+    return bias == nullptr ? number(0) : bias[group * shape.group_out() + column];
   }
   __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
-    y[row * s.out_channels + group * s.group_out() + column] = static_cast<T>(sum);
+    y[row * shape.out_channels + group * shape.group_out() + column] = static_cast<T>(sum);
   }
 };
 
@@ -96,32 +97,32 @@ struct convolution_back_product {
   using number = compute_type<T>;
   static constexpr bool rows_are_neighbours = false;
 
-  convolution_shape s;
+  convolution_shape shape;
   int height, width;     ///< of y
   const T *dy, *weight;  ///< the weight is {KH, KW, K / G, C}
   T* dx;
 
-  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * s.in_height * s.in_width; }
-  int columns() const { return s.group_in(); }
-  int groups() const { return s.groups; }
-  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_out(); }
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{shape.samples} * shape.in_height * shape.in_width; }
+  int columns() const { return shape.group_in(); }
+  int groups() const { return shape.groups; }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{shape.taps()} * shape.group_out(); }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    const pixel_at pixel(row, s.in_width, s.in_height);
-    const tap_at tap(d, s.group_out(), s.kernel_width);
-    const int down = pixel.row + s.padding_height - tap.kh * s.dilation_height;
-    const int across = pixel.column + s.padding_width - tap.kw * s.dilation_width;
-    if (down < 0 || across < 0 || down % s.stride_height != 0 || across % s.stride_width != 0) return 0;
-    const int t = down / s.stride_height, u = across / s.stride_width;
+    const pixel_at pixel(row, shape.in_width, shape.in_height);
+    const tap_at tap(d, shape.group_out(), shape.kernel_width);
+    const int down = pixel.row + shape.padding_height - tap.kh * shape.dilation_height;
+    const int across = pixel.column + shape.padding_width - tap.kw * shape.dilation_width;
+    if (down < 0 || across < 0 || down % shape.stride_height != 0 || across % shape.stride_width != 0) return 0;
+    const int t = down / shape.stride_height, u = across / shape.stride_width;
     if (t >= height || u >= width) return 0;
-    return dy[((pixel.sample * height + t) * width + u) * s.out_channels + group * s.group_out() + tap.channel];
+    return dy[((pixel.sample * height + t) * width + u) * shape.out_channels + group * shape.group_out() + tap.channel];
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
-    return weight[d * s.in_channels + group * s.group_in() + column];
+    return weight[d * shape.in_channels + group * shape.group_in() + column];
   }
   __device__ number before(int, std::ptrdiff_t, int) const { return 0; }
   __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
-    dx[row * s.in_channels + group * s.group_in() + column] = static_cast<T>(sum);
+    dx[row * shape.in_channels + group * shape.group_in() + column] = static_cast<T>(sum);
   }
 };
 
@@ -130,27 +131,27 @@ struct convolution_weight_product {
   using number = compute_type<T>;
   static constexpr bool rows_are_neighbours = true;
 
-  convolution_shape s;
+  convolution_shape shape;
   int height, width;  ///< of y
   const T *x, *dy;
   number* dw;
 
-  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
-  int columns() const { return s.group_out(); }
-  int groups() const { return s.groups; }
-  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.samples} * height * width; }
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{shape.taps()} * shape.group_in(); }
+  int columns() const { return shape.group_out(); }
+  int groups() const { return shape.groups; }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{shape.samples} * height * width; }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    return read_through(s, x, pixel_at(d, width, height), tap_at(row, s.group_in(), s.kernel_width), group);
+    return read_through(shape, x, pixel_at(d, width, height), tap_at(row, shape.group_in(), shape.kernel_width), group);
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
-    return dy[d * s.out_channels + group * s.group_out() + column];
+    return dy[d * shape.out_channels + group * shape.group_out() + column];
   }
   __device__ number before(int group, std::ptrdiff_t row, int column) const {
-    return dw[row * s.out_channels + group * s.group_out() + column];
+    return dw[row * shape.out_channels + group * shape.group_out() + column];
   }
   __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
-    dw[row * s.out_channels + group * s.group_out() + column] = sum;
+    dw[row * shape.out_channels + group * shape.group_out() + column] = sum;
   }
 };
 
@@ -200,18 +201,19 @@ struct convolution_weight_parts {
   std::ptrdiff_t depth() const { return parts.pixels; }
 
   __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
-    const std::ptrdiff_t pixel = group / whole.s.groups * parts.pixels + d;
-    return pixel < all_pixels ? whole.left(group % whole.s.groups, row, pixel) : number(0);
+    const std::ptrdiff_t pixel = group / whole.shape.groups * parts.pixels + d;
+    return pixel < all_pixels ? whole.left(group % whole.shape.groups, row, pixel) : number(0);
   }
   __device__ number right(int group, std::ptrdiff_t d, int column) const {
-    const std::ptrdiff_t pixel = group / whole.s.groups * parts.pixels + d;
-    return pixel < all_pixels ? whole.right(group % whole.s.groups, pixel, column) : number(0);
+    const std::ptrdiff_t pixel = group / whole.shape.groups * parts.pixels + d;
+    return pixel < all_pixels ? whole.right(group % whole.shape.groups, pixel, column) : number(0);
   }
   __device__ number before(int, std::ptrdiff_t, int) const { return 0; }
   __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
-    const convolution_shape& s = whole.s;
-    const std::ptrdiff_t part = group / s.groups, of_part = std::ptrdiff_t{s.taps()} * s.group_in() * s.out_channels;
-    found[part * of_part + row * s.out_channels + group % s.groups * s.group_out() + column] = sum;
+    const convolution_shape& shape = whole.shape;
+    const std::ptrdiff_t part = group / shape.groups,
+                         of_part = std::ptrdiff_t{shape.taps()} * shape.group_in() * shape.out_channels;
+    found[part * of_part + row * shape.out_channels + group % shape.groups * shape.group_out() + column] = sum;
   }
 };
 
