@@ -20,7 +20,7 @@
 #error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"
 #endif
 
-/// In the compiled mode the compiled library alone has the bodies of the functions with this mark, in files NAME-inl.
+/// In compiled mode only the compiled library contains the definitions of functions with this mark, in files NAME-inl.
 #if GPIPE_COMPILED
 #define GPIPE_INLINE
 #else
@@ -28,7 +28,7 @@
 #endif
 
 #if defined(__ELF__) && !defined(__CUDA_ARCH__)
-// Sources that do not fit do not link. Every source defines the same symbol, as an alias of an inline variable whose
+// Incompatible sources do not link. Every source defines the same symbol, as an alias of an inline variable whose
 // name says how the source is compiled. Linkers merge the definitions of one name, and report a duplicate symbol if
 // there are two names.
 

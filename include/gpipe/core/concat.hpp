@@ -32,7 +32,7 @@ class text_part {
 };
 
 /// Joins the parts: `concat({"stage ", 3, " of ", stages})`. One function builds all texts; a chain of `+` and
-/// `std::to_string` is a kilobyte of code in every place.
+/// `std::to_string` costs a kilobyte of code per use.
 std::string concat(std::initializer_list<text_part> text_parts);
 
 }  // namespace gpipe::detail

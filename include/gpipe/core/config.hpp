@@ -30,14 +30,14 @@
 #define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone))
 #endif
 
-/// A loop of a kernel that is called for a row: with registers of its own on a host, part of the kernel on a GPU.
+/// A loop of a kernel that is called per row: a function with separate registers on a host, inlined on a GPU.
 #ifdef __CUDACC__
 #define GPIPE_ROW_LOOP
 #else
 #define GPIPE_ROW_LOOP GPIPE_OUT_OF_LINE
 #endif
 
-/// Of a lambda that is the body of a loop: its captures stay in registers.
+/// For a lambda that is the body of a loop: keeps its captures in registers.
 #define GPIPE_INLINED __attribute__((always_inline))
 
 /// Keeps code that runs rarely (set-up, reports, error texts) out of line and small: it compiles in half the time.

@@ -19,20 +19,20 @@ GPIPE_COLD GPIPE_INLINE error::error(std::string wrong, std::string remedy, deta
 
 GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const std::string& remedy,
                                                 const detail::location& where) {
-  std::string at;
-  const auto part = [&at](const char* name, detail::text_part value) {
-    if (!at.empty()) at += ", ";
-    at += name;
-    value.append_to(at);
+  std::string message;
+  const auto part = [&message](const char* name, detail::text_part value) {
+    if (!message.empty()) message += ", ";
+    message += name;
+    value.append_to(message);
   };
   if (!where.file.empty()) {
     part("", where.file);
-    if (where.line >= 0) at += detail::concat({":", where.line});
+    if (where.line >= 0) message += detail::concat({":", where.line});
   }
   if (!where.layer.empty() || where.layer_index >= 0) {
     if (where.layer_index < 0) part("layer", "");
     else part("layer ", where.layer_index);
-    if (!where.layer.empty()) (at += " ") += where.layer;
+    if (!where.layer.empty()) (message += " ") += where.layer;
   }
   if (where.rank >= 0) part("rank ", where.rank);
   if (!where.host.empty()) part("host ", where.host);
@@ -40,10 +40,10 @@ GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const 
   if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
   if (!where.action.empty()) part("", where.action);
   if (where.step >= 0) part("step ", where.step);
-  if (!at.empty()) at += ": ";
-  at += wrong;
-  if (!remedy.empty()) (at += "; ") += remedy;
-  return at;
+  if (!message.empty()) message += ": ";
+  message += wrong;
+  if (!remedy.empty()) (message += "; ") += remedy;
+  return message;
 }
 
 GPIPE_COLD GPIPE_INLINE void rethrow_cause() {

@@ -44,8 +44,8 @@ class error : public std::runtime_error {
   detail::location where_;
 };
 
-/// In a handler of an error: throws what a kernel, or another function of the user's, threw to cause it, at its own
-/// type. An error without such a cause is thrown again.
+/// Call it in a handler of an error: rethrows the exception of a kernel, or of another function of the user, that
+/// caused the error, with its original type. An error without such a cause is rethrown.
 [[noreturn]] void rethrow_cause();
 
 namespace detail {

@@ -5,7 +5,7 @@
 
 namespace gpipe::detail {
 
-/// FNV-1a over bytes (Fowler, Noll, Vo): equal sets of parameters, to the bit, have equal hashes.
+/// FNV-1a over bytes (Fowler, Noll, Vo). Parameters with equal bits have equal hashes.
 class hash {
  public:
   constexpr void add(const std::byte* data, std::size_t bytes) {

@@ -3,7 +3,7 @@
 namespace gpipe::detail {
 
 /// A zero-initialized array whose length is a run-time value, for constant evaluation and run time. It has one element
-/// more than its length, so that a list of first layers has its end.
+/// more than its length, for the end of a list of first layers.
 /// (It is not a vector: compilers count each call against their budget for constant evaluation.)
 template <class T>
 class zeroed_array {

@@ -143,10 +143,10 @@ GPIPE_COLD inline std::string idle_patterns_text(const plan_facts& plan) {
   for (int i = 0; i < patterns.count; ++i) {
     bool runs = false;
     for (int l = 0; plan.cut.recomputed_before != nullptr && l < plan.net.layer_count; ++l)
-      runs = runs || (plan.cut.recomputed_before[l] >= 0 && matches_layer(plan.net, patterns.of[i], l));
+      runs = runs || (plan.cut.recomputed_before[l] >= 0 && matches_layer(plan.net, patterns.texts[i], l));
     if (!runs)
       text +=
-          concat({"the pattern ", quoted(patterns.of[i]),
+          concat({"the pattern ", quoted(patterns.texts[i]),
                   " of recompute_layers recomputes nothing: neither backward nor a recompute of the same stage reads "
                   "what these layers write\n"});
   }

@@ -46,40 +46,40 @@ struct adafactor_of {
   }
 
   template <class C, class T>
-  void update(const C& c, const tensor_operands<T>& of, const update_terms& now) const {
+  void update(const C& c, const tensor_operands<T>& operands, const update_terms& terms) const {
     namespace k = adafactor_kernels;
-    const auto t = static_cast<double>(now.step);
-    const double step = now.rate * (relative_step ? (std::min)(1e-2, 1 / std::sqrt(t)) : 1.0);
-    const auto n = static_cast<std::ptrdiff_t>(of.extents.size());
-    const bool factored = of.extents.rank == 2;
-    const k::tensor<T> all{of,
-                           factored ? of.extents.extents[0] : 1,
-                           factored ? of.extents.extents[1] : n,
-                           now.scale,
-                           epsilon,
-                           math::pow(t, -decay_power),
-                           step,
-                           epsilon_parameter,
-                           clip,
-                           average_shares<T>(momentum),
-                           static_cast<T>(multiply_add(-step, weight_decay, 1)),
-                           scale_parameter};
+    const auto t = static_cast<double>(terms.step);
+    const double step = terms.rate * (relative_step ? (std::min)(1e-2, 1 / std::sqrt(t)) : 1.0);
+    const auto n = static_cast<std::ptrdiff_t>(operands.extents.size());
+    const bool factored = operands.extents.rank == 2;
+    const k::tensor<T> matrix{operands,
+                              factored ? operands.extents.extents[0] : 1,
+                              factored ? operands.extents.extents[1] : n,
+                              terms.scale,
+                              epsilon,
+                              math::pow(t, -decay_power),
+                              step,
+                              epsilon_parameter,
+                              clip,
+                              average_shares<T>(momentum),
+                              static_cast<T>(multiply_add(-step, weight_decay, 1)),
+                              scale_parameter};
     if (factored) {
-      c.fill(all.columns, 0.0, all.of_columns());
-      c.columns(all.rows, all.columns, k::square_in_column<T>{all}, all.of_columns());
-      c.each(all.columns, k::average_column<T>{all});
-      c.rows(all.rows, k::average_row<T>{all});
-      c.sum(all.rows, k::row<T>{all}, of.sums);
-      c.rows(all.rows, k::squares_in_row<T>{{all}});
-      c.sum(all.rows, k::number_of_row<T>{all}, of.sums + 1);
+      c.fill(matrix.columns, 0.0, matrix.of_columns());
+      c.columns(matrix.rows, matrix.columns, k::square_in_column<T>{matrix}, matrix.of_columns());
+      c.each(matrix.columns, k::average_column<T>{matrix});
+      c.rows(matrix.rows, k::average_row<T>{matrix});
+      c.sum(matrix.rows, k::row<T>{matrix}, operands.sums);
+      c.rows(matrix.rows, k::squares_in_row<T>{{matrix}});
+      c.sum(matrix.rows, k::number_of_row<T>{matrix}, operands.sums + 1);
     } else {
-      c.each(n, k::average_square<T>{all});
-      c.sum(n, k::square_of_update<T>{all}, of.sums + 1);
+      c.each(n, k::average_square<T>{matrix});
+      c.sum(n, k::square_of_update<T>{matrix}, operands.sums + 1);
     }
-    if (scale_parameter) c.sum(n, k::square_of_parameter<T>{all}, of.sums + 2);
-    c.each(1, k::find_step<T>{all});
-    if (factored) c.rows(all.rows, k::move_row<T>{{all}});
-    else c.each(n, k::move_element<T>{all});
+    if (scale_parameter) c.sum(n, k::square_of_parameter<T>{matrix}, operands.sums + 2);
+    c.each(1, k::find_step<T>{matrix});
+    if (factored) c.rows(matrix.rows, k::move_row<T>{{matrix}});
+    else c.each(n, k::move_element<T>{matrix});
   }
 };
 
@@ -92,8 +92,8 @@ struct adafactor_of {
 ///     u = g / sqrt(r c / mean(r));  u <- u / max(1, rms(u) / clip)
 ///     p <- p - step max(epsilon_parameter, rms(p)) u,  step = learning_rate min(1e-2, 1 / sqrt(t))
 ///
-/// A tensor of another rank keeps the moving mean of s itself, as in Tensor2Tensor. t is counted from 1. A rate from
-/// outside: `adafactor{.learning_rate = 1e-3, .relative_step = false}`.
+/// A tensor of another rank keeps the moving mean of s itself, as in Tensor2Tensor. t is counted from 1. To choose the
+/// rate: `adafactor{.learning_rate = 1e-3, .relative_step = false}`.
 using adafactor = detail::adafactor_of<false>;
 /// The same with a moving mean of the updates, which is an array of the parameters' size:
 /// m <- momentum m + (1 - momentum) update;  p <- p - m.

@@ -9,7 +9,8 @@ namespace gpipe {
 ///
 ///     c = beta1 m + (1 - beta1) g;  p <- (1 - rate weight_decay) p - rate sign(c);  m <- beta2 m + (1 - beta2) g
 ///
-/// All elements move by the rate, so it is 3 to 10 times smaller than AdamW's, and weight_decay as much larger.
+/// All elements move by the rate, so the rate is 3 to 10 times smaller than AdamW's, and weight_decay 3 to 10 times
+/// larger.
 struct lion {
   double learning_rate = 1e-4;
   double beta1 = 0.9, beta2 = 0.99;
@@ -40,13 +41,13 @@ struct lion {
     }
   };
   template <class T>
-  rule_for<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of,
-            static_cast<T>(now.rate),
-            static_cast<T>(now.scale),
+  rule_for<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    return {operands,
+            static_cast<T>(terms.rate),
+            static_cast<T>(terms.scale),
             detail::average_shares<T>(beta1),
             detail::average_shares<T>(beta2),
-            static_cast<T>(detail::multiply_add(-now.rate, weight_decay, 1))};
+            static_cast<T>(detail::multiply_add(-terms.rate, weight_decay, 1))};
   }
 };
 

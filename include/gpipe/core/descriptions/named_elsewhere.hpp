@@ -4,8 +4,8 @@
 
 namespace gpipe::detail {
 
-/// A setting under a name of other libraries, which no program can set: the promise's error names ours. It stands
-/// behind the settings of its struct and takes no memory:
+/// A setting under its name in another library, which no program can set: the promise's error names ours. It is
+/// declared after the settings of its struct and takes no memory:
 ///
 ///     [[no_unique_address]] detail::named_elsewhere<broken::fit_has_a_batch> batch_size{};
 template <template <class Given, bool Holds> class Promise>

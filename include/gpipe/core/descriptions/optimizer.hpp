@@ -54,8 +54,8 @@ struct optimizer_has_epsilon {
 
 namespace detail {
 
-/// Settings under PyTorch's names, which no program can set: the error names ours. They stand behind the settings of an
-/// optimizer and take no memory.
+/// Settings under PyTorch's names, which no program can set: the error names ours. They are declared after the settings
+/// of an optimizer and take no memory.
 using torch_lr = named_elsewhere<broken::optimizer_has_learning_rate>;
 struct torch_betas {
   constexpr torch_betas() = default;
@@ -86,16 +86,16 @@ GPIPE_COLD inline void require_not_negative(const char* name, double value) {
 /// Stochastic gradient descent: v <- momentum v + g; p <- p - rate v, with g the mean gradient plus weight_decay p.
 /// With `nesterov` it looks ahead (Nesterov, 1983), as PyTorch's SGD: p <- p - rate (g + momentum v).
 ///
-/// A custom optimizer is a struct like these: its number of moments, its learning rate, and a rule for one element. It
-/// may have more:
+/// A custom optimizer is a struct like these, with its number of moments, its learning rate, and a rule for one
+/// element. Optional members:
 ///
 ///     static constexpr double first_moments[] = {1, 0};  // the moments' first values; else all are 0
 ///     void check() const;                                // throws if a setting is invalid
 ///     double weight_decay;                               // a parameter group may replace it
 ///
-/// A rule that has the arrays as a member `of`, and of them element i alone, may say so by `static constexpr bool
-/// elementwise = true`. A GPU then reads and writes 16 bytes of each array at once: it calls a copy of the rule, whose
-/// `of` has other arrays, where the elements have other numbers i.
+/// A rule whose arrays are in a member `of`, and which accesses only their element i, may declare `static constexpr
+/// bool elementwise = true`. A GPU then reads and writes 16 bytes of each array at once: it calls a copy of the rule
+/// whose `of` refers to other arrays, in which the elements have other indices i.
 ///
 /// A rule that needs the rows, the columns or the norm of a tensor is a `tensor_rule` (tensor_rule.hpp).
 struct sgd {
@@ -128,10 +128,10 @@ struct sgd {
     }
   };
   template <class T>
-  rule_for<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of,
-            static_cast<T>(now.rate),
-            static_cast<T>(now.scale),
+  rule_for<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    return {operands,
+            static_cast<T>(terms.rate),
+            static_cast<T>(terms.scale),
             static_cast<T>(momentum),
             static_cast<T>(weight_decay),
             nesterov};
@@ -140,13 +140,13 @@ struct sgd {
 
 namespace detail {
 
-/// The shares of the old and the new value in a moving average, each rounded once: in float 1 - 0.999F is 1.3e-5 from
+/// The weights of the old and the new value in a moving average, each rounded once: in float 1 - 0.999F is 1.3e-5 from
 /// 0.001, and 1 - 0.99999F a thousandth from 0.00001.
 template <class T>
 struct average_shares {
   T old, fresh;
   explicit average_shares(double kept) : old(static_cast<T>(kept)), fresh(static_cast<T>(1 - kept)) {}
-  GPIPE_HOST_DEVICE T average(T before, T now) const { return multiply_add(before, old, now * fresh); }
+  GPIPE_HOST_DEVICE T average(T mean, T value) const { return multiply_add(mean, old, value * fresh); }
 };
 
 template <class T>
@@ -188,11 +188,11 @@ struct adam {
   }
 
   template <class T>
-  detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    const auto t = static_cast<double>(now.step);
-    return {of,
-            static_cast<T>(now.rate / (1 - math::pow(beta1, t))),
-            static_cast<T>(now.scale),
+  detail::adam_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    const auto t = static_cast<double>(terms.step);
+    return {operands,
+            static_cast<T>(terms.rate / (1 - math::pow(beta1, t))),
+            static_cast<T>(terms.scale),
             detail::average_shares<T>(beta1),
             detail::average_shares<T>(beta2),
             static_cast<T>(1 / std::sqrt(1 - math::pow(beta2, t))),
@@ -216,9 +216,9 @@ struct adamw {
   GPIPE_COLD void check() const { adam{learning_rate, beta1, beta2, epsilon, weight_decay}.check(); }
 
   template <class T>
-  detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    auto rule = adam{learning_rate, beta1, beta2, epsilon, 0}.rule(of, now);
-    rule.shrink = static_cast<T>(detail::multiply_add(-now.rate, weight_decay, 1));
+  detail::adam_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    auto rule = adam{learning_rate, beta1, beta2, epsilon, 0}.rule(operands, terms);
+    rule.shrink = static_cast<T>(detail::multiply_add(-terms.rate, weight_decay, 1));
     return rule;
   }
 };

@@ -6,12 +6,13 @@
 
 namespace gpipe {
 
-/// Parameters with settings of their own: `{.parameters = {"h.*.ln_1.weight"}, .rate_factor = 0.1}`. A parameter
+/// Parameters with separate settings: `{.parameters = {"h.*.ln_1.weight"}, .rate_factor = 0.1}`. A parameter
 /// belongs to the first group that matches it; one that no group matches has the optimizer's settings. In a pattern, *
 /// is any text, also none, and ? is one letter.
 struct parameter_group {
   std::vector<std::string> parameters{};  ///< patterns of paths
-  /// Of layer types, such as "linear" or "linear<8>": all parameters match. "rms_norm" is `rms_norm_with<...>`, too.
+  /// Patterns of layer types, such as "linear" or "linear<8>": all parameters match. "rms_norm" includes
+  /// `rms_norm_with`.
   std::vector<std::string> layers{};
   double rate_factor = 1;                ///< multiplies the learning rate
   std::optional<double> weight_decay{};  ///< in place of the optimizer's

@@ -17,7 +17,7 @@ namespace gpipe {
 namespace detail {
 
 GPIPE_COLD inline void check_rate_steps(const char* option, std::uint64_t steps) {
-  // A negative number, such as -1, has become one of these.
+  // A negative number, such as -1, has been converted to one of these.
   if (steps < 1 || steps > (std::uint64_t{1} << 62)) throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
 }
 GPIPE_COLD inline void check_rate_share(const char* option, double value) {
@@ -91,8 +91,8 @@ GPIPE_INLINE double one_cycle::operator()(std::uint64_t step) const {
   const double end = static_cast<double>(steps) - 1, top = detail::multiply_add(rise, static_cast<double>(steps), -1.0);
   const double t = (std::min)(static_cast<double>(step), end);
   if (t <= top && top > 0) return detail::half_cosine(first, 1, t / top);
-  const double from = (std::max)(top, 0.0);  // a rise of less than one step begins at 1
-  return end > from ? detail::half_cosine(1, last, (t - from) / (end - from)) : last;
+  const double peak = (std::max)(top, 0.0);  // a rise of less than one step begins at 1
+  return end > peak ? detail::half_cosine(1, last, (t - peak) / (end - peak)) : last;
 }
 
 GPIPE_INLINE double warm_up::operator()(std::uint64_t step) const {

@@ -2,14 +2,14 @@
 
 namespace gpipe {
 
-/// Selects what runs forward a second time before backward: micro-batches, which keep only their boundary input, or as
-/// needed also layers.
+/// Selects what runs forward a second time before backward: whole micro-batches, which keep only their boundary input,
+/// or, with `as_needed`, also single layers.
 enum class recompute_mode {
   always,       ///< every micro-batch
   except_last,  ///< all but those that need no extra memory: if a stage's backward follows its forward directly, the
                 ///< working set is still in memory. In fill-drain this is the stage's last forward micro-batch
   never,        ///< none: every micro-batch in flight keeps a full working set
-  as_needed,    ///< what takes the least time, so that a stage fits into its memory: layers of every micro-batch, or as
+  as_needed,    ///< the fastest choice with which a stage fits into its memory: layers of every micro-batch, or as
                 ///< few whole micro-batches as possible
 };
 

@@ -63,10 +63,10 @@ struct rmsprop {
     detail::require_not_negative("weight_decay", weight_decay);
   }
   template <class T>
-  detail::rmsprop_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of,
-            static_cast<T>(now.rate),
-            static_cast<T>(now.scale),
+  detail::rmsprop_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    return {operands,
+            static_cast<T>(terms.rate),
+            static_cast<T>(terms.scale),
             detail::average_shares<T>(alpha),
             static_cast<T>(epsilon),
             static_cast<T>(momentum),
@@ -92,10 +92,10 @@ struct rmsprop_tf {
 
   GPIPE_COLD void check() const { rmsprop{learning_rate, alpha, epsilon, momentum, weight_decay}.check(); }
   template <class T>
-  detail::rmsprop_tf_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of,
-            static_cast<T>(now.rate),
-            static_cast<T>(now.scale),
+  detail::rmsprop_tf_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    return {operands,
+            static_cast<T>(terms.rate),
+            static_cast<T>(terms.scale),
             detail::average_shares<T>(alpha),
             static_cast<T>(epsilon),
             static_cast<T>(momentum),

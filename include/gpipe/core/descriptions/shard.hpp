@@ -2,13 +2,13 @@
 
 namespace gpipe {
 
-/// Chooses what the replicas of a stage keep in shares, one each, and not R times. A layer is wholly in one share. The
-/// bits of a training are the same.
+/// Selects the arrays that the R replicas of a stage divide among them, one share per replica, instead of R full
+/// copies. A layer is never split between shares. The bits of a training do not change.
 enum class shard {
-  none,             ///< every replica keeps all
-  optimizer_state,  ///< a replica keeps moments, arrays of tensor rules and averages of its share, and updates it
-                    ///< (ZeRO-1)
-  gradients,        ///< and gradients of its share alone once they are summed, where the schedule allows it (ZeRO-2)
+  none,             ///< every replica keeps full copies
+  optimizer_state,  ///< a replica keeps moments, arrays of tensor rules and averages of its share only, and updates
+                    ///< that (ZeRO-1)
+  gradients,        ///< and, once summed, gradients of its share only, where the schedule allows it (ZeRO-2)
 };
 
 /// The name of the choice in options and reports.

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// The maximum number of arrays that a tensor rule keeps for a tensor, beside its moments.
+/// The maximum number of arrays that a tensor rule keeps per tensor, in addition to its moments.
 inline constexpr int max_tensor_arrays = 4;
 
 /// The extents of a parameter: `rank`, `extents[0]` to `extents[rank - 1]`, and `size()`, their product.
@@ -30,12 +30,12 @@ struct tensor_operands {
   const T* gradient = nullptr;  ///< the *sum* over samples
   T* moment[max_moments]{};
   T* array[max_tensor_arrays]{};
-  double* sums = nullptr;  ///< for values of this update alone, such as sums
+  double* sums = nullptr;  ///< scratch of this update, such as sums
 };
 
 namespace detail {
 
-/// What a plan must know of a tensor rule: the sizes of its arrays. The same functions run in the compiler.
+/// The sizes of a tensor rule's arrays, for plans. The same functions run in the compiler.
 struct tensor_rule_memory {
   int arrays = 0;
   tensor_array (*array)(const tensor_extents& tensor, int k) = nullptr;
@@ -61,11 +61,11 @@ struct tensor_rule_memory {
 ///     static constexpr tensor_array array(const tensor_extents& tensor, int k);      // the k-th array of a tensor
 ///     static constexpr std::size_t sums(const tensor_extents& tensor);               // doubles for one update
 ///     template <class C, class T>
-///     void update(const C& c, const tensor_operands<T>& of, const update_terms& now) const;
+///     void update(const C& c, const tensor_operands<T>& operands, const update_terms& terms) const;
 ///
 /// `update` enqueues operations on a device's context, like a layer's kernels: `each`, `rows`, `columns`, `sum`,
-/// `fill`. It reads no result, because the device may not have computed it yet: sums are written into `of.sums`, and
-/// later operations read them there. It cannot fail. `adafactor` is an example.
+/// `fill`. It reads no result, because the device may not have computed it yet: sums are written into `operands.sums`,
+/// and later operations read them there. It cannot fail. `adafactor` is an example.
 template <class Optimizer>
 concept tensor_rule = requires(const tensor_extents& tensor) {
   { Optimizer::arrays } -> std::convertible_to<int>;
@@ -78,7 +78,7 @@ namespace detail {
 template <tensor_rule Optimizer>
 inline constexpr tensor_rule_memory tensor_memory_of{Optimizer::arrays, &Optimizer::array, &Optimizer::sums};
 
-/// Null if the rule is one element's.
+/// Null if the rule is for one element.
 template <class Optimizer>
 constexpr const tensor_rule_memory* tensor_memory() {
   if constexpr (tensor_rule<Optimizer>) {

@@ -15,7 +15,7 @@ struct double_bits {
   pattern bits;
 
   GPIPE_HOST_DEVICE constexpr double_bits(double x) : bits(__builtin_bit_cast(pattern, x)) {}
-  GPIPE_HOST_DEVICE constexpr double_bits(pattern from) : bits(from) {}  // called by the code that nvcc writes
+  GPIPE_HOST_DEVICE constexpr double_bits(pattern stored) : bits(stored) {}  // called by the code that nvcc writes
   GPIPE_HOST_DEVICE constexpr operator double() const { return __builtin_bit_cast(double, bits); }
 };
 

@@ -23,7 +23,7 @@ inline reduced_angle reduce(double x) {
 }
 
 /// For a larger finite x = mantissa 2^e, by 224 bits of 2 / pi (Payne, Hanek, 1983). Bits of 2 / pi above them only add
-/// multiples of 4 to the product, and those below change it by less than 2^-138.
+/// multiples of 4 to the product, and bits below change it by less than 2^-138.
 ///
 ///     2 / pi =  words before  |  seven words  |  ...       mantissa * seven words =  ... | quadrant | fraction
 GPIPE_COLD inline reduced_angle reduce_large(double x) {
@@ -152,7 +152,7 @@ inline double_pair long_log(double x) {
   return sum_by_size(sum.high, multiply_add(2.0, half_low, multiply_add(y.exponent, log2_low, sum.low)));
 }
 
-/// 1 for an odd integer, 0 for an even one, -1 for a number that is none.
+/// 1 for an odd integer, 0 for an even one, -1 for any other number.
 inline int parity(double y) {
   const double magnitude = number(bits(y) & ~double_format::sign);
   if (!(magnitude < 9007199254740992.0)) return 0;

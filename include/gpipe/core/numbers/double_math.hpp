@@ -7,13 +7,14 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 
-/// Elementary functions of double. The last bit of the standard library's depends on the library and the processor, and
-/// a compiler evaluates calls with constant arguments by other code. These functions have the same bits on every target
-/// with a fused multiply-add, with every compiler and at every -O, -march and -ffp-contract: they consist of exactly
-/// rounded operations and integer operations, and each product that is added to is an explicit `multiply_add`. A target
-/// without a fused operation gives other bits. The functions up to `erf` have no table and no branch, so loops over
-/// them vectorize. They follow IEEE 754 (so not under -ffast-math), without errno and floating-point exceptions. Errors
-/// are in units in the last place (ulp); a correctly rounded function has 0.5. A GPU computes them by CUDA's functions.
+/// Elementary functions of double. The last bit of the standard library's results depends on the library and the
+/// processor, and a compiler evaluates calls with constant arguments by other code. These functions have the same bits
+/// on every target with a fused multiply-add, with every compiler and at every -O, -march and -ffp-contract: they
+/// consist of exactly rounded operations and integer operations, and each product that is added to is an explicit
+/// `multiply_add`. A target without a fused operation gives other bits. The functions up to `erf` have no table and no
+/// branch, so loops over them vectorize. They follow IEEE 754 (so not under -ffast-math), without errno and
+/// floating-point exceptions. Errors are in units in the last place (ulp); a correctly rounded function has 0.5. A GPU
+/// computes them by CUDA's functions.
 namespace gpipe::math {
 
 namespace detail {
@@ -145,8 +146,8 @@ GPIPE_HOST_DEVICE inline double with_log_limits(double x, double y) {
   return number((bits(y) & ~(zero | endless)) | (limit & (zero | endless)) | ((nan | negative) & double_format::nan));
 }
 
-/// The bodies of the functions below that are long and rarely called. The error of `power`, which
-/// is x^y, is 0.8 ulp; that of `rough_power` is 2^-44 of the result where that is a normal float.
+/// The bodies of long, rarely called functions below. `power` computes x^y to 0.8 ulp, and `rough_power` to 2^-44 of
+/// the result where that is a normal float.
 double power(double x, double y);
 double rough_power(double x, double y);
 double sine(double x);

@@ -14,7 +14,7 @@ namespace gpipe::math {
 ///     (a + a'e)(b + b'e) = ab + (a'b + ab')e        f(a + a'e) = f(a) + f'(a) a' e
 ///
 /// Comparisons look at values. At the kink of `abs`, `max` and `min` the derivative is the mean of both sides, as in
-/// PyTorch: that of abs(x) at 0 is 0, and that of max(x, 0) at 0 is 1/2.
+/// PyTorch: 0 for abs(x) at 0, and 1/2 for max(x, 0) at 0.
 template <std::floating_point T>
 struct dual {
   T value{}, derivative{};

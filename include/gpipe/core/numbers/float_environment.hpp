@@ -4,10 +4,10 @@
 
 namespace gpipe::detail {
 
-/// While it lives, its thread computes as a program does at its start: rounding to nearest, numbers below the smallest
-/// normal one kept, no traps. Then the thread has its own settings again. A caller that flushes such numbers to zero,
-/// or rounds in another way, would otherwise do so on its own thread and not on those of other workers, so that the
-/// number of stages would change the result.
+/// During its lifetime, its thread has the floating-point environment of a program's start: rounding to nearest,
+/// numbers below the smallest normal one kept, no traps. The destructor restores the thread's settings. Otherwise a
+/// caller that flushes such numbers to zero, or rounds differently, would do so on its own thread and not on those of
+/// other workers, so that the number of stages would change the result.
 class default_float_environment {
  public:
   default_float_environment() noexcept {

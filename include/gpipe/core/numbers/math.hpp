@@ -32,7 +32,7 @@ GPIPE_HOST_DEVICE inline std::int32_t above(std::int32_t magnitude, std::int32_t
 
 }  // namespace detail
 
-/// a * b + c with the same bits wherever a program computes it: what kernels and optimizers of your own should add by.
+/// a * b + c with the same bits wherever a program computes it. Use it in your own kernels and optimizers.
 using gpipe::detail::multiply_add;
 
 /// `x` clamped to [-limit, limit], with the sign of `x`. NaN becomes `limit` in magnitude, too.
@@ -151,9 +151,9 @@ struct scaled_float {
   float exponent, fraction;
 };
 GPIPE_HOST_DEVICE inline scaled_float scaled_normal(std::int32_t magnitude) {
-  constexpr std::int32_t one = 0x3f800000, root_half = 0x3f3504f3;
-  const std::uint32_t shifted = static_cast<std::uint32_t>(magnitude) + (one - root_half);
-  const float fraction = number(static_cast<std::int32_t>(shifted & 0x007fffff) + root_half) - 1.0F;
+  constexpr std::int32_t one_bits = 0x3f800000, root_half_bits = 0x3f3504f3;
+  const std::uint32_t shifted = static_cast<std::uint32_t>(magnitude) + (one_bits - root_half_bits);
+  const float fraction = number(static_cast<std::int32_t>(shifted & 0x007fffff) + root_half_bits) - 1.0F;
   return {static_cast<float>(static_cast<std::int32_t>(shifted >> 23) - 127), fraction};
 }
 GPIPE_HOST_DEVICE inline scaled_float scaled(float x) {
@@ -201,7 +201,7 @@ GPIPE_HOST_DEVICE inline float log(float x) {
 #endif
 }
 
-/// The same bits for a number alone: with a branch, which keeps loops from vectorizing, and half the work.
+/// `log` of a single number, with the same bits and half the work. Its branch would keep loops from vectorizing.
 GPIPE_HOST_DEVICE inline float log_alone(float x) {
 #ifndef __CUDA_ARCH__
   const std::int32_t bits = detail::bits(x);
@@ -291,7 +291,7 @@ GPIPE_HOST_DEVICE constexpr T abs(T x) {
 
 namespace detail {
 
-/// The type of two plain numbers, of which one at least is not whole: max(x, 0), pow(x, 3).
+/// The common type of two plain numbers, at least one of them floating-point: max(x, 0), pow(x, 3).
 template <class A, class B>
 struct number_pair {};
 template <class A, class B>
@@ -320,7 +320,7 @@ GPIPE_HOST_DEVICE constexpr auto(min)(A x, B y) -> detail::number_of<A, B> {
   const T a = static_cast<T>(x), b = static_cast<T>(y);
   return a < b ? a : a >= b ? b : a + b;  // a + b: NaN
 }
-/// x^y, to 1 unit in the last place. The limits are those of std::pow.
+/// x^y, to 1 unit in the last place, with the limits of std::pow.
 template <class A, class B>
 GPIPE_HOST_DEVICE inline detail::number_of<A, B> pow(A x, B y) {
   using T = detail::number_of<A, B>;

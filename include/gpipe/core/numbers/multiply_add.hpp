@@ -17,14 +17,14 @@ namespace gpipe::detail {
 
 /// a * b + c for floating-point numbers: rounded once where the target has a fused operation, else twice.
 ///
-/// Compilers fuse `a * b + c` where they like. g++ does so in the scalar rest of a loop and not in its vector body, if
-/// it tunes for a processor on which chains of fused operations are slow (-mtune=znver3), and -ffp-contract changes
-/// it, too. Then an element's bits depend on the number of its neighbours. This operation is the same everywhere in a
+/// Compilers may fuse `a * b + c` or not. g++ does so in the scalar remainder of a loop and not in its vector body, if
+/// it tunes for a processor on which chains of fused operations are slow (-mtune=znver3), and -ffp-contract changes it,
+/// too. Then an element's bits depend on the number of its neighbours. This operation is the same everywhere in a
 /// program, so sums that must not depend on neighbours consist of it.
 template <class T>
 GPIPE_HOST_DEVICE constexpr T multiply_add(T a, T b, std::type_identity_t<T> c) {
 #if GPIPE_HAS_FMA
-#ifdef __clang__  // whose builtin is no constant expression: there the sum is rounded twice
+#ifdef __clang__  // its builtin is not a constant expression: there the sum is rounded twice
   if (std::is_constant_evaluated()) return a * b + c;
 #endif
   if constexpr (sizeof(T) == sizeof(float)) return __builtin_fmaf(a, b, c);
@@ -47,8 +47,8 @@ GPIPE_HOST_DEVICE constexpr double add_product(double sum, T a, T b) {
   else return sum + static_cast<double>(a * b);
 }
 
-/// Keeps the values as they are rounded now: no product among them is fused with a later addition. No instruction but
-/// the store of what a register holds.
+/// Fixes the values as they are rounded so far: no product among them is fused with a later addition. The only
+/// instruction is the store of a register.
 template <class T, std::size_t N>
 GPIPE_HOST_DEVICE inline void keep_rounded([[maybe_unused]] T (&values)[N]) {
 #ifndef __CUDA_ARCH__

@@ -6,8 +6,8 @@
 
 namespace gpipe {
 
-/// The arguments of a random number, beside the sample and the element. Thread, stage and the order of calls are not
-/// among them, so that any cut of the model draws the same numbers.
+/// The arguments of a random number, in addition to the sample and the element. Thread, stage and the order of calls
+/// are not among them, so that any cut of the model draws the same numbers.
 struct random_key {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;          ///< `initializing` while parameters get their initial values

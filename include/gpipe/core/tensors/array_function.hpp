@@ -8,7 +8,7 @@ namespace gpipe::detail {
 
 /// f(i) = g(i, arrays...), for the loops of a team. `g` reads element i of the constant arrays, and writes, but does
 /// not read, element i of the others. A GPU reads and writes 16 bytes of each array at once: it calls `g` with other
-/// arrays, which hold numbers, and where the elements have other numbers i.
+/// arrays, which hold numbers, and in which the elements have other indices i.
 template <class G, class... Pointers>
 struct array_function;
 

@@ -59,7 +59,7 @@ using element_of = typename detail::element_named<Type>::type;
 
 }  // namespace detail
 
-/// The type in which elements are added and multiplied, and the type of the parameters beside them: float for bf16,
+/// The type in which elements are added and multiplied, and the type of a layer's parameters: float for bf16,
 /// which is for storage only, else the type itself.
 template <class T>
 using compute_type = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
@@ -81,7 +81,7 @@ constexpr decltype(auto) visit_listed(dtype type, Call& call) {
 /// Calls `call.template operator()<T>()` with the element type of a `dtype`, and returns its result. If `Types` are
 /// given, the type is one of these, and no code is made for others.
 ///
-///     visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(into)); });
+///     visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(target)); });
 ///     visit_dtype<double, float>(net.type, [&]<class T>() { ... });
 template <element... Types, class Call>
 constexpr decltype(auto) visit_dtype(dtype type, Call&& call) {

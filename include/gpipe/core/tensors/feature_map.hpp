@@ -16,7 +16,7 @@ namespace gpipe {
 ///     | c 0 1 2 | 0 1 2 | 0 1 2 |  row 0, pixels 0, 1, 2
 ///     | c 0 1 2 | 0 1 2 | 0 1 2 |  row 1
 ///
-/// Functions of each element take it as they take a tensor. Others do not: `flatten` makes it a row.
+/// Functions of each element take it as they take a tensor. Others do not: `flatten` turns it into a row.
 template <detail::element T, int C, int H, int W>
 struct feature_map {
   static_assert(C > 0 && H > 0 && W > 0, "gpipe: a feature map's extents must be at least 1");
@@ -46,7 +46,7 @@ struct converted<feature_map<T, C, H, W>, To> {
   using type = feature_map<To, C, H, W>;
 };
 
-/// A feature map of floating-point numbers: what convolutions and poolings take.
+/// A feature map of floating-point numbers, the input of convolutions and poolings.
 template <class T>
 concept floating_map = is_feature_map<T> && floating_tensor<T>;
 

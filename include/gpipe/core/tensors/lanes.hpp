@@ -48,32 +48,32 @@ struct lanes {
   using integer = std::conditional_t<sizeof(number) == 8, std::int64_t, std::int32_t>;
   using integers = typename vector_type<integer, N>::type;  ///< as wide as the numbers
 
-  static type load(const T* from) {
+  static type load(const T* source) {
     if constexpr (N == 3) {
 #ifndef __CUDACC__
       if constexpr (std::is_same_v<T, float>) {
         using pairs [[gnu::vector_size(16)]] = double;
         pairs two{};
-        two[0] = *reinterpret_cast<const typename vector_type<double, 1>::in_memory*>(from);
+        two[0] = *reinterpret_cast<const typename vector_type<double, 1>::in_memory*>(source);
         type three = reinterpret_cast<type>(two);
-        three[2] = from[2];
+        three[2] = source[2];
         return three;
       }
 #endif
-      return type{from[0], from[1], from[2]};
+      return type{source[0], source[1], source[2]};
     } else if constexpr (std::is_same_v<T, number>) {
-      return *reinterpret_cast<const typename vector_type<T, N>::in_memory*>(from);
+      return *reinterpret_cast<const typename vector_type<T, N>::in_memory*>(source);
     } else {
       using words = typename vector_type<std::uint32_t, N>::type;
-      return reinterpret_cast<type>(of_integers<std::uint16_t, words>(reinterpret_cast<const std::uint16_t*>(from))
+      return reinterpret_cast<type>(of_integers<std::uint16_t, words>(reinterpret_cast<const std::uint16_t*>(source))
                                     << 16);
     }
   }
-  static void store(type value, T* into) {
+  static void store(type value, T* target) {
     if constexpr (N > 3 && std::is_same_v<T, number>)
-      *reinterpret_cast<typename vector_type<T, N>::in_memory*>(into) = value;
+      *reinterpret_cast<typename vector_type<T, N>::in_memory*>(target) = value;
     else
-      for (int lane = 0; lane < N; ++lane) into[lane] = value[lane];
+      for (int lane = 0; lane < N; ++lane) target[lane] = value[lane];
   }
   /// The numbers that `load` finds after `store`.
   static type rounded(type value) {
@@ -85,12 +85,12 @@ struct lanes {
     return value;
   }
 
-  static integers load_bytes(const std::uint8_t* from) { return of_integers<std::uint8_t, integers>(from); }
-  static void store_bytes(integers value, std::uint8_t* into) {
+  static integers load_bytes(const std::uint8_t* source) { return of_integers<std::uint8_t, integers>(source); }
+  static void store_bytes(integers value, std::uint8_t* target) {
     if constexpr (N == 3)
-      for (int lane = 0; lane < N; ++lane) into[lane] = static_cast<std::uint8_t>(value[lane]);
+      for (int lane = 0; lane < N; ++lane) target[lane] = static_cast<std::uint8_t>(value[lane]);
     else
-      *reinterpret_cast<typename vector_type<std::uint8_t, N>::in_memory*>(into) =
+      *reinterpret_cast<typename vector_type<std::uint8_t, N>::in_memory*>(target) =
           __builtin_convertvector(value, typename vector_type<std::uint8_t, N>::type);
   }
 
@@ -127,9 +127,9 @@ struct lanes {
   }
 
  private:
-  // g++ 12 makes element by element of most such conversions.
+  // g++ 12 compiles most such conversions element by element.
   template <class From, class Into>
-  static Into of_integers(const From* from) {
+  static Into of_integers(const From* source) {
 #if !defined(__clang__) && !defined(__CUDACC__)
     using narrow[[ maybe_unused, gnu::vector_size((sizeof(From) == 2 && N == 16 ? 32 : 16)) ]] =
         std::conditional_t<sizeof(From) == 1, char, short>;
@@ -138,7 +138,7 @@ struct lanes {
       using wide [[gnu::vector_size(64)]] = int;
       constexpr unsigned short all_lanes = 0xffff;
       const auto value =
-          reinterpret_cast<narrow>(*reinterpret_cast<const typename vector_type<From, N>::in_memory*>(from));
+          reinterpret_cast<narrow>(*reinterpret_cast<const typename vector_type<From, N>::in_memory*>(source));
       if constexpr (sizeof(From) == 1)
         return reinterpret_cast<Into>(__builtin_ia32_pmovzxbd512_mask(value, wide{}, all_lanes));
       else return reinterpret_cast<Into>(__builtin_ia32_pmovzxwd512_mask(value, wide{}, all_lanes));
@@ -148,17 +148,17 @@ struct lanes {
     if constexpr (N == 8 && sizeof(number) == 4) {
       if constexpr (sizeof(From) == 1) {
         using halves [[gnu::vector_size(16)]] = long long;
-        const halves half{*reinterpret_cast<const typename vector_type<long long, 1>::in_memory*>(from), 0};
+        const halves half{*reinterpret_cast<const typename vector_type<long long, 1>::in_memory*>(source), 0};
         return reinterpret_cast<Into>(__builtin_ia32_pmovzxbd256(reinterpret_cast<narrow>(half)));
       } else {
         return reinterpret_cast<Into>(__builtin_ia32_pmovzxwd256(
-            reinterpret_cast<narrow>(*reinterpret_cast<const typename vector_type<From, N>::in_memory*>(from))));
+            reinterpret_cast<narrow>(*reinterpret_cast<const typename vector_type<From, N>::in_memory*>(source))));
       }
     }
 #endif
 #endif
     Into wide{};
-    for (int lane = 0; lane < N; ++lane) wide[lane] = from[lane];
+    for (int lane = 0; lane < N; ++lane) wide[lane] = source[lane];
     return wide;
   }
 };
@@ -171,18 +171,18 @@ struct lanes<T, 1> {
   using integer = std::conditional_t<sizeof(number) == 8, std::int64_t, std::int32_t>;
   using integers = integer;
 
-  GPIPE_HOST_DEVICE static type load(const T* from) { return *from; }
-  GPIPE_HOST_DEVICE static void store(type value, T* into) { *into = value; }
+  GPIPE_HOST_DEVICE static type load(const T* source) { return *source; }
+  GPIPE_HOST_DEVICE static void store(type value, T* target) { *target = value; }
   GPIPE_HOST_DEVICE static type rounded(type value) { return static_cast<T>(value); }
-  GPIPE_HOST_DEVICE static integers load_bytes(const std::uint8_t* from) { return *from; }
-  GPIPE_HOST_DEVICE static void store_bytes(integers value, std::uint8_t* into) {
-    *into = static_cast<std::uint8_t>(value);
+  GPIPE_HOST_DEVICE static integers load_bytes(const std::uint8_t* source) { return *source; }
+  GPIPE_HOST_DEVICE static void store_bytes(integers value, std::uint8_t* target) {
+    *target = static_cast<std::uint8_t>(value);
   }
   GPIPE_HOST_DEVICE static type repeat(number value) { return value; }
   GPIPE_HOST_DEVICE static type multiply_add(type a, type b, type c) { return detail::multiply_add(a, b, c); }
 };
 
-/// A number of lanes that the compiler knows. (`std::integral_constant` converts on the host alone.)
+/// A number of lanes that is a constant. (`std::integral_constant` converts on the host alone.)
 template <std::ptrdiff_t Width>
 struct constant_width {
   GPIPE_HOST_DEVICE constexpr operator std::ptrdiff_t() const { return Width; }  // NOLINT(google-explicit-constructor)
@@ -229,7 +229,7 @@ GPIPE_INLINED GPIPE_HOST_DEVICE inline void in_blocks(const Team& team, std::ptr
   if constexpr (Lanes == 1) {
     team.each(width, f);
   } else {
-    for (std::ptrdiff_t at = 0; at < width; at += Lanes) f(at + Lanes < width ? at : width - Lanes);
+    for (std::ptrdiff_t first = 0; first < width; first += Lanes) f(first + Lanes < width ? first : width - Lanes);
   }
 }
 

@@ -18,9 +18,9 @@ struct view {
   template <class... Index>
   GPIPE_HOST_DEVICE constexpr T& operator()(std::ptrdiff_t sample, Index... index) const {
     static_assert(sizeof...(Index) == sizeof...(N), "gpipe: a view needs the sample and one index per extent");
-    std::ptrdiff_t at = sample;
-    ((at = at * N + static_cast<std::ptrdiff_t>(index)), ...);
-    return data[at];
+    std::ptrdiff_t offset = sample;
+    ((offset = offset * N + static_cast<std::ptrdiff_t>(index)), ...);
+    return data[offset];
   }
 };
 

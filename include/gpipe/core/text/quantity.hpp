@@ -34,9 +34,9 @@ GPIPE_COLD inline std::string counted(std::uint64_t count) {
 }
 
 /// A count with its noun, which is given in the singular: 1 stage, 2 stages, 4 micro-batches.
-GPIPE_COLD inline std::string several(std::int64_t count, std::string what) {
-  if (count != 1) what += what.ends_with("ch") ? "es" : "s";
-  return std::to_string(count) + ' ' + what;
+GPIPE_COLD inline std::string several(std::int64_t count, std::string noun) {
+  if (count != 1) noun += noun.ends_with("ch") ? "es" : "s";
+  return std::to_string(count) + ' ' + noun;
 }
 
 /// A size in bytes with a binary prefix: 512 B, 3.25 MiB.

@@ -14,7 +14,7 @@ GPIPE_COLD inline std::string quoted(std::string_view text) {
   constexpr std::size_t max = 80;
   constexpr char digits[] = "0123456789abcdef";
   std::string shown;
-  std::size_t fits = 0;  // the length of what may stand before the dots
+  std::size_t fits = 0;  // the length of the text before the dots
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const bool continues = byte >= 0x80 && byte < 0xc0;

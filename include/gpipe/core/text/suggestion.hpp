@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-/// How often a letter must be inserted, removed or exchanged, or two neighbours swapped, to turn one word into the
-/// other (Damerau, 1964).
+/// The number of letters to insert, remove or exchange, or of neighbours to swap, that turns one word into the other
+/// (Damerau, 1964).
 GPIPE_COLD inline std::size_t letters_apart(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1), last, before;  // of i, i - 1 and i - 2 letters of `a`
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -34,8 +34,9 @@ template <class Words>
 GPIPE_COLD std::string meant_by(std::string_view word, const Words& known) {
   std::string best;
   std::size_t fewest = word.size() > 40 ? 0 : 1 + (std::min)(word.size() / 3, std::size_t{2});
-  for (const auto& other : known)
-    if (const std::size_t apart = letters_apart(word, other); apart < fewest) fewest = apart, best = other;
+  for (const auto& candidate : known)
+    if (const std::size_t distance = letters_apart(word, candidate); distance < fewest)
+      fewest = distance, best = candidate;
   return best;
 }
 

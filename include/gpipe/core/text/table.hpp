@@ -9,7 +9,7 @@
 
 namespace gpipe::detail {
 
-/// Rows of text, one a line, right-aligned in columns that are as wide as their widest cell.
+/// Rows of text, one per line, right-aligned in columns that are as wide as their widest cell.
 GPIPE_COLD inline std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

@@ -51,11 +51,11 @@ constexpr pattern_mistakes mark_layers(const network& net, const layer_patterns&
   for (int i = 0; i < patterns.count; ++i) {
     bool used = false;
     for (int l = 0; l < net.layer_count; ++l)
-      if (matches_layer(net, patterns.of[i], l)) {
+      if (matches_layer(net, patterns.texts[i], l)) {
         used = marked[l] = true;
-        if (always_keeps(net, l) && found.refused < 0) found.refused = l, found.refusing = patterns.of[i];
+        if (always_keeps(net, l) && found.refused < 0) found.refused = l, found.refusing = patterns.texts[i];
       }
-    if (!used && found.unused == nullptr) found.unused = patterns.of[i];
+    if (!used && found.unused == nullptr) found.unused = patterns.texts[i];
   }
   return found;
 }
