@@ -84,11 +84,12 @@ void follows_the_formula() {
   double worst = 0;
   for (std::size_t n = 0; n < 5; ++n) {
     const numbers x = part(t.in[0], n * tokens * width, tokens * width);
-    const numbers qkv = laws::plain_linear(x, parameter(on::own::of_queries), parameter(on::own::in_bias), width);
+    const numbers qkv =
+        laws::plain_linear(x, parameter(on::indices::of_queries), parameter(on::indices::in_bias), width);
     const std::size_t length = Options.padded ? (std::min)(n, tokens) : tokens;
     const numbers mixed =
         laws::plain_attention(heads, columns(qkv, N, 0, Q), columns(qkv, N, Q, K), columns(qkv, N, Q + K, K), length);
-    const numbers y = laws::plain_linear(mixed, parameter(on::own::of_heads), parameter(on::own::out_bias), Q);
+    const numbers y = laws::plain_linear(mixed, parameter(on::indices::of_heads), parameter(on::indices::out_bias), Q);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const double off = std::fabs(t.out[0].get(n * tokens * width + i) - y[i]) / (1 + std::fabs(y[i]));
       worst = larger_error(worst, off);

@@ -65,20 +65,21 @@ void follows_the_formula() {
     return part(t.parameters[0], t.first_of(static_cast<std::size_t>(which)) + first * width, count * width);
   };
   const bool one = Width == KeyWidth;
-  const numbers to_q = rows(on::own::of_queries, 0, Q, Width), to_k = rows(on::own::of_keys, one ? Q : 0, K, KeyWidth),
-                to_v = rows(on::own::of_values, one ? Q + K : 0, K, KeyWidth);
+  const numbers to_q = rows(on::indices::of_queries, 0, Q, Width),
+                to_k = rows(on::indices::of_keys, one ? Q : 0, K, KeyWidth),
+                to_v = rows(on::indices::of_values, one ? Q + K : 0, K, KeyWidth);
   double worst = 0;
   for (std::size_t n = 0; n < samples; ++n) {
     const numbers x = part(t.in[0], n * Tokens * Width, std::size_t{Tokens} * Width);
     const numbers memory = part(t.in[1], n * KeyTokens * KeyWidth, std::size_t{KeyTokens} * KeyWidth);
-    const numbers q = laws::plain_linear(x, to_q, rows(on::own::in_bias, 0, Q, 1), Width);
-    const numbers k = laws::plain_linear(memory, to_k, rows(on::own::in_bias, Q, K, 1), KeyWidth);
-    const numbers v = laws::plain_linear(memory, to_v, rows(on::own::in_bias, Q + K, K, 1), KeyWidth);
+    const numbers q = laws::plain_linear(x, to_q, rows(on::indices::in_bias, 0, Q, 1), Width);
+    const numbers k = laws::plain_linear(memory, to_k, rows(on::indices::in_bias, Q, K, 1), KeyWidth);
+    const numbers v = laws::plain_linear(memory, to_v, rows(on::indices::in_bias, Q + K, K, 1), KeyWidth);
     const numbers mixed = laws::plain_attention(
         {std::size_t{on::heads.heads}, std::size_t{on::heads.key_heads}, std::size_t{on::heads.width}, Options.causal},
         q, k, v, Options.padded ? n : std::size_t{KeyTokens});
-    const numbers y =
-        laws::plain_linear(mixed, rows(on::own::of_heads, 0, Width, Q), rows(on::own::out_bias, 0, Width, 1), Q);
+    const numbers y = laws::plain_linear(mixed, rows(on::indices::of_heads, 0, Width, Q),
+                                         rows(on::indices::out_bias, 0, Width, 1), Q);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const double off = std::fabs(t.out[0].get(n * Tokens * Width + i) - y[i]) / (1 + std::fabs(y[i]));
       worst = larger_error(worst, off);

@@ -55,7 +55,7 @@ static_assert(beside{600, 1}.strips() == 3 && beside{600, 1}.width(512) == 88);
 
 static_assert(pixel_strips{600, 49}.rows(2) == 6 && pixel_strips{600, 49}[5].sample == 1);
 static_assert(pixel_strips{600, 49}[5].first == 512 && pixel_strips{600, 49}[5].width == 88);
-static_assert(pixel_strips{600, 49}[5].at == 600 * 49 + 512);
+static_assert(pixel_strips{600, 49}[5].element == 600 * 49 + 512);
 
 TEST_CASE("each loop visits every element once, with its channel") {
   covers(behind{3, 20}, 2);

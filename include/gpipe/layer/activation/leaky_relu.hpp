@@ -23,11 +23,11 @@ struct leaky_function {
     return {x > T(0) ? x : x * slope<T>, x > T(0) ? T(1) : slope<T>};
   }
 
-  /// A number times 1, or times the slope where the sign is that of a negative number or of 0.
+  /// The value times 1, or times the slope where `sign` is negative or 0.
   template <class T>
-  GPIPE_HOST_DEVICE static compute_type<T> scaled(T sign, T from) {
+  GPIPE_HOST_DEVICE static compute_type<T> scaled(T sign, T value) {
     using number = compute_type<T>;
-    const number x = from;
+    const number x = value;
     return sign > number(0) ? x : x * slope<number>;
   }
   template <class T>

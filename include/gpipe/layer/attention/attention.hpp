@@ -44,8 +44,8 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
   };
 
   template <class C>
-  static void prepare(const C& c, int samples, const numbers& of) {
-    const auto [Tokens, Width, Q, K, N] = of.extents();
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     const int rows = samples * Tokens;
     c.template prepare_multiply<T>(rows, N, Width);
     c.template prepare_multiply<T>(rows, Width, N);
@@ -53,77 +53,77 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     c.template prepare_multiply<T>(rows, Q, Width);
     c.template prepare_multiply_transposed<T>(N, Width, rows);
     c.template prepare_multiply_transposed<T>(Width, Q, rows);
-    c.template prepare_attention<T>(of.shape(samples));
+    c.template prepare_attention<T>(sizes.shape(samples));
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
-    const number *in = a.template parameter<0>(),
-                 *out = of.biased ? a.template parameter<2>() : a.template parameter<1>();
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
+    const number *in_weight = a.template parameter<0>(),
+                 *out_weight = sizes.biased ? a.template parameter<2>() : a.template parameter<1>();
     const bool forward = a.refreshes_for_forward();
     if (forward) {
-      c.pack(Width, N, in, Width, true, a.template derived<0>());
-      c.pack(Q, Width, out, Q, true, a.template derived<2>());
+      c.pack(Width, N, in_weight, Width, true, a.template derived<0>());
+      c.pack(Q, Width, out_weight, Q, true, a.template derived<2>());
     }
     if (a.refreshes_for_backward()) {
-      c.pack(N, Width, in, Width, false, a.template derived<1>());
-      c.pack(Width, Q, out, Q, false, a.template derived<3>());
+      c.pack(N, Width, in_weight, Width, false, a.template derived<1>());
+      c.pack(Width, Q, out_weight, Q, false, a.template derived<3>());
     }
-    if (of.biased && forward) {
+    if (sizes.biased && forward) {
       round_bias(c, N, in_bias(a), a.template derived<5>());
       round_bias(c, Width, out_bias(a), a.template derived<6>());
     }
-    if (of.rotary != 0)
-      c.each(std::ptrdiff_t{Tokens} * of.heads.width / 2,
-             tabulate_angles<number>{a.template derived<4, number>(), of.heads.width, of.rotary});
+    if (sizes.rotary != 0)
+      c.each(std::ptrdiff_t{Tokens} * sizes.heads.width / 2,
+             tabulate_angles<number>{a.template derived<4, number>(), sizes.heads.width, sizes.rotary});
   }
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T *qkv = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
     const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
     const int rows = a.samples() * Tokens;
     const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
     project(c, rows, N, Width, a.in(), in_proj, in_bias(a), in_rounded, qkv);
     turn(c, a, qkv, false);
-    c.attention(of.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
+    c.attention(sizes.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
                 a.template extra<2, number>());
     project(c, rows, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());
   }
 
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
-    T* const into = a.in_gradient();
-    if (into == nullptr) return;
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
+    T* const dx = a.in_gradient();
+    if (dx == nullptr) return;
     differentiate(c, a);
     const T *gradients = a.template extra<0, T>(), *packed = a.template derived<1>();
-    c.multiply(a.samples() * Tokens, Width, N, gradients, packed, into, false);
+    c.multiply(a.samples() * Tokens, Width, N, gradients, packed, dx, false);
   }
 
-  /// One token of each sample, behind `position` others, whose keys and values are in the first extra.
+  /// One token per sample, after `position` others, whose keys and values are in the first extra.
   template <class C, class A>
   requires(!Padded) static void decode(const C& c, const A& a, int position) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T *qkv = a.template extra<0, T>(), *row = a.template workspace<0, T>(), *mixed = a.template workspace<1, T>();
     const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
     const int n = a.samples();
     const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
     project(c, n, N, Width, a.in(), in_proj, in_bias(a), in_rounded, row);
-    if (of.rotary != 0)
-      c.rows(n, turn_pairs<T>{row, a.template derived<4, number>() + std::ptrdiff_t{position} * of.heads.width, N,
-                              of.heads.heads + of.heads.key_heads, of.heads.width, 1, false});
+    if (sizes.rotary != 0)
+      c.rows(n, turn_pairs<T>{row, a.template derived<4, number>() + std::ptrdiff_t{position} * sizes.heads.width, N,
+                              sizes.heads.heads + sizes.heads.key_heads, sizes.heads.width, 1, false});
     for (int i = 0; i < n; ++i)
       c.copy(N, row + std::ptrdiff_t{i} * N, qkv + (std::ptrdiff_t{i} * Tokens + position) * N);
-    attention_shape shape = of.shape(n);
+    attention_shape shape = sizes.shape(n);
     shape.queries = 1, shape.keys = position + 1;
-    shape.q = {N, of.heads.width, N}, shape.o = {Q, of.heads.width, Q};
+    shape.q = {N, sizes.heads.width, N}, shape.o = {Q, sizes.heads.width, Q};
     const T* const kept = qkv;
     c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed,
                 a.template extra<2, number>());
@@ -140,45 +140,45 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
   }
   template <class C, class A>
   static void turn(const C& c, const A& a, T* qkv, bool back) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
-    if (of.rotary != 0)
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
+    if (sizes.rotary != 0)
       c.rows(std::ptrdiff_t{a.samples()} * Tokens,
-             turn_pairs<T>{qkv, a.template derived<4, number>(), N, of.heads.heads + of.heads.key_heads, of.heads.width,
-                           Tokens, back});
+             turn_pairs<T>{qkv, a.template derived<4, number>(), N, sizes.heads.heads + sizes.heads.key_heads,
+                           sizes.heads.width, Tokens, back});
   }
 
   template <class A>
   static bool is_differentiated(const A& a) {
     return a.in_gradient() != nullptr;
   }
-  // The gradients of q, k and v, from that of the output, in their place.
+  // Overwrites q, k and v with their gradients.
   template <class C, class A>
   static void differentiate(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T* const qkv = a.template extra<0, T>();
     const T *mixed = a.template extra<1, T>(), *out_proj = a.template derived<3>();
-    T *gradients = a.template workspace<0, T>(), *of_mixed = a.template workspace<1, T>();
+    T *gradients = a.template workspace<0, T>(), *mixed_gradient = a.template workspace<1, T>();
     const number* log_sums = a.template extra<2, number>();
-    c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), out_proj, of_mixed, false);
+    c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), out_proj, mixed_gradient, false);
     const T* const kept = qkv;
-    c.attention_backward(of.shape(a.samples()), kept, kept + Q, kept + Q + K, attention_kernels::lengths(a), mixed,
-                         log_sums, static_cast<const T*>(of_mixed), gradients, gradients + Q, gradients + Q + K);
+    c.attention_backward(sizes.shape(a.samples()), kept, kept + Q, kept + Q + K, attention_kernels::lengths(a), mixed,
+                         log_sums, static_cast<const T*>(mixed_gradient), gradients, gradients + Q, gradients + Q + K);
     c.copy(std::ptrdiff_t{a.samples()} * Tokens * N, gradients, qkv);
     turn(c, a, qkv, true);
   }
 
   template <class A>
   static std::array<projection_gradient<T>, 2> projections_of(const A& a) {
-    const numbers& of = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = of.extents();
-    number *const in = of.biased ? a.template gradient<1>() : nullptr, *const out = of.biased ? a.template gradient<3>()
-                                                                                              : nullptr;
+    const numbers& sizes = a.sizes();
+    const auto [Tokens, Width, Q, K, N] = sizes.extents();
+    number *const in_bias_gradient = sizes.biased ? a.template gradient<1>() : nullptr,
+                  *const out_bias_gradient = sizes.biased ? a.template gradient<3>() : nullptr;
     const T *gradients = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
-    return {{{gradients, a.in(), N, Width, Tokens, a.template gradient<0>(), in},
+    return {{{gradients, a.in(), N, Width, Tokens, a.template gradient<0>(), in_bias_gradient},
              {a.out_gradient(), mixed, Width, Q, Tokens,
-              of.biased ? a.template gradient<2>() : a.template gradient<1>(), out}}};
+              sizes.biased ? a.template gradient<2>() : a.template gradient<1>(), out_bias_gradient}}};
   }
 };
 
@@ -191,14 +191,14 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
 ///     input and output tensor<T, tokens, width>, in_proj_weight {(heads + 2 key_heads) w, width}, in_proj_bias,
 ///     out_proj_weight {width, heads w}, out_proj_bias {width}
 ///
-/// Its kernel works block by block and never has the weights of all pairs of tokens (Dao et al., "FlashAttention",
-/// 2022). It keeps x, q, k, v, the heads' output and one number for each row of the softmax. Backward computes the
+/// Its kernel works block by block and never stores the weights of all pairs of tokens (Dao et al., "FlashAttention",
+/// 2022). It keeps x, q, k, v, the heads' output and one number per row of the softmax. Backward computes the
 /// weights again, and overwrites q, k and v with their gradients, which its parameter part reads.
 ///
 ///     q k v    [tokens][ query heads | key heads | value heads ]
 ///     heads    [tokens][ query heads ]
 ///
-/// A row has all heads of a token: then one product makes q, k and v, and one each their gradients' dx and dP.
+/// A row has all heads of a token, so that one product makes q, k and v, and one each makes dx and dP.
 template <attention_options Options = detail::no_heads>
 struct attention {
   template <class In>
@@ -209,7 +209,7 @@ struct attention {
       : of_kind<on<tensor<T, Tokens, Width>>, detail::attention_kernels<T, Options.padded>>,
         detail::attention_parameters<Options, Width, Width, detail::extents_of(Options, Width)>,
         detail::length_field<Options.padded, Tokens> {
-    using own = detail::attention_parameters<Options, Width, Width, detail::extents_of(Options, Width)>;
+    using indices = detail::attention_parameters<Options, Width, Width, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<attention, Options, Width>::kept > 0);
     using output = tensor<T, Tokens, Width>;
     using number = compute_type<T>;

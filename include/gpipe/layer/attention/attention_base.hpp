@@ -16,7 +16,7 @@ namespace gpipe::detail {
 /// The common part of the kernels of self-attention and of cross-attention. `Kernels` has
 ///
 ///     is_differentiated(a)    whether backward's input part runs
-///     differentiate(c, a)     writes the gradients of q, k and v in their place
+///     differentiate(c, a)     overwrites q, k and v with their gradients
 ///     projections_of(a)       the gradients of all projections' parameters
 template <class Kernels, class T, bool Padded>
 struct attention_base {
@@ -29,13 +29,13 @@ struct attention_base {
   }
   template <class C, class A>
   requires multiplies_parts<C, T>
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    decltype(Kernels::projections_of(all[0])) each[std::size_t{max_gradient_group}];
+  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
+    decltype(Kernels::projections_of(calls[0])) projections[std::size_t{max_gradient_group}];
     for (int m = 0; m < micro_batches; ++m) {
-      if (!Kernels::is_differentiated(all[m])) Kernels::differentiate(c, all[m]);
-      each[m] = Kernels::projections_of(all[m]);
+      if (!Kernels::is_differentiated(calls[m])) Kernels::differentiate(c, calls[m]);
+      projections[m] = Kernels::projections_of(calls[m]);
     }
-    add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
+    add_gradients(c, calls[0].samples(), calls[micro_batches - 1].samples(), micro_batches, projections);
   }
 
   template <class A>
@@ -53,8 +53,8 @@ inline attention_shape shape_of_attention(int samples, const attention_extents& 
   return {samples, heads.heads, heads.key_heads, queries, keys, heads.width, causal, scale, q, kv, kv, o};
 }
 
-/// `projections`: the operations of all products with weights; `sums`: those of their biases' gradients; `elements`:
-/// the numbers that forward moves.
+/// `projections`: the operations of all products with weights; `sums`: the operations of their biases' gradients;
+/// `elements`: the numbers that forward moves.
 template <class T, attention_options Options>
 constexpr work cost_of_attention(const attention_extents& heads, int queries, int keys, std::int64_t projections,
                                  std::int64_t sums, std::int64_t elements) {

@@ -11,16 +11,16 @@ namespace gpipe {
 /// The settings of `attention` and `cross_attention`: `attention<attention_options{.heads = 8, .causal = true}>`.
 struct attention_options {
   int heads = 1;
-  int key_heads = 0;    ///< heads of keys and values, each for as many neighbouring query heads; 0: `heads`
+  int key_heads = 0;    ///< heads of keys and values; each serves equally many neighbouring query heads; 0: `heads`
   int head_width = 0;   ///< 0: the width of the (first) input / heads
   bool causal = false;  ///< a token attends to itself and to earlier tokens only
   bool bias = true;     ///< of all projections
   /// The base of rotary positions (Su et al., 2021), such as 10000; 0: none. They turn pairs of elements half a head's
   /// width apart, as Hugging Face's Llama does.
   double_bits rotary = 0;
-  /// The field "lengths" of the data, int32, has the number of keys that count in each sample, the first ones.
+  /// The data's int32 field "lengths" has the number of valid keys per sample; they come first.
   bool padded = false;
-  /// First values of the projections' weights; a fan_in of 0 stands for the number of the projection's inputs.
+  /// First values of the projections' weights; a fan_in of 0 means the number of the projection's inputs.
   initializer in_proj = initializer::uniform(0);
   initializer out_proj = initializer::uniform(0);
 };
@@ -61,7 +61,7 @@ struct rotary_turns_pairs {
 
 namespace detail {
 
-/// In the place of options that are missing: the error asks for heads.
+/// The default for missing options: the error asks for heads.
 inline constexpr attention_options no_heads{.heads = 0};
 
 /// The extents of an attention: columns of queries, and of keys or values.
@@ -99,7 +99,7 @@ struct attention_promises {
                                sizeof(broken::rotary_turns_pairs<Layer, head_width, rotary_fits(Options, Width)>);
 };
 
-/// The pairs of a query and a key that it sees; causal: the last query sees the last key.
+/// The number of pairs of a query and a key that it sees; causal: the last query sees the last key.
 constexpr std::int64_t attended_pairs(bool causal, int queries, int keys) {
   if (!causal) return std::int64_t{queries} * keys;
   const std::int64_t seeing = queries < keys ? queries : keys;
@@ -111,7 +111,7 @@ constexpr initializer with_inputs(initializer first, int inputs) {
   return first;
 }
 
-/// The field with the number of keys that count, or none.
+/// The field with the number of valid keys, or none.
 template <bool Padded, int Keys>
 struct length_field {};
 template <int Keys>

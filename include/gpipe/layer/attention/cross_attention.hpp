@@ -21,13 +21,13 @@ namespace gpipe {
 ///
 ///     input bundle<tensor<T, tokens, width>, tensor<T, key tokens, key width>>, output tensor<T, tokens, width>
 ///
-/// `stash<"memory">, ..., pop<"memory">, cross_attention<...>` gives it this input. Parameters are those of
+/// `stash<"memory">, ..., pop<"memory">, cross_attention<...>` gives it this input. It has the parameters of
 /// `attention`, as in PyTorch's MultiheadAttention: if the two widths differ, q_proj_weight {heads w, width},
 /// k_proj_weight and v_proj_weight {key_heads w, key width} take the place of in_proj_weight. If padded, the field
 /// "lengths" counts the second tensor's tokens; `with_field<"lengths", "source_lengths", cross_attention<...>>` gives
-/// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number for each row
-/// of the softmax; backward overwrites queries, keys and values with their gradients. Generation keeps the keys and
-/// values of one memory, an encoder's, which all sequences read.
+/// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number per row
+/// of the softmax; backward overwrites queries, keys and values with their gradients. Generation keeps only the keys
+/// and values of the encoder's output, which all sequences read.
 template <attention_options Options = detail::no_heads>
 struct cross_attention {
   static_assert(Options.rotary == 0,
@@ -42,7 +42,7 @@ struct cross_attention {
       : detail::attention_base<on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>, T, Options.padded>,
         detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>,
         detail::length_field<Options.padded, KeyTokens> {
-    using own = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
+    using indices = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<cross_attention, Options, Width>::kept > 0);
     static constexpr bool mixes_tokens = true, decodes = !Options.causal;  // the last query of all sees all keys
     static constexpr int kept_extras = 0, source_input = 1;
@@ -99,10 +99,10 @@ struct cross_attention {
 
     template <class C, class A>
     static void refresh(const C& c, const A& a) noexcept {
-      const number* queries = a.template parameter<own::of_queries>();
-      const number* keys = a.template parameter<own::of_keys>() + to_keys;
-      const number* values = a.template parameter<own::of_values>() + to_values;
-      const number* out = a.template parameter<own::of_heads>();
+      const number* queries = a.template parameter<indices::of_queries>();
+      const number* keys = a.template parameter<indices::of_keys>() + to_keys;
+      const number* values = a.template parameter<indices::of_values>() + to_values;
+      const number* out = a.template parameter<indices::of_heads>();
       if (a.refreshes_for_backward()) {
         c.pack(Q, Width, queries, Width, false, a.template derived<1>());
         c.pack(K, KeyWidth, keys, KeyWidth, false, a.template derived<3>());
@@ -115,7 +115,8 @@ struct cross_attention {
       c.pack(KeyWidth, K, values, KeyWidth, true, a.template derived<4>());
       c.pack(Q, Width, out, Q, true, a.template derived<6>());
       if constexpr (Options.bias) {
-        const number *in_bias = a.template parameter<own::in_bias>(), *out_bias = a.template parameter<own::out_bias>();
+        const number *in_bias = a.template parameter<indices::in_bias>(),
+                     *out_bias = a.template parameter<indices::out_bias>();
         detail::round_bias(c, Q, in_bias, a.template derived<8>());
         detail::round_bias(c, K, in_bias + Q, a.template derived<9>());
         detail::round_bias(c, K, in_bias + Q + K, a.template derived<10>());
@@ -130,15 +131,15 @@ struct cross_attention {
               *to_y = a.template derived<6>();
       const T *x = a.template in<0>(), *memory = a.template in<1>();
       const int rows = a.samples() * Tokens, key_rows = a.samples() * KeyTokens;
-      detail::project<own::in_bias, 8>(c, a, rows, Q, Width, x, to_q, 0, q);
-      detail::project<own::in_bias, 9>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
-      detail::project<own::in_bias, 10>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
+      detail::project<indices::in_bias, 8>(c, a, rows, Q, Width, x, to_q, 0, q);
+      detail::project<indices::in_bias, 9>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
+      detail::project<indices::in_bias, 10>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
       const T *queries = q, *keys = k, *values = v;
       c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<own::out_bias, 11>(c, a, rows, Width, Q, o, to_y, 0, a.out());
+      detail::project<indices::out_bias, 11>(c, a, rows, Width, Q, o, to_y, 0, a.out());
     }
 
-    /// One token of each sample. All attend to one memory, whose keys and values are made at position 0.
+    /// One token per sample. All attend to one memory, whose keys and values are computed at position 0.
     template <class C, class A>
     static void decode(const C& c, const A& a, int position) {
       T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>(), *o = a.template extra<3>();
@@ -146,30 +147,30 @@ struct cross_attention {
               *to_y = a.template derived<6>();
       if (position == 0) {
         const T* memory = a.template in<1>();
-        detail::project<own::in_bias, 9>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
-        detail::project<own::in_bias, 10>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
+        detail::project<indices::in_bias, 9>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
+        detail::project<indices::in_bias, 10>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
       }
-      detail::project<own::in_bias, 8>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
+      detail::project<indices::in_bias, 8>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
       attention_shape shape = shape_of(a.samples());
       shape.queries = 1;
       shape.q.sample = shape.o.sample = Q;
       shape.k.sample = shape.v.sample = 0;
       const T *queries = q, *keys = k, *values = v;
       c.attention(shape, queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<own::out_bias, 11>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
+      detail::project<indices::out_bias, 11>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
     }
 
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      T *into = a.template in_gradient<0>(), *into_memory = a.template in_gradient<1>();
-      if (into == nullptr && into_memory == nullptr) return;
+      T *dx = a.template in_gradient<0>(), *dmemory = a.template in_gradient<1>();
+      if (dx == nullptr && dmemory == nullptr) return;
       differentiate(c, a);
       const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
       const T *by_q = a.template derived<1>(), *by_k = a.template derived<3>(), *by_v = a.template derived<5>();
-      if (into) c.multiply(a.samples() * Tokens, Width, Q, dq, by_q, into, false);
-      if (into_memory) {
-        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dk, by_k, into_memory, false);
-        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dv, by_v, into_memory, true);
+      if (dx) c.multiply(a.samples() * Tokens, Width, Q, dq, by_q, dx, false);
+      if (dmemory) {
+        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dk, by_k, dmemory, false);
+        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dv, by_v, dmemory, true);
       }
     }
 
@@ -185,7 +186,7 @@ struct cross_attention {
     static bool is_differentiated(const A& a) {
       return a.template in_gradient<0>() != nullptr || a.template in_gradient<1>() != nullptr;
     }
-    // The gradients of q, k and v, from that of the output, in their place.
+    // Overwrites q, k and v with their gradients.
     template <class C, class A>
     static void differentiate(const C& c, const A& a) {
       const T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>();
@@ -207,20 +208,20 @@ struct cross_attention {
     static std::array<detail::projection_gradient<T>, 4> projections_of(const A& a) {
       number *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *out_bias = nullptr;
       if constexpr (Options.bias) {
-        q_bias = a.template gradient<own::in_bias>();
+        q_bias = a.template gradient<indices::in_bias>();
         k_bias = q_bias + Q;
         v_bias = k_bias + K;
-        out_bias = a.template gradient<own::out_bias>();
+        out_bias = a.template gradient<indices::out_bias>();
       }
-      number* of_q = a.template gradient<own::of_queries>();
-      number* of_k = a.template gradient<own::of_keys>() + to_keys;
-      number* of_v = a.template gradient<own::of_values>() + to_values;
+      number* q_weight = a.template gradient<indices::of_queries>();
+      number* k_weight = a.template gradient<indices::of_keys>() + to_keys;
+      number* v_weight = a.template gradient<indices::of_values>() + to_values;
       const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
       const T *o = a.template extra<3>(), *x = a.template in<0>(), *memory = a.template in<1>();
-      return {{{dq, x, Q, Width, Tokens, of_q, q_bias},
-               {dk, memory, K, KeyWidth, KeyTokens, of_k, k_bias},
-               {dv, memory, K, KeyWidth, KeyTokens, of_v, v_bias},
-               {a.out_gradient(), o, Width, Q, Tokens, a.template gradient<own::of_heads>(), out_bias}}};
+      return {{{dq, x, Q, Width, Tokens, q_weight, q_bias},
+               {dk, memory, K, KeyWidth, KeyTokens, k_weight, k_bias},
+               {dv, memory, K, KeyWidth, KeyTokens, v_weight, v_bias},
+               {a.out_gradient(), o, Width, Q, Tokens, a.template gradient<indices::of_heads>(), out_bias}}};
     }
   };
 };

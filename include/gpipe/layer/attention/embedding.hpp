@@ -54,15 +54,15 @@ struct embedding_kernels {
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(of.count(a.samples()),
-           look_up{a.in(), a.template parameter<0>(), of.factor(), a.out(), of.width, of.scaled});
+    const numbers& sizes = a.sizes();
+    c.rows(sizes.count(a.samples()),
+           look_up{a.in(), a.template parameter<0>(), sizes.factor(), a.out(), sizes.width, sizes.scaled});
   }
 
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.add_rows(of.count(a.samples()), std::ptrdiff_t{of.width}, a.in(), a.out_gradient(), of.factor(),
+    const numbers& sizes = a.sizes();
+    c.add_rows(sizes.count(a.samples()), std::ptrdiff_t{sizes.width}, a.in(), a.out_gradient(), sizes.factor(),
                a.template gradient<0>());
   }
 
@@ -76,10 +76,10 @@ struct embedding_kernels {
     std::ptrdiff_t row_width() const { return width; }
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const number *from = weight + std::ptrdiff_t{tokens[row]} * width, by = scale;
+      const number *source = weight + std::ptrdiff_t{tokens[row]} * width, factor = scale;
       T* y = out + row * width;
-      if (scaled) team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i] * by; });
-      else team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i]; });
+      if (scaled) team.each(width, [=](std::ptrdiff_t i) { y[i] = source[i] * factor; });
+      else team.each(width, [=](std::ptrdiff_t i) { y[i] = source[i]; });
     }
   };
 };

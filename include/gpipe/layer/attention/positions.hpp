@@ -39,8 +39,9 @@ struct learned_positions_kernels {
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(of.count(a.samples()), add_rows_of_table<T>{a.in(), a.template parameter<0>(), of.rows, of.width, a.out()});
+    const numbers& sizes = a.sizes();
+    c.rows(sizes.count(a.samples()),
+           add_rows_of_table<T>{a.in(), a.template parameter<0>(), sizes.rows, sizes.width, a.out()});
   }
   template <class C, class A>
   static void decode(const C& c, const A& a, int position) {
@@ -49,7 +50,7 @@ struct learned_positions_kernels {
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    if (T* into = a.in_gradient()) c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), into);
+    if (T* dx = a.in_gradient()) c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), dx);
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
@@ -127,7 +128,7 @@ struct sinusoidal_positions {
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (T* into = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), into);
+      if (T* dx = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), dx);
     }
 
     /// A sine and its cosine are turned from one position to the next, because `refresh` runs after every update:

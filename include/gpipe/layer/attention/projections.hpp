@@ -13,7 +13,7 @@ namespace gpipe::detail {
 // The four projections of an attention: of queries, keys, values, and of the heads' output.
 
 /// Their parameters, as in torch.nn.MultiheadAttention: one weight for queries, keys and values, whose rows are stacked
-/// in this order; three weights if the keys' input has another width. `from_x` is the parameter's index.
+/// in this order; three weights if the keys' input has another width. `of_x` is the parameter's index.
 template <attention_options Options, int Width, int KeyWidth, attention_extents Heads, bool Bias = Options.bias,
           bool Stacked = Width == KeyWidth>
 struct attention_parameters;
@@ -56,7 +56,7 @@ struct attention_parameters<Options, Width, KeyWidth, Heads, false, false> {
 };
 
 /// y = x W^T + b, W {n, k} packed; `Bias` is the index of the parameter with b from element `first` on, or -1, and
-/// `Rounded` that of the derived buffer with b's rounded copy (see multiply_plus_bias).
+/// `Rounded` the index of the derived buffer with b's rounded copy (see multiply_plus_bias).
 template <int Bias, int Rounded, class C, class A, class T>
 void project(const C& c, const A& a, int rows, int n, int k, const T* x, const T* packed, int first, T* y) {
   const T* rounded = a.template derived<Rounded>();
@@ -97,19 +97,19 @@ void add_gradients(const C& c, int samples, const std::array<projection_gradient
   }
 }
 
-/// The same for several micro-batches, with the same bits: dW is read and written once. `all[m]` are the projections of
-/// micro-batch m, which has `samples` samples, the last one `rest`.
+/// The same for several micro-batches, with the same bits: dW is read and written once. `projections[m]` belongs to
+/// micro-batch m, which has `samples` samples; the last one has `last_samples`.
 template <class C, class T, std::size_t Count>
-void add_gradients(const C& c, int samples, int rest, int micro_batches,
-                   const std::array<projection_gradient<T>, Count>* all) {
+void add_gradients(const C& c, int samples, int last_samples, int micro_batches,
+                   const std::array<projection_gradient<T>, Count>* projections) {
   for (std::size_t i = 0; i < Count; ++i) {
-    const projection_gradient<T>& p = all[0][i];
+    const projection_gradient<T>& p = projections[0][i];
     row_parts<T> dy{{}, samples * p.rows}, x = dy;
-    for (int m = 0; m < micro_batches; ++m) dy.part[m] = all[m][i].dy, x.part[m] = all[m][i].x;
-    c.multiply_transposed(p.n, p.k, (samples * (micro_batches - 1) + rest) * p.rows, dy, x, p.weight);
+    for (int m = 0; m < micro_batches; ++m) dy.part[m] = projections[m][i].dy, x.part[m] = projections[m][i].x;
+    c.multiply_transposed(p.n, p.k, (samples * (micro_batches - 1) + last_samples) * p.rows, dy, x, p.weight);
     for (int m = 0; p.bias && m < micro_batches; ++m)
-      c.columns(std::ptrdiff_t{m + 1 < micro_batches ? samples : rest} * p.rows, p.n, row_entries<T>{dy.part[m], p.n},
-                p.bias);
+      c.columns(std::ptrdiff_t{m + 1 < micro_batches ? samples : last_samples} * p.rows, p.n,
+                row_entries<T>{dy.part[m], p.n}, p.bias);
   }
 }
 

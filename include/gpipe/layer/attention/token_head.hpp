@@ -14,8 +14,8 @@
 
 namespace gpipe {
 
-/// The option of a token head that is cut: `token_head<50'257, slices<8>>` is a list of 8 layers, each with its part of
-/// the vocabulary, and a loss behind them. A cut of the model may stand between any two of them.
+/// The option that slices a token head: `token_head<50'257, slices<8>>` is a list of 8 layers, each with a part of the
+/// vocabulary, followed by a loss. A model may be cut between any two of them.
 template <int Count>
 struct slices {
   static_assert(Count > 0, "gpipe: slices<Count>: a head has at least 1 slice");
@@ -58,7 +58,7 @@ template <int Vocabulary, int Width, bool Biased>
 using parameters_of_head =
     std::conditional_t<Biased, linear_parameters<Vocabulary, Width>, linear_parameters<Vocabulary, Width, no_bias>>;
 
-/// A head's operands as its loss sees them: the loss reads the logits, and writes their gradient in their place.
+/// A head's operands, in the form of its loss's: the loss reads the logits and overwrites them with their gradient.
 template <class T, class Operands>
 struct operands_of_loss {
   const Operands& of_head;
@@ -95,26 +95,27 @@ struct token_head_kernels {
   };
 
   template <class C>
-  static void prepare(const C& c, int samples, const numbers& of) {
-    of.product().prepare(c, samples * of.rows);
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    sizes.product().prepare(c, samples * sizes.rows);
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     const number* weight = a.template parameter<0>();
-    if (a.refreshes_for_forward()) of.product().pack_forward(c, weight, a.template derived<0>());
-    if (a.refreshes_for_backward_input()) of.product().pack_backward(c, weight, a.template derived<1>());
+    if (a.refreshes_for_forward()) sizes.product().pack_forward(c, weight, a.template derived<0>());
+    if (a.refreshes_for_backward_input()) sizes.product().pack_backward(c, weight, a.template derived<1>());
   }
 
-  /// Writes the logits, alone.
+  /// Writes only the logits.
   template <class C, class A>
   static void predict(const C& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     const T* packed = a.template derived<0>();
-    const int count = a.samples() * of.rows;
-    if (of.biased) of.product().apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0, T>());
-    else of.product().apply(c, count, a.in(), packed, a.template extra<0, T>());
+    const int count = a.samples() * sizes.rows;
+    if (sizes.biased)
+      sizes.product().apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0, T>());
+    else sizes.product().apply(c, count, a.in(), packed, a.template extra<0, T>());
   }
 
   template <class C, class A>
@@ -125,39 +126,40 @@ struct token_head_kernels {
 
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    T* const into = a.in_gradient();
-    if (into == nullptr) return;
+    const numbers& sizes = a.sizes();
+    T* const dx = a.in_gradient();
+    if (dx == nullptr) return;
     loss::backward_input(c, operands_of_loss<T, A>{a});
-    of.product().apply_back(c, a.samples() * of.rows, a.template extra<0, T>(), a.template derived<1>(), into);
+    sizes.product().apply_back(c, a.samples() * sizes.rows, a.template extra<0, T>(), a.template derived<1>(), dx);
   }
 
   /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     if (a.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, A>{a});
-    const int count = a.samples() * of.rows;
-    const T* dx = a.template extra<0, T>();
-    of.product().add_weight_gradient(c, count, dx, a.in(), a.template gradient<0>());
-    if (of.biased) of.product().add_bias_gradient(c, count, dx, a.template gradient<1>());
+    const int count = a.samples() * sizes.rows;
+    const T* dlogits = a.template extra<0, T>();
+    sizes.product().add_weight_gradient(c, count, dlogits, a.in(), a.template gradient<0>());
+    if (sizes.biased) sizes.product().add_bias_gradient(c, count, dlogits, a.template gradient<1>());
   }
 
   template <class C, class A>
   requires multiplies_parts<C, T>
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    const numbers of = all[0].sizes();
-    row_parts<T> dx{{}, all[0].samples() * of.rows}, x = dx;
+  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
+    const numbers sizes = calls[0].sizes();
+    row_parts<T> dlogits{{}, calls[0].samples() * sizes.rows}, x = dlogits;
     for (int i = 0; i < micro_batches; ++i) {
-      const auto one = all[i];
-      if (one.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, decltype(one)>{one});
-      dx.part[i] = one.template extra<0, T>();
-      x.part[i] = one.in();
+      const auto a = calls[i];
+      if (a.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, decltype(a)>{a});
+      dlogits.part[i] = a.template extra<0, T>();
+      x.part[i] = a.in();
     }
-    of.product().add_weight_gradient(c, all.samples() * of.rows, dx, x, all[0].template gradient<0>());
-    if (of.biased)
+    sizes.product().add_weight_gradient(c, calls.samples() * sizes.rows, dlogits, x, calls[0].template gradient<0>());
+    if (sizes.biased)
       for (int i = 0; i < micro_batches; ++i)
-        of.product().add_bias_gradient(c, all[i].samples() * of.rows, dx.part[i], all[0].template gradient<1>());
+        sizes.product().add_bias_gradient(c, calls[i].samples() * sizes.rows, dlogits.part[i],
+                                          calls[0].template gradient<1>());
   }
 };
 
@@ -170,7 +172,7 @@ struct token_head_kernels {
 ///     input tensor<T, ..., width>, weight {Vocabulary, width}, bias {Vocabulary} unless an option is `no_bias`
 ///
 /// Options, in any order: `no_bias`, a cross-entropy such as `softmax_cross_entropy_with<cross_entropy{.smoothing =
-/// 0.1}>`, and `slices<N>`, which makes N layers of it ([sliced_head.hpp](../../model/structure/sliced_head.hpp)).
+/// 0.1}>`, and `slices<N>`, which splits it into N layers ([sliced_head.hpp](../../model/structure/sliced_head.hpp)).
 /// Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per token.
 /// `predict` gives the logits x. It trains with the bits of `linear` and the loss, in less memory: backward overwrites
 /// the logits with their gradient.

@@ -18,8 +18,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The kernels of a slice. The logits are made block by block, in each pass again, and no more than a block of them is
-/// ever in memory:
+/// The kernels of a slice. Every pass computes the logits again, block by block, and never stores more than one block:
 ///
 ///     forward               x W^T + b -> carried numbers
 ///     backward, each part   x W^T + b -> their gradient, in place -> dx, or dW and db
@@ -28,7 +27,7 @@ struct slice_kernels {
   using value_type = T;
   using number = compute_type<T>;
   using settings = cross_entropy_kernels<T, Settings>;
-  // The carried numbers are in full precision also in bf16. They stand before x, which the first slice reads alone.
+  // The carried numbers have full precision even in bf16. They precede x; the first slice reads only x.
   template <int Index>
   using in_of = std::conditional_t<!First && Index == 0, number, T>;
   template <int Index>
@@ -45,30 +44,30 @@ struct slice_kernels {
   };
 
   template <class C>
-  static void prepare(const C& c, int samples, const numbers& of) {
-    of.product().prepare(c, samples * of.block);
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    sizes.product().prepare(c, samples * sizes.block);
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     const number* weight = a.template parameter<0>();
-    of.product().pack_forward(c, weight, a.template derived<0>());  // backward reads it, too
-    of.product().pack_backward(c, weight, a.template derived<1>());
+    sizes.product().pack_forward(c, weight, a.template derived<0>());  // backward reads it, too
+    sizes.product().pack_backward(c, weight, a.template derived<1>());
   }
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     each_block(c, a, [&](std::ptrdiff_t row, int count) {
       const number* before = nullptr;
       if constexpr (!First) before = a.template in<0>() + row * carried::count;
       c.rows(count, extend{a.template extra<0, T>(), labels_from(a, row), before, a.out() + row * carried::count,
-                           settings::limit_in(a.training()), of.first, of.words});
+                           settings::limit_in(a.training()), sizes.first, sizes.words});
     });
   }
 
-  /// Writes the logits of one block, alone.
+  /// Writes only the logits of one block.
   template <class C, class A>
   static void predict(const C& c, const A& a) {
     make_block(c, a, a.first_predicted_row());
@@ -82,7 +81,7 @@ struct slice_kernels {
   static void backward_parameters(const C& c, const A& a) {
     back<false, true>(c, a);
   }
-  /// Both parts, which make the logits once.
+  /// Both parts, which compute the logits once.
   template <class C, class A>
   static void backward(const C& c, const A& a) {
     back<true, true>(c, a);
@@ -99,49 +98,51 @@ struct slice_kernels {
     std::ptrdiff_t words;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const T* from = logits + row * words;
-      number* const into = out + row * carried::count;
+      const T* row_logits = logits + row * words;
+      number* const carried_out = out + row * carried::count;
       if constexpr (settings::ignores)
         if (settings::is_ignored(labels[row]))
-          return team.each(carried::count, [=](std::ptrdiff_t i) { into[i] = number(0); });
+          return team.each(carried::count, [=](std::ptrdiff_t i) { carried_out[i] = number(0); });
       const std::ptrdiff_t label = std::ptrdiff_t{labels[row]} - first;
-      const bool mine = label >= 0 && label < words;
+      const bool has_label = label >= 0 && label < words;
       const auto value = [](std::ptrdiff_t j, auto z) { return number(z[j]); };
-      const number bound = limit, most = team.maximum(words, settings::lowest, array_function{value, from});
+      const number bound = limit, most = team.maximum(words, settings::lowest, array_function{value, row_logits});
       const number max = settings::clamped(most, bound);
-      number total, all = 0;
+      number total, logit_sum = 0;
       const auto clamped = [bound](std::ptrdiff_t j, auto z) { return settings::clamped(number(z[j]), bound); };
       if constexpr (settings::clips) {
         const auto power = [=](std::ptrdiff_t j, auto z) { return math::exp(clamped(j, z) - max); };
-        total = team.sum(words, array_function{power, from});
+        total = team.sum(words, array_function{power, row_logits});
       } else {
         const auto power = [max](std::ptrdiff_t j, auto z) { return math::exp(number(z[j]) - max); };
-        total = team.sum(words, array_function{power, from});
+        total = team.sum(words, array_function{power, row_logits});
       }
-      if constexpr (settings::smooths) all = team.sum(words, array_function{clamped, from});
-      number now[carried::count] = {max + math::log_alone(total), number(0), all, most, number(0)};
-      if (mine) {
+      if constexpr (settings::smooths) logit_sum = team.sum(words, array_function{clamped, row_logits});
+      number extended[carried::count] = {max + math::log_alone(total), number(0), logit_sum, most, number(0)};
+      if (has_label) {
         const auto is_top = [most](std::ptrdiff_t j, auto z) { return number(z[j]) == most ? number(1) : number(0); };
-        const number equals = team.sum(label, array_function{is_top, from});
-        now[carried::of_label] = settings::clamped(number(from[label]), bound);
-        if (number(from[label]) == most && equals == number(0)) now[carried::hit] = number(1);
+        const number equals = team.sum(label, array_function{is_top, row_logits});
+        extended[carried::of_label] = settings::clamped(number(row_logits[label]), bound);
+        if (number(row_logits[label]) == most && equals == number(0)) extended[carried::hit] = number(1);
       }
       if constexpr (!First) {
-        const number* was = before + row * carried::count;
-        const number larger = was[carried::log_sum] > max ? was[carried::log_sum] : max;
-        now[carried::log_sum] = larger + math::log_alone(multiply_add(math::exp(max - larger), total,
-                                                                      math::exp(was[carried::log_sum] - larger)));
-        if (!mine) now[carried::of_label] = was[carried::of_label];
-        now[carried::sum] += was[carried::sum];
-        if (!(most > was[carried::top])) now[carried::top] = was[carried::top], now[carried::hit] = was[carried::hit];
+        const number* previous = before + row * carried::count;
+        const number larger = previous[carried::log_sum] > max ? previous[carried::log_sum] : max;
+        extended[carried::log_sum] =
+            larger + math::log_alone(
+                         multiply_add(math::exp(max - larger), total, math::exp(previous[carried::log_sum] - larger)));
+        if (!has_label) extended[carried::of_label] = previous[carried::of_label];
+        extended[carried::sum] += previous[carried::sum];
+        if (!(most > previous[carried::top]))
+          extended[carried::top] = previous[carried::top], extended[carried::hit] = previous[carried::hit];
       }
       team.each(1, [=](std::ptrdiff_t) {
-        for (int i = 0; i < carried::count; ++i) into[i] = now[i];
+        for (int i = 0; i < carried::count; ++i) carried_out[i] = extended[i];
       });
     }
   };
 
-  /// The gradients of the logits, in their place.
+  /// Overwrites the logits with their gradients.
   struct differentiate {
     T* logits;
     const std::int32_t* labels;
@@ -152,17 +153,17 @@ struct slice_kernels {
     std::ptrdiff_t words;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      T* into = logits + row * words;
-      const T* const from = into;
+      T* gradients = logits + row * words;
+      const T* const row_logits = gradients;
       const auto zero = [](std::ptrdiff_t j, auto z) { z[j] = number(0); };
       if constexpr (settings::ignores)
-        if (settings::is_ignored(labels[row])) return team.each(words, array_function{zero, into});
-      const number *now = out + row * carried::count, *d = out_gradient + row * carried::count;
-      const number log_of_all = now[carried::log_sum], most = now[carried::top], bound = limit;
+        if (settings::is_ignored(labels[row])) return team.each(words, array_function{zero, gradients});
+      const number *extended = out + row * carried::count, *d = out_gradient + row * carried::count;
+      const number log_of_all = extended[carried::log_sum], most = extended[carried::top], bound = limit;
       const number by_sum = d[carried::log_sum], by_each = d[carried::sum], by_top = d[carried::top],
                    by_label = d[carried::of_label];
       const std::ptrdiff_t label = std::ptrdiff_t{labels[row]} - first;
-      const bool mine = label >= 0 && label < words;
+      const bool has_label = label >= 0 && label < words;
       const auto slope = [=](std::ptrdiff_t j, auto z) {
         const number logit = z[j];
         if constexpr (settings::clips || settings::smooths) {
@@ -176,38 +177,39 @@ struct slice_kernels {
       const auto slope_with_top = [=](std::ptrdiff_t j, auto z) {
         return slope(j, z) + (number(z[j]) == most ? by_top : number(0));
       };
-      number* const of_mine = gradient_of_label + row;
+      number* const label_gradient = gradient_of_label + row;
       team.each(1, [=](std::ptrdiff_t) {
-        const number logit = mine ? number(from[label]) : number(0);
-        const number own = logit >= -bound && logit <= bound ? by_label : number(0);
-        *of_mine = mine ? slope_with_top(label, from) + own : number(0);
+        const number logit = has_label ? number(row_logits[label]) : number(0);
+        const number label_slope = logit >= -bound && logit <= bound ? by_label : number(0);
+        *label_gradient = has_label ? slope_with_top(label, row_logits) + label_slope : number(0);
       });
       const auto write = [=](std::ptrdiff_t j, auto dz, auto z) { dz[j] = slope(j, z); };
       const auto write_with_top = [=](std::ptrdiff_t j, auto dz, auto z) { dz[j] = slope_with_top(j, z); };
-      if (by_top != number(0)) team.each(words, array_function{write_with_top, into, from});  // no loss has it
-      else team.each(words, array_function{write, into, from});
-      if (mine) team.each(1, [=](std::ptrdiff_t) { into[label] = *of_mine; });
+      if (by_top != number(0))
+        team.each(words, array_function{write_with_top, gradients, row_logits});  // no loss has it
+      else team.each(words, array_function{write, gradients, row_logits});
+      if (has_label) team.each(1, [=](std::ptrdiff_t) { gradients[label] = *label_gradient; });
     }
   };
 
-  /// The gradients of the numbers that the slices before carry.
+  /// The gradients of the numbers carried by the earlier slices.
   struct pass_back {
     const number *before, *out, *out_gradient;
     const std::int32_t* labels;
-    number* into;
+    number* carry_gradient;
     int first, words;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row) const {
-      const std::ptrdiff_t at = row * carried::count;
-      const number *was = before + at, *now = out + at, *d = out_gradient + at;
+      const std::ptrdiff_t offset = row * carried::count;
+      const number *previous = before + offset, *extended = out + offset, *d = out_gradient + offset;
       const std::int32_t label = labels[row];
-      const bool counts = !settings::is_ignored(label), mine = label >= first && label < first + words;
-      const bool still_top = counts && was[carried::top] == now[carried::top];
-      into[at + carried::log_sum] =
-          counts ? d[carried::log_sum] * math::exp(was[carried::log_sum] - now[carried::log_sum]) : number(0);
-      into[at + carried::of_label] = counts && !mine ? d[carried::of_label] : number(0);
-      into[at + carried::sum] = counts ? d[carried::sum] : number(0);
-      into[at + carried::top] = still_top ? d[carried::top] : number(0);
-      into[at + carried::hit] = still_top ? d[carried::hit] : number(0);
+      const bool counts = !settings::is_ignored(label), has_label = label >= first && label < first + words;
+      const bool still_top = counts && previous[carried::top] == extended[carried::top];
+      carry_gradient[offset + carried::log_sum] =
+          counts ? d[carried::log_sum] * math::exp(previous[carried::log_sum] - extended[carried::log_sum]) : number(0);
+      carry_gradient[offset + carried::of_label] = counts && !has_label ? d[carried::of_label] : number(0);
+      carry_gradient[offset + carried::sum] = counts ? d[carried::sum] : number(0);
+      carry_gradient[offset + carried::top] = still_top ? d[carried::top] : number(0);
+      carry_gradient[offset + carried::hit] = still_top ? d[carried::hit] : number(0);
     }
   };
 
@@ -217,18 +219,20 @@ struct slice_kernels {
     return a.template field<0, std::int32_t>() + row;
   }
 
-  /// Makes the logits of the block of rows that begins with `first`. Returns the number of its rows.
+  /// Computes the logits of the block of rows that starts at `first`, and returns its number of rows.
   template <class C, class A>
   static int make_block(const C& c, const A& a, int first) {
-    const numbers& of = a.sizes();
-    const int left = a.samples() * of.rows - first, block = a.samples() * of.block, rows = left < block ? left : block;
+    const numbers& sizes = a.sizes();
+    const int left = a.samples() * sizes.rows - first, block = a.samples() * sizes.block,
+              rows = left < block ? left : block;
     T* const logits = a.template extra<0, T>();
-    const T* from = a.template in<x>() + std::ptrdiff_t{first} * of.width;
-    if (of.biased) of.product().apply(c, rows, from, a.template derived<0, T>(), a.template parameter<1>(), logits);
-    else of.product().apply(c, rows, from, a.template derived<0, T>(), logits);
+    const T* block_input = a.template in<x>() + std::ptrdiff_t{first} * sizes.width;
+    if (sizes.biased)
+      sizes.product().apply(c, rows, block_input, a.template derived<0, T>(), a.template parameter<1>(), logits);
+    else sizes.product().apply(c, rows, block_input, a.template derived<0, T>(), logits);
     return rows;
   }
-  /// The same for each block, and then calls use(first row, rows).
+  /// Does so for each block, and then calls use(first row, rows).
   template <class C, class A, class Use>
   static void each_block(const C& c, const A& a, Use&& use) {
     const int count = a.samples() * a.sizes().rows;
@@ -240,28 +244,31 @@ struct slice_kernels {
 
   template <bool Input, bool Parameters, class C, class A>
   static void back(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    T* const into = Input ? a.template in_gradient<x>() : nullptr;
+    const numbers& sizes = a.sizes();
+    T* const dx = Input ? a.template in_gradient<x>() : nullptr;
     if constexpr (Input && !First)
       if (number* const carry = a.template in_gradient<0>())
-        c.each(std::ptrdiff_t{a.samples()} * of.rows,
-               pass_back{a.template in<0>(), a.out(), a.out_gradient(), labels_from(a, 0), carry, of.first, of.words});
-    if (!Parameters && into == nullptr) return;
+        c.each(std::ptrdiff_t{a.samples()} * sizes.rows, pass_back{a.template in<0>(), a.out(), a.out_gradient(),
+                                                                   labels_from(a, 0), carry, sizes.first, sizes.words});
+    if (!Parameters && dx == nullptr) return;
     each_block(c, a, [&](std::ptrdiff_t row, int count) {
-      T* const dx = a.template extra<0, T>();
-      const std::ptrdiff_t at = row * carried::count;
-      c.rows(count, differentiate{dx, labels_from(a, row), a.out() + at, a.out_gradient() + at,
-                                  a.template extra<1, number>(), settings::limit_in(a.training()), of.first, of.words});
-      if (into != nullptr) of.product().apply_back(c, count, dx, a.template derived<1, T>(), into + row * of.width);
+      T* const dlogits = a.template extra<0, T>();
+      const std::ptrdiff_t offset = row * carried::count;
+      c.rows(count,
+             differentiate{dlogits, labels_from(a, row), a.out() + offset, a.out_gradient() + offset,
+                           a.template extra<1, number>(), settings::limit_in(a.training()), sizes.first, sizes.words});
+      if (dx != nullptr)
+        sizes.product().apply_back(c, count, dlogits, a.template derived<1, T>(), dx + row * sizes.width);
       if constexpr (Parameters) {
-        of.product().add_weight_gradient(c, count, dx, a.template in<x>() + row * of.width, a.template gradient<0>());
-        if (of.biased) of.product().add_bias_gradient(c, count, dx, a.template gradient<1>());
+        sizes.product().add_weight_gradient(c, count, dlogits, a.template in<x>() + row * sizes.width,
+                                            a.template gradient<0>());
+        if (sizes.biased) sizes.product().add_bias_gradient(c, count, dlogits, a.template gradient<1>());
       }
     });
   }
 };
 
-/// A slice over inputs of type `In`. `Carried` is what the slices before carry.
+/// A slice over inputs of type `In`.
 template <class On, class In, int First, int Words, bool Biased, int Vocabulary, cross_entropy Settings>
 struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings, First == 0>>,
                      parameters_of_head<Words, last_extent<In>, Biased> {
@@ -285,7 +292,7 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
   static constexpr int first_row = First, all_rows = Vocabulary;
 
   static constexpr std::int64_t elements = std::int64_t{rows} * Words, operations = 2 * elements * width;
-  // Backward makes the logits again, once for both parts if they run together.
+  // Backward computes the logits again, once for both parts if they run together.
   static constexpr work cost{.forward = operations + 20 * elements,
                              .backward_input = 2 * operations + 20 * elements,
                              .backward_parameters = operations + (Biased ? elements : 0),
@@ -295,8 +302,8 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
 
 }  // namespace detail
 
-/// The part [First, First + Words) of a vocabulary in a head that is cut: `token_head<Vocabulary, slices<N>>` makes a
-/// list of them. It extends what the slices before carry of each row, by its logits x:
+/// The part [First, First + Words) of the vocabulary in a sliced head: `token_head<Vocabulary, slices<N>>` is a list of
+/// them. By its logits x it extends the numbers that the earlier slices carry for each row:
 ///
 ///     x = in W^T + b,    l' = log(e^l + sum_j e^x_j),    z' = x_label if the label is in the part, else z
 ///
@@ -308,8 +315,8 @@ struct slice_layer : of_kind<On, slice_kernels<typename In::value_type, Settings
 ///
 ///     dl = dl' e^(l - l'),    dx_j = dl' e^(x_j - l') + [j = label] dz'
 ///
-/// so no slice needs another one's logits. Backward makes the logits again, and no pass holds more of them than 32 rows
-/// of each sample. Field: "labels". The settings are those of the loss.
+/// so no slice needs another one's logits. Backward computes the logits again, and no pass holds more than 32 rows of
+/// them per sample. Field: "labels". The settings are the loss's.
 template <int Vocabulary, int First, int Words, bool Biased = true, cross_entropy Settings = cross_entropy{}>
 struct vocabulary_slice {
   static_assert(First >= 0 && Words > 0 && First + Words <= Vocabulary,

@@ -30,7 +30,7 @@ struct element_of_edge<Tensor> {
 template <class First, class... Rest>
 struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
 
-// The type that a layer names, else the element type of its output, else that of its input.
+// The type that a layer names, else the element type of its output, else of its input.
 template <class On, class Input, class Output>
 constexpr auto type_of_edges() {
   if constexpr (requires { typename On::value_type; }) return std::type_identity<typename On::value_type>{};
@@ -38,8 +38,8 @@ constexpr auto type_of_edges() {
   else return element_of_edge<Input>{};
 }
 
-/// The layer whose name errors and tables show: another one if the layer says so, as `initialized` does. A layer with
-/// many options has a `shown_name` instead of its type's.
+/// The layer whose name errors and tables show. A wrapper such as `initialized` names another one by `shown_as`. A
+/// layer with many options has a `shown_name` instead of its type's.
 template <class Layer>
 struct shown {
   using type = Layer;
@@ -76,16 +76,16 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr bool mixes_tokens = true;        an output token depends on other tokens: for generation
 ///       static constexpr int kept_extras = 1;             of `decode`: its first extras, which later tokens read
 ///       static constexpr int source_input = 1;            of `decode`: the input from an encoder, of one sample
-///       static constexpr int counts_tokens = 0;           the field that says how many tokens of a source count
+///       static constexpr int counts_tokens = 0;           the field with the number of valid tokens of a source
 ///       static constexpr int first_row = 100;             in a tie its parameters may be rows of larger ones, from
-///                                                         this row on, as those of a part of the layer that owns them
+///                                                         this row on, as in a part of the layer that owns them
 ///       static constexpr int all_rows = 400;              the rows of these larger ones, for rules of first values
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
 ///       void prepare(c, int samples)                      once: sets up the products of up to this number of samples
 ///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update, or
 ///                                                         before each kernel if the layers share its memory
-///       void decode(c, a, int position)                   forward of one token behind `position` others
+///       void decode(c, a, int position)                   forward of one token after `position` others
 ///       void forward(c, a)                                and so on: examples/guide/kernels.md lists them
 ///     };
 ///
@@ -155,13 +155,13 @@ struct bound {
     else return false;
   }();
 
-  // The element type of its floating-point edges, and that of its parameters.
+  // The element types of its floating-point edges and of its parameters.
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
   template <int Index, class Edge = input>
   using in_type = typename part<Edge, Index>::value_type;
-  template <int Index, class Edge = output>  // looked into at its use: of a layer with an error it is unknown
+  template <int Index, class Edge = output>  // instantiated at its use: unknown for a layer with an error
   using out_type = typename part<Edge, Index>::value_type;
   template <int Index>
   using derived_type = element_of<derived[std::size_t{Index}].type>;
@@ -175,24 +175,25 @@ struct bound {
   using workspace_type = element_of<workspace[std::size_t{Index}].type>;
 
   static constexpr layer_lists lists = [] {
-    layer_lists all{nullptr,
-                    parameters.data(),
-                    state.data(),
-                    derived.data(),
-                    extras.data(),
-                    backward_extras.data(),
-                    forward_workspace.data(),
-                    workspace.data()};
-    if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
-    if constexpr (requires { on::predicted_rows; }) all.predicted = on::predicted_rows;
-    all.derived_count = static_cast<int>(derived.size());
-    return all;
+    layer_lists result{nullptr,
+                       parameters.data(),
+                       state.data(),
+                       derived.data(),
+                       extras.data(),
+                       backward_extras.data(),
+                       forward_workspace.data(),
+                       workspace.data()};
+    if constexpr (requires { typename on::kind; }) result.sizes = &on::sizes;
+    if constexpr (requires { on::predicted_rows; }) result.predicted = on::predicted_rows;
+    result.derived_count = static_cast<int>(derived.size());
+    return result;
   }();
 
   static constexpr std::string_view name = [] {
-    using it = typename shown<Layer>::type;
-    if constexpr (requires { it::shown_name; }) return std::string_view(it::shown_name.letters, it::shown_name.size);
-    else return type_name<it>;
+    using shown_layer = typename shown<Layer>::type;
+    if constexpr (requires { shown_layer::shown_name; })
+      return std::string_view(shown_layer::shown_name.letters, shown_layer::shown_name.size);
+    else return type_name<shown_layer>;
   }();
 };
 

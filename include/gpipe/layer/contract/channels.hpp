@@ -15,8 +15,8 @@
 
 namespace gpipe::detail {
 
-/// Calls f(first, width) for parts of `width` lanes. A host has parts of common widths that the compiler knows: then
-/// sums of a lane stay in registers. A GPU has a thread for each lane, and all lanes are one part.
+/// Calls f(first, width) for parts of `width` lanes. On a host the parts have common constant widths, so that sums of a
+/// lane stay in registers. A GPU has a thread for each lane, and all lanes are one part.
 ///
 ///     100 lanes:   0 ... 63,  64 ... 95,  96 ... 99
 template <class Team, class F>
@@ -46,7 +46,7 @@ GPIPE_HOST_DEVICE void in_parts(const Team&, std::ptrdiff_t width, F f) {
 }
 
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
-/// every sample. A team works on one strip; channels of one element lie side by side, up to 256 of them in a strip,
+/// every sample. A team works on one strip; channels of one element are side by side, up to 256 of them in a strip,
 /// each a lane, so that memory is read in its order and the lanes' sums stay in the cache.
 ///
 ///     tensor<float, 64, 28, 28>:  inner 784, a strip is one channel            (64 strips)
@@ -73,7 +73,7 @@ struct channel_strips {
   GPIPE_HOST_DEVICE void in_parts(const Team& team, std::ptrdiff_t strip, F f) const {
     const std::ptrdiff_t first = strip * max_lanes;
     if constexpr (SideBySide)
-      detail::in_parts(team, width(first), [&](std::ptrdiff_t at, auto lanes) { f(first + at, lanes); });
+      detail::in_parts(team, width(first), [&](std::ptrdiff_t lane, auto lanes) { f(first + lane, lanes); });
     else f(first, constant_width<1>{});
   }
 
@@ -89,47 +89,47 @@ struct channel_strips {
   GPIPE_HOST_DEVICE void each(const Team& team, int samples, std::ptrdiff_t first, Width lanes, G g) const {
     const std::ptrdiff_t step = elements();
     if constexpr (SideBySide) {
-      for (std::ptrdiff_t at = first, s = 0; s < samples; ++s, at += step)
-        team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
+      for (std::ptrdiff_t element = first, s = 0; s < samples; ++s, element += step)
+        team.each(lanes, [=](std::ptrdiff_t lane) { g(element + lane, lane); });
     } else {
-      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += step)
-        team.each(inner, [=](std::ptrdiff_t i) { g(at + i, 0); });
+      for (std::ptrdiff_t element = first * inner, s = 0; s < samples; ++s, element += step)
+        team.each(inner, [=](std::ptrdiff_t i) { g(element + i, 0); });
     }
   }
 
-  /// For strips of many lanes, two sums of each in one pass: a[lane] and b[lane] are those that g(a, b, i, lane) adds
-  /// to. Eight rows at a time, for which a lane's sums stay in registers; they are added one after the other.
+  /// For strips of many lanes: two sums per lane in one pass, a[lane] and b[lane], to which g(a, b, i, lane) adds. It
+  /// takes eight rows at a time, during which a lane's sums stay in registers; rows are added one after the other.
   template <class Team, class Width, class G>
   GPIPE_HOST_DEVICE void two_sums(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* a,
                                   double* b, G g) const {
     constexpr std::ptrdiff_t rows = 8;
     const std::ptrdiff_t step = elements();
     team.each(lanes, [=](std::ptrdiff_t lane) { a[lane] = b[lane] = 0; });
-    std::ptrdiff_t at = first, s = 0;
-    for (; s + rows <= samples; s += rows, at += rows * step)
+    std::ptrdiff_t element = first, s = 0;
+    for (; s + rows <= samples; s += rows, element += rows * step)
       team.each(lanes, [=](std::ptrdiff_t lane) {
-        double of_a = a[lane], of_b = b[lane];
+        double sum_a = a[lane], sum_b = b[lane];
         GPIPE_UNROLL_ROWS
-        for (std::ptrdiff_t row = 0; row < rows; ++row) g(of_a, of_b, at + row * step + lane, lane);
-        a[lane] = of_a, b[lane] = of_b;
+        for (std::ptrdiff_t row = 0; row < rows; ++row) g(sum_a, sum_b, element + row * step + lane, lane);
+        a[lane] = sum_a, b[lane] = sum_b;
       });
-    for (; s < samples; ++s, at += step)
-      team.each(lanes, [=](std::ptrdiff_t lane) { g(a[lane], b[lane], at + lane, lane); });
+    for (; s < samples; ++s, element += step)
+      team.each(lanes, [=](std::ptrdiff_t lane) { g(a[lane], b[lane], element + lane, lane); });
   }
 
-  /// into[lane] = the sum of g(i, lane) over the lane's channel, in double.
+  /// sums[lane] = the sum of g(i, lane) over the lane's channel, in double.
   template <class Team, class Width, class G>
-  GPIPE_HOST_DEVICE void sum(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* into,
+  GPIPE_HOST_DEVICE void sum(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* sums,
                              G g) const {
     if constexpr (SideBySide) {
-      team.each(lanes, [=](std::ptrdiff_t lane) { into[lane] = 0; });
+      team.each(lanes, [=](std::ptrdiff_t lane) { sums[lane] = 0; });
       each(team, samples, first, lanes,
-           [=](std::ptrdiff_t i, std::ptrdiff_t lane) { into[lane] += static_cast<double>(g(i, lane)); });
+           [=](std::ptrdiff_t i, std::ptrdiff_t lane) { sums[lane] += static_cast<double>(g(i, lane)); });
     } else {
-      *into = 0;
+      *sums = 0;
       const std::ptrdiff_t step = elements();
-      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += step)
-        *into += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(at + i, 0)); });
+      for (std::ptrdiff_t element = first * inner, s = 0; s < samples; ++s, element += step)
+        *sums += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(element + i, 0)); });
     }
   }
 };
@@ -143,12 +143,12 @@ struct pixel_strips {
 
   struct strip {
     std::ptrdiff_t sample;
-    std::ptrdiff_t first;  ///< its first channel
-    std::ptrdiff_t width;  ///< channels
-    std::ptrdiff_t at;     ///< its first element in the map of all samples
+    std::ptrdiff_t first;    ///< its first channel
+    std::ptrdiff_t width;    ///< channels
+    std::ptrdiff_t element;  ///< its first element in the map of all samples
 
     GPIPE_HOST_DEVICE constexpr strip from(std::ptrdiff_t lane) const {
-      return {sample, first + lane, width - lane, at + lane};
+      return {sample, first + lane, width - lane, element + lane};
     }
   };
 
@@ -163,8 +163,8 @@ struct pixel_strips {
   /// Calls f(part, lanes) for parts of the row's strip, each a strip, and the number of its lanes.
   template <class Team, class F>
   GPIPE_HOST_DEVICE void in_parts(const Team& team, std::ptrdiff_t row, F f) const {
-    const strip all = (*this)[row];
-    detail::in_parts(team, all.width, [&](std::ptrdiff_t first, auto lanes) { f(all.from(first), lanes); });
+    const strip whole = (*this)[row];
+    detail::in_parts(team, whole.width, [&](std::ptrdiff_t first, auto lanes) { f(whole.from(first), lanes); });
   }
 };
 

@@ -17,11 +17,11 @@ namespace gpipe {
 ///     normal     with deviation     scale / sqrt(fan_in)
 ///     xavier     in [-b, b),    b = scale sqrt(6 / (inputs + outputs))          (Glorot, Bengio, 2010)
 ///
-/// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose
-/// rule says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
+/// A weight {out, in, ...} has in x ... inputs and out x ... outputs; so has a convolution's {..., in, out}, whose
+/// rule sets `outputs_last`. `over_root(n)` divides by the square root of n:
 ///
 ///     ResNet, convolutions before a relu (He et al., 2015)    initializer::kaiming()
-///     GPT-2, what writes to the residual of L blocks          initializer::deviation(0.02).over_root(2 * L)
+///     GPT-2, the layers that write to the residual of L blocks    initializer::deviation(0.02).over_root(2 * L)
 ///     Fixup, the first weight of a branch of L                initializer::xavier().over_root(L)  (the last: zeros)
 struct initializer {
   enum class kind : std::uint8_t { zeros, ones, constant, uniform, normal, xavier };
@@ -36,14 +36,14 @@ struct initializer {
   static constexpr initializer constant(double value) { return {kind::constant, 1, value}; }
   static constexpr initializer uniform(int fan_in, double scale = 1.0) { return {kind::uniform, fan_in, scale}; }
   static constexpr initializer normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
-  static constexpr initializer deviation(double of) { return {kind::normal, 1, of}; }
+  static constexpr initializer deviation(double value) { return {kind::normal, 1, value}; }
   /// Deviation sqrt(2 / outputs).
   static constexpr initializer kaiming() { return {kind::normal, -1, 1.4142135623730951}; }
   static constexpr initializer xavier(double scale = 1.0) { return {kind::xavier, 1, scale}; }
   constexpr initializer over_root(int n) const { return {drawn, fan_in, scale, divisor * n, outputs_last}; }
   constexpr initializer with_outputs_last(bool last = true) const { return {drawn, fan_in, scale, divisor, last}; }
 
-  /// Without what depends on the parameter's extents.
+  /// The rule without values that depend on the parameter's extents.
   constexpr initializer of(const detail::shape& extents) const {
     const auto extent = [&](int i) {
       return i >= extents.rank ? 1 : extents.extents[outputs_last ? extents.rank - 1 - i : i];
@@ -72,8 +72,8 @@ struct parameter {
 /// or only backward: its input part, and the parameter part where the input part does not run.
 enum class read_by : std::uint8_t { all, forward, backward_input, backward };
 
-/// Memory that a layer needs beside its edges. `size` counts elements: per sample, unless all samples of a micro-batch
-/// share one; in total for buffers that are derived from the parameters after each commit (`derived`).
+/// Memory that a layer needs in addition to its edges. `size` counts elements: per sample, unless all samples of a
+/// micro-batch share one; in total for buffers that are derived from the parameters after each commit (`derived`).
 ///
 ///     extras               forward ----------------------> backward
 ///     forward_workspace    forward
@@ -88,7 +88,7 @@ struct buffer {
 
   /// Derived buffers that not all kernels read. Those for forward and for backward may be in the same memory, so
   /// `refresh` must write each only if `refreshes_for_forward()`, `refreshes_for_backward_input()` or
-  /// `refreshes_for_backward()` says so.
+  /// `refreshes_for_backward()` is true.
   static constexpr buffer for_forward(const char* name, std::size_t size, dtype type) {
     return {name, size, type, false, read_by::forward};
   }
@@ -104,7 +104,7 @@ struct buffer {
   }
 };
 
-/// The rows of a prediction of which a layer makes some columns, and how many of each sample one call makes.
+/// The rows of a prediction, if a layer makes some of its columns, and the rows of each sample that one call makes.
 struct row_blocks {
   int rows = 1;   ///< of a sample
   int block = 1;  ///< a call has `samples x block` of the micro-batch's `samples x rows`
@@ -125,10 +125,10 @@ struct keep {
   bool output = false;
 };
 
-/// The value of `field::ignored` where no label is ignored.
+/// The value of `field::ignored` if no label is ignored.
 inline constexpr std::int32_t no_label = (std::numeric_limits<std::int32_t>::min)();
 
-/// A field of the data that a layer reads beside its input: `{"labels", 1, dtype::int32, 10}`.
+/// A field of the data that a layer reads in addition to its input: `{"labels", 1, dtype::int32, 10}`.
 struct field {  // its members have default values, because otherwise nvcc does not copy arrays of fields
   const char* name = "";
   std::size_t size = 0;  ///< elements per sample
@@ -138,7 +138,7 @@ struct field {  // its members have default values, because otherwise nvcc does 
   std::int64_t ignored = no_label;  ///< an integer that is valid, too, if it is outside of [0, below)
 };
 
-/// The kind of most of a layer's operations. GPUs whose kernels were counted do each at a share of their rates.
+/// The kind of most of a layer's operations. Each kind reaches its own share of a GPU's peak rate.
 enum class work_kind : std::uint8_t { other, product, convolution };
 
 /// The work of one sample: floating-point operations, and the bytes that forward moves.
@@ -148,8 +148,8 @@ struct work {
   std::int64_t backward_parameters = 0;
   std::int64_t bytes = 0;
   work_kind kind = work_kind::other;
-  std::int64_t attention = 0;           ///< those of `forward` that are scores, softmax and mixed values
-  std::int64_t attention_backward = 0;  ///< those of `backward_input` that are their gradients
+  std::int64_t attention = 0;           ///< the part of `forward` for scores, softmax and mixed values
+  std::int64_t attention_backward = 0;  ///< the part of `backward_input` for their gradients
 };
 
 }  // namespace gpipe

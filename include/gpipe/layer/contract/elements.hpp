@@ -8,17 +8,17 @@
 
 namespace gpipe::detail {
 
-/// The sizes of a kind whose kernels see no more of a tensor than its elements.
+/// The sizes of a kind whose kernels depend only on the number of elements.
 struct element_count {
   std::ptrdiff_t elements;  ///< of a sample
 
   constexpr std::ptrdiff_t of(int samples) const { return samples * elements; }
 };
 
-/// f(i) for i in [0, n), in any order. The members of `f` are two to four pointers to arrays, of which it reads element
-/// i of the const ones, and writes, but does not read, element i of the others; if it reads these, too, it says so by
-/// `static constexpr bool updates = true`. It leaves arrays alone that are null. A device that reads several neighbours
-/// at once calls `f` with other arrays, where they have other numbers.
+/// f(i) for i in [0, n), in any order. The members of `f` are two to four pointers to arrays. It reads element i of the
+/// const ones, and writes, but does not read, element i of the others; if it reads these, too, it declares `static
+/// constexpr bool updates = true`. It does not access null arrays. A device that reads several neighbours at once calls
+/// `f` with other arrays, in which the elements have other indices.
 template <class C, class F>
 void each_element(const C& c, std::ptrdiff_t n, const F& f) {
   if constexpr (requires { c.each_element(n, f); }) c.each_element(n, f);
@@ -29,7 +29,7 @@ void each_element(const C& c, std::ptrdiff_t n, const F& f) {
 enum class kept_value { input, output, derivative };
 
 /// The kernels of a layer that is a function of each element: `Layer::apply<T>{x, y}`, and `Layer::chain<T>{kept, dy,
-/// dx}` with what is kept. If that is the derivative, `apply` has it as a third member and writes it.
+/// dx}` with the kept value. If that is the derivative, `apply` writes it to its third member.
 template <class Layer, class T, kept_value Kept>
 struct elements_kernels {
   using value_type = T;
@@ -58,7 +58,7 @@ struct elements_kernels {
   }
 };
 
-/// What a layer of such a kind declares: its output is an `Edge`. The costs are operations for each element, and the
+/// The declarations of a layer of such a kind, whose output is an `Edge`. The costs are operations per element, and the
 /// number of tensors that forward reads and writes.
 template <class On, class Kind, class Edge, int Forward, int Backward, int Moved>
 struct layer_of_elements : of_kind<On, Kind> {

@@ -13,7 +13,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The parameters of a layer, its matrices with the first values of the rules. Those of a part are drawn as the rows of
+/// The parameters of a layer, its matrices with the rules' first values. A part of a larger layer is drawn as rows of
 /// the whole.
 template <class On, class Rules>
 struct redrawn_parameters {
@@ -42,8 +42,8 @@ struct redrawn_parameters {
   struct list;
   template <std::size_t... Indices>
   struct list<std::index_sequence<Indices...>> {
-    static constexpr auto all = redrawn();
-    static constexpr parameter parameters[] = {all[Indices]...};
+    static constexpr auto redrawn_list = redrawn();
+    static constexpr parameter parameters[] = {redrawn_list[Indices]...};
   };
   using type = list<std::make_index_sequence<count>>;
 };
@@ -71,21 +71,21 @@ struct initialized_item {
 template <initializer... Rules>
 struct drawn_by {
   static constexpr initializer rule(std::size_t matrix) {
-    constexpr initializer all[] = {Rules...};
-    return all[(std::min)(matrix, sizeof...(Rules) - 1)];
+    constexpr initializer rules[] = {Rules...};
+    return rules[(std::min)(matrix, sizeof...(Rules) - 1)];
   }
   template <class Layer>
   using around = initialized_item<Layer, drawn_by>;
 };
 
-/// Something around a part that has rules, such as a tie.
+/// A wrapper, such as a tie, around a part that has rules.
 template <class Outer, class Inner>
 struct around_both {
   template <class Layer>
   using around = typename Outer::template around<typename Inner::template around<Layer>>;
 };
 
-/// A layer that is a list, such as a head in slices: the rules draw each of its parts with parameters.
+/// A layer that is a list, such as a sliced head: the rules draw each of its parts with parameters.
 template <class Layer, class Rules>
 requires requires { typename Layer::template with_parts<Rules>; }
 struct initialized_item<Layer, Rules> {
@@ -103,9 +103,9 @@ struct initialized_item<Layer, Rules> {
 ///     initialized<linear<64>, initializer::xavier()>
 ///     initialized<causal_attention<12>, initializer::deviation(0.02), initializer::deviation(0.02).over_root(24)>
 ///
-/// It stands wherever the layer does: `named<"fc", initialized<...>>`, `tied<"wte", initialized<...>>`. Everything else
-/// is the layer's: paths, kernels, and its name in tables and profiles. The rules draw each slice of a head that is
-/// cut, as rows of the whole.
+/// It can replace the layer everywhere: `named<"fc", initialized<...>>`, `tied<"wte", initialized<...>>`. Everything
+/// else is the layer's: paths, kernels, and its name in tables and profiles. The rules draw each slice of a sliced head
+/// as rows of the whole.
 template <class Layer, initializer... Rules>
 struct initialized : detail::initialized_item<Layer, detail::drawn_by<Rules...>> {
   static_assert(sizeof...(Rules) > 0,

@@ -7,9 +7,9 @@
 
 namespace gpipe {
 
-/// A layer whose kernels are compiled once for all layers of a kind, and not for each input and size again:
-/// convolutions with other channels, a relu of other tensors. A network with hundreds of different layers has a dozen
-/// kinds.
+/// A layer whose kernels are compiled once for all layers of a kind, such as convolutions with different channels, or a
+/// relu of different tensors, instead of once per input and size. A network with hundreds of different layers has a
+/// dozen kinds.
 ///
 ///     template <class T>
 ///     struct scaling {                                    the kind: kernels, and all types in them
@@ -24,8 +24,8 @@ namespace gpipe {
 ///       static constexpr typename scaling<T>::numbers sizes{output::size, N...};
 ///     };
 ///
-/// The kind declares what all of its layers have alike, such as `keeps`; `on` declares the rest, and no kernels. A kind
-/// has its operands by `a.extra<I, U>()`, `a.workspace<I, U>()` and so on, with their types, and prepares products by
+/// The kind declares what all of its layers share, such as `keeps`; `on` declares the rest, but no kernels. A kind
+/// reads its operands by `a.extra<I, U>()`, `a.workspace<I, U>()` and so on, with their types, and prepares products by
 /// `prepare(c, samples, sizes)`. Kernels of a struct derived from `on`, and those that `kernels` specializes for it,
 /// are compiled for it alone; there `a.sizes()` are constants.
 template <class On, class Kind>
@@ -33,7 +33,7 @@ struct of_kind : Kind {
   using kind = Kind;
   using declared_by = On;
 
-  template <class C, class Of = On>  // Of: clang++ looks into On while that is incomplete
+  template <class C, class Of = On>  // Of: clang++ instantiates On while it is incomplete
   requires requires(const C& c) { Kind::prepare(c, 1, Of::sizes); }
   static void prepare(const C& c, int samples) { Kind::prepare(c, samples, Of::sizes); }
 };
@@ -50,14 +50,14 @@ struct layer_lists {
   int derived_count = 0;
 };
 
-/// Whether all kernels of `On` are those of its kind.
+/// Whether all kernels of `On` belong to its kind.
 template <class On>
 inline constexpr bool is_of_kind = false;
 template <class On>
 requires requires { typename On::kind; }
 inline constexpr bool is_of_kind<On> = std::is_same_v<typename On::declared_by, On>;
 
-// The element type of a kind's inputs: `input_type`, if they are others than its outputs.
+// The element type of a kind's inputs: `input_type`, if it differs from the outputs'.
 template <class Kind>
 struct input_of_kind {
   using type = typename Kind::value_type;
@@ -68,7 +68,8 @@ struct input_of_kind<Kind> {
   using type = typename Kind::input_type;
 };
 
-// That of one of several inputs or outputs: a kind whose edges have tensors of several types has `in_of` and `out_of`.
+// The element type of one of several inputs or outputs: a kind whose edges have tensors of several types has `in_of`
+// and `out_of`.
 template <class Kind, int Index>
 struct input_at : input_of_kind<Kind> {};
 template <class Kind, int Index>
@@ -86,7 +87,7 @@ struct output_at<Kind, Index> {
   using type = typename Kind::template out_of<Index>;
 };
 
-/// A kind in the place of `bound`, for operands.
+/// Replaces `bound` in the operands of a kind.
 template <class Kind>
 struct bound_kind {
   using layer = Kind;

@@ -49,17 +49,17 @@ struct call {
   std::byte* backward_extras = nullptr;
   std::byte* forward_workspace = nullptr;
   std::byte* workspace = nullptr;
-  double* partials = nullptr;         ///< of the micro-batch; for `update_state` those of the first
+  double* partials = nullptr;         ///< of the micro-batch; for `update_state`, of the first one
   std::ptrdiff_t partial_stride = 0;  ///< from one micro-batch's partials to the next's
   int micro_batches = 0;              ///< for `update_state`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
-  /// Of a layer with one input: the gradients that other readers of it made before. The executor adds `in_gradient` to
-  /// them, unless the kernel has done so and has set `added`.
+  /// For a layer with one input: the sum of the gradients from its other readers so far. The executor adds
+  /// `in_gradient` to it, unless the kernel has done so and has set `added`.
   std::byte* gradient_sum = nullptr;
   bool* added = nullptr;
   bool* used_random = nullptr;               ///< if given, set to true when the kernel calls `random`
-  refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
+  refresh_for refreshed = refresh_for::all;  ///< the kernels that will read the buffers that `refresh` writes
   bool in_turn = false;                      ///< derived buffers for forward and for backward are in the same memory
   int block = 0;                             ///< of rows that `predict` makes
   const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
@@ -67,17 +67,17 @@ struct call {
 
 // The offset of a layer's I-th parameter or buffer in bytes: each starts at a multiple of `alignment`.
 constexpr std::size_t offset_in(std::span<const parameter> list, std::size_t index, std::size_t element_bytes) {
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < index && i < list.size(); ++i) at += aligned(list[i].extents.size() * element_bytes);
-  return at;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < index && i < list.size(); ++i) offset += aligned(list[i].extents.size() * element_bytes);
+  return offset;
 }
 constexpr std::size_t offset_in(std::span<const buffer> list, std::size_t index, std::size_t samples) {
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < index && i < list.size(); ++i) at += list[i].bytes(samples);
-  return at;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < index && i < list.size(); ++i) offset += list[i].bytes(samples);
+  return offset;
 }
 
-/// The offset of a derived buffer. If those for forward and for backward are needed in turn, they begin at one byte:
+/// The offset of a derived buffer. Buffers for forward and for backward that are needed in turn start at the same byte:
 ///
 ///     list        | forward 0 | backward 0 | all | forward 1 | backward 1 |
 ///     in turn     | all | forward 0 | forward 1     |
@@ -86,12 +86,13 @@ constexpr std::size_t offset_of_derived(std::span<const buffer> list, std::size_
   if (!in_turn) return offset_in(list, index, 1);
   const auto turn_of = [](read_by reader) { return reader == read_by::backward_input ? read_by::backward : reader; };
   const read_by turn = turn_of(list[index].reader);
-  std::size_t at = 0;
+  std::size_t offset = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const read_by other = turn_of(list[i].reader);
-    if ((i < index && other == turn) || (other == read_by::all && turn != read_by::all)) at += list[i].bytes(1);
+    const read_by reader_turn = turn_of(list[i].reader);
+    if ((i < index && reader_turn == turn) || (reader_turn == read_by::all && turn != read_by::all))
+      offset += list[i].bytes(1);
   }
-  return at;
+  return offset;
 }
 
 }  // namespace detail
@@ -140,13 +141,13 @@ struct only_backward_has_backward_extras {
 
 namespace detail {
 
-/// Forward may read all edges of a layer, as decode does; backward may read those that the layer keeps; update_state
+/// Forward and decode may read all edges of a layer; backward may read the edges that the layer keeps; update_state
 /// may read none.
 enum class pass { forward, backward, update_state, decode };
 
 }  // namespace detail
 
-/// The partials of each micro-batch of a step: `[m]` are those of micro-batch m. Functors can copy it.
+/// The partials of each micro-batch of a step: `[m]` belongs to micro-batch m. Functors can copy it.
 struct partial_list {
   const double* first = nullptr;
   std::ptrdiff_t stride = 0;
@@ -178,7 +179,7 @@ struct partial_list {
 ///     partials()         as declared                   forward writes all of it, a layer with state only in training;
 ///                                                      null in a recompute
 ///     recorded_partials() as declared      const       the values that forward wrote: recompute and backward
-///     all_partials()     partial_list                  `update_state`: those of all micro-batches, in ascending order
+///     all_partials()     partial_list                  `update_state`: of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
 ///     sizes()            the layer's `sizes`           of kernels that serve a kind of layers
 template <class Bound, detail::pass Pass = detail::pass::forward>
@@ -228,9 +229,9 @@ class operands {
   in_type<Index>* in_gradient() const {
     return reinterpret_cast<in_type<Index>*>(call_.in_gradient[Index]);
   }
-  // For backward_input of a layer with one input: where other readers' gradients of it are, or null. A kernel that asks
-  // must write the gradient to `in_gradient` and add it there, both rounded. A template, because a layer without inputs
-  // has no in_type<0>.
+  // For backward_input of a layer with one input: the sum of other readers' gradients of it, or null. A kernel that
+  // calls this must write the gradient to `in_gradient` and add it there, both rounded. A template, because a layer
+  // without inputs has no in_type<0>.
   template <int Index = 0>
   in_type<Index>* gradient_sum() const {
     static_assert(Index == 0);
@@ -265,8 +266,8 @@ class operands {
         const_cast<std::byte*>(call_.state) +
         detail::offset_in(first(lists().state, Index), std::size_t{Index}, sizeof(value_type)));
   }
-  // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other
-  // need no values then.
+  // For `refresh`: whether forward, or the input part of backward, is the next to read its buffers. Buffers for the
+  // other then need no values.
   bool refreshes_for_forward() const {
     return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::forward;
   }
@@ -274,7 +275,7 @@ class operands {
     return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::backward ||
            call_.refreshed == detail::refresh_for::backward_input;
   }
-  // The same, or whether the parameter part reads it next because the input part does not run.
+  // The same, or whether the parameter part reads them next because the input part does not run.
   bool refreshes_for_backward() const {
     return refreshes_for_backward_input() || call_.refreshed == detail::refresh_for::backward_parameters_alone;
   }
@@ -325,7 +326,7 @@ class operands {
   }
 
  private:
-  // The kernels of a kind know at run time what is declared, also in a layer that is derived from one of that kind.
+  // The kernels of a kind read the lists at run time, also in a layer that is derived from one of that kind.
   static constexpr bool checks_lists = !detail::is_bound_kind<Bound> && !requires { typename Bound::on::declared_by; };
   template <int Index, std::size_t Count>
   static constexpr void require_declared() {
@@ -353,7 +354,7 @@ class operands {
   const detail::call& call_;
 };
 
-/// The operands of backward's parameter part for several micro-batches; `[i]` are those of one. All but the last have
+/// The operands of backward's parameter part for several micro-batches; `[i]` belongs to one. All but the last have
 /// the same number of samples. `backward_parameters(context, operands, micro_batches)` may add them up in one kernel.
 template <class Bound>
 class several_operands {

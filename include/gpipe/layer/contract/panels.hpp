@@ -23,8 +23,8 @@ constexpr std::size_t packed_size(int rows, int columns) {
 
 namespace detail {
 
-// A bias of bf16 products is a float; beside the packed weights is a copy that is rounded once a step, for devices
-// whose products read one.
+// A bias of bf16 products is a float. A copy next to the packed weights is rounded once per step, for devices whose
+// products read a rounded one.
 
 template <class T>
 inline constexpr bool rounds_bias = !std::is_same_v<T, compute_type<T>>;
@@ -36,8 +36,8 @@ constexpr std::size_t rounded_bias_size(int n) {
 }
 
 template <class C, class T>
-void round_bias(const C& c, int n, const compute_type<T>* bias, T* into) {
-  if constexpr (rounds_bias<T>) c.pack(1, n, bias, n, false, into);
+void round_bias(const C& c, int n, const compute_type<T>* bias, T* rounded) {
+  if constexpr (rounds_bias<T>) c.pack(1, n, bias, n, false, rounded);
 }
 
 /// y[rows x n] = bias + a * b with a packed b, by the rounded copy if the context reads one.

@@ -32,7 +32,7 @@ struct pointwise_value_takes_numbers {
 
 namespace detail {
 
-/// Whether a template `value` is static, and whether one that is no template takes a T.
+/// Whether a template `value` is static, and whether a `value` that is no template takes a T.
 template <class Function, class T>
 constexpr bool value_takes() {
   if constexpr (requires { &Function::template value<T>; })
@@ -41,8 +41,8 @@ constexpr bool value_takes() {
   else return true;
 }
 
-/// Whether a class has a member `value`: else this name is no longer ambiguous. (A call would compile the function for
-/// numbers, too, and it may be one for `math::dual` alone.)
+/// Whether a class has a member `value`, which makes the name ambiguous in `both`. (A call would compile the function
+/// for numbers, too, and it may be one for `math::dual` alone.)
 template <class Function>
 class has_value {
   struct another {
@@ -62,7 +62,7 @@ class has_value {
 ///       template <class T> GPIPE_HOST_DEVICE static T value(T x) { return gpipe::math::log(1 + gpipe::math::exp(x)); }
 ///     };
 ///
-/// The derivative is computed by the rules of `math::dual`, which T then is; so the function calls those of
+/// The derivative is computed by the rules of `math::dual`, which T then is, so the function must call functions of
 /// `gpipe::math`: exp, log, tanh, erf, sigmoid, sqrt, sin, cos, pow, abs, max, min. If you have a formula for the
 /// derivative, add it, and T is then a float or a double:
 ///
@@ -123,7 +123,7 @@ struct called {
 
 }  // namespace detail
 
-/// The same of a function object without a name: `elementwise<[](auto x) { return x * gpipe::math::sigmoid(x); }>`. For
+/// The same for an unnamed function object: `elementwise<[](auto x) { return x * gpipe::math::sigmoid(x); }>`. For
 /// CUDA write a struct as above: a lambda's operator is not a device function.
 template <auto F>
 struct elementwise : pointwise<detail::called<F>> {};
@@ -136,7 +136,7 @@ struct value_and_derivative {
 
 namespace detail {
 
-/// The function in the types of kernels: a layer with a floating-point argument names one without.
+/// The function in the types of kernels: a layer with a floating-point template argument names a type without one.
 template <class Function>
 struct function_of {
   using type = Function;

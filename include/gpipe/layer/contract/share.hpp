@@ -27,15 +27,15 @@ struct share {
   }
 };
 
-/// The name of a layer with a share, such as `dropout<10>` or `dropout<0.125>`: up to six digits behind the point.
+/// The name of a layer with a share, such as `dropout<10>` or `dropout<0.125>`: up to six digits after the point.
 template <int Parts>
-constexpr short_name name_with(std::string_view layer, share<Parts> of) {
+constexpr short_name name_with(std::string_view layer, share<Parts> number) {
   short_name name;
   name << layer << "<";
-  if (of.is_whole()) {
-    name << of.parts();
+  if (number.is_whole()) {
+    name << number.parts();
   } else {
-    auto millionths = static_cast<int>(of.value * 1e6 + 0.5);
+    auto millionths = static_cast<int>(number.value * 1e6 + 0.5);
     name << millionths / 1'000'000 << ".";
     for (int digit = 100'000; (millionths %= digit * 10) > 0; digit /= 10) name << millionths / digit;
   }

@@ -23,8 +23,8 @@ inline constexpr height_width same_padding = -1;
 
 namespace detail {
 
-/// The last argument of a layer with windows is its options. For one of another type, such as a stride, `refusal` has
-/// the error, and these are the usual options.
+/// The last argument of a layer with windows is its options. For an argument of another type, such as a stride,
+/// `refusal` has the error, and the usual options are used.
 template <class Options, auto Given>
 inline constexpr bool are_options = std::is_same_v<std::remove_cvref_t<decltype(Given)>, Options>;
 template <class Options, auto Given>
@@ -34,13 +34,13 @@ constexpr Options options_of() {
 }
 
 /// "3", or "1 x 7".
-constexpr short_name& operator<<(short_name& to, height_width it) {
-  to << it.height;
-  return it.width == it.height ? to : to << " x " << it.width;
+constexpr short_name& operator<<(short_name& text, height_width extents) {
+  text << extents.height;
+  return extents.width == extents.height ? text : text << " x " << extents.width;
 }
 /// ", stride 2", unless it is the usual one.
-constexpr void add_option(short_name& to, std::string_view name, height_width it, height_width usual) {
-  if (!(it == usual)) to << ", " << name << " " << it;
+constexpr void add_option(short_name& text, std::string_view name, height_width value, height_width usual) {
+  if (!(value == usual)) text << ", " << name << " " << value;
 }
 
 /// The positions of a window in a padded image, in one direction. Output t sees the inputs t stride - padding + k
@@ -58,13 +58,13 @@ struct windows {
 };
 
 /// The pixels of a padding, in one direction; 0 for one that is not a number of pixels and cannot keep the image.
-constexpr int pixels_of_padding(bool same, int padding, int window, int dilation) {
-  return !same ? padding : window > 0 && dilation > 0 ? dilation * (window - 1) / 2 : 0;
+constexpr int pixels_of_padding(bool keeps_extent, int padding, int window, int dilation) {
+  return !keeps_extent ? padding : window > 0 && dilation > 0 ? dilation * (window - 1) / 2 : 0;
 }
 constexpr height_width pixels_of_padding(height_width padding, height_width window, height_width dilation) {
-  const bool same = padding == same_padding;
-  return {pixels_of_padding(same, padding.height, window.height, dilation.height),
-          pixels_of_padding(same, padding.width, window.width, dilation.width)};
+  const bool keeps_extent = padding == same_padding;
+  return {pixels_of_padding(keeps_extent, padding.height, window.height, dilation.height),
+          pixels_of_padding(keeps_extent, padding.width, window.width, dilation.width)};
 }
 /// Whether a padding is a number of pixels, or can keep the image.
 constexpr bool padding_exists(height_width padding, height_width window, height_width stride, height_width dilation) {

@@ -7,11 +7,11 @@ namespace gpipe {
 
 namespace detail {
 
-/// The options of the equal conv2d: along the width, and as they are by default along the height of 1.
-constexpr conv_options along_the_width(conv_options of) {
-  of.stride.height = of.dilation.height = 1;
-  if (!(of.padding == same_padding)) of.padding.height = 0;
-  return of;
+/// The options of the equivalent conv2d: as given along the width, and the defaults along the height of 1.
+constexpr conv_options along_the_width(conv_options options) {
+  options.stride.height = options.dilation.height = 1;
+  if (!(options.padding == same_padding)) options.padding.height = 0;
+  return options;
 }
 
 }  // namespace detail

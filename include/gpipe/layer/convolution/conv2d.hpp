@@ -13,7 +13,7 @@ namespace gpipe {
 ///     conv2d<64, 3, conv_options{.stride = 2, .padding = 1}>
 ///     conv2d<64, height_width{1, 7}, conv_options{.padding = {0, 3}, .bias = false}>
 ///
-/// The formula is that of `convolution_shape`. The weight is packed once per step; for bf16, packing rounds it.
+/// The formula is in `convolution_shape`. The weight is packed once per step; for bf16, packing rounds it.
 template <int Out, height_width Kernel = 0, auto Given = conv_options{}>
 struct conv2d : detail::convolution_base<conv2d<Out, Kernel, Given>, Out, Kernel, Given> {
   static_assert(Out > 0, "gpipe: conv2d<Out, Kernel>: Out, the number of output channels, must be at least 1");

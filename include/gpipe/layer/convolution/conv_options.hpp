@@ -14,7 +14,7 @@ struct conv_options {
   height_width stride = 1;
   height_width padding = 0;   ///< pixels of 0 around the image, or `same_padding`
   height_width dilation = 1;  ///< from one pixel of the window to the next
-  int groups = 1;             ///< output channels see the input channels of their group alone
+  int groups = 1;             ///< output channels see only the input channels of their group
   bool bias = true;
   height_width output_padding = 0;  ///< of `conv_transpose2d`, below its stride: rows below, columns to the right
 };
@@ -22,12 +22,12 @@ struct conv_options {
 namespace detail {
 
 constexpr short_name name_of_convolution(std::string_view kind, int out, height_width kernel,
-                                         const conv_options& with) {
+                                         const conv_options& options) {
   short_name name;
   name << kind << "<" << out << ", " << kernel;
-  add_option(name, "stride", with.stride, 1);
-  add_option(name, "dilation", with.dilation, 1);
-  add_option(name, "groups", with.groups, 1);
+  add_option(name, "stride", options.stride, 1);
+  add_option(name, "dilation", options.dilation, 1);
+  add_option(name, "groups", options.groups, 1);
   name << ">";
   return name;
 }

@@ -52,7 +52,7 @@ struct conv_transpose2d : detail::convolution_base<conv_transpose2d<Out, Kernel,
   template <class In>
   using output_of = feature_map<typename In::value_type, Out, height_of(In::height), width_of(In::width)>;
 
-  // The shape is that of the convolution from our output to our input.
+  // The shape of the convolution from this layer's output to its input.
   template <detail::floating_map In>
   struct on<In> : detail::convolution_layer<on<In>, In, output_of<In>, true,
                                             detail::convolution_from<output_of<In>, In::channels, Kernel, options>(),

@@ -29,9 +29,9 @@ struct convolution_kernels {
     bool biased;
 
     constexpr convolution_shape of(int samples) const {
-      convolution_shape all = shape;
-      all.samples = samples;
-      return all;
+      convolution_shape batch = shape;
+      batch.samples = samples;
+      return batch;
     }
     constexpr int outputs() const { return Transpose ? shape.in_channels : shape.out_channels; }
     constexpr std::ptrdiff_t pixels() const {
@@ -69,12 +69,12 @@ struct convolution_kernels {
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     const T* weight = a.template derived<1>();
-    T* into = a.in_gradient();
-    if (into == nullptr) return;
+    T* dx = a.in_gradient();
+    if (dx == nullptr) return;
     const convolution_shape shape = a.sizes().of(a.samples());
     const number* none = nullptr;
-    if constexpr (Transpose) c.convolve(shape, a.out_gradient(), weight, none, into);
-    else c.convolve_backward_input(shape, a.out_gradient(), weight, into);
+    if constexpr (Transpose) c.convolve(shape, a.out_gradient(), weight, none, dx);
+    else c.convolve_backward_input(shape, a.out_gradient(), weight, dx);
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
@@ -89,15 +89,15 @@ struct convolution_kernels {
   requires requires(const C& c, row_parts<T> in, number* out, convolution_shape shape) {
     c.convolve_backward_weight(shape, in, in, out);
   }
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    row_parts<T> x{{}, all[0].samples()}, dy = x;  // a row is a sample
+  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
+    row_parts<T> x{{}, calls[0].samples()}, dy = x;  // a row is a sample
     for (int i = 0; i < micro_batches; ++i) {
-      x.part[i] = all[i].in();
-      dy.part[i] = all[i].out_gradient();
+      x.part[i] = calls[i].in();
+      dy.part[i] = calls[i].out_gradient();
     }
     if (Transpose) std::swap(x, dy);
-    c.convolve_backward_weight(all[0].sizes().of(all.samples()), x, dy, all[0].template gradient<0>());
-    for (int i = 0; i < micro_batches; ++i) add_bias_gradient(c, all[i]);
+    c.convolve_backward_weight(calls[0].sizes().of(calls.samples()), x, dy, calls[0].template gradient<0>());
+    for (int i = 0; i < micro_batches; ++i) add_bias_gradient(c, calls[i]);
   }
 
   template <class C, class A>

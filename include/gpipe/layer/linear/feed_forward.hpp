@@ -30,12 +30,11 @@ struct function_among<Function> {
 ///     linear2_weight {width, Hidden}, linear2_bias {width}
 ///
 /// f is `gelu`, the approximation by tanh, or the activation in `feed_forward<8192, relu>`; PyTorch's default, and
-/// BERT's, is `feed_forward<8192, exact_gelu>`. Backward computes z again, so h alone is kept of the
-/// two:
+/// BERT's, is `feed_forward<8192, exact_gelu>`. Backward computes z again, so only h is kept:
 ///
 ///     "hidden"     kept                    forward: h     backward: z
-///     "function"   in forward alone        z
-///     "gradient"   in backward alone                      dz, then dh
+///     "function"   only in forward         z
+///     "gradient"   only in backward                       dz, then dh
 ///
 /// On a GPU, in bf16, GELU and its derivative are computed with the products, where cuBLASLt has such kernels.
 template <int Hidden, class... Function>

@@ -41,96 +41,96 @@ struct feed_forward_kernels {
   };
 
   template <class C>
-  static void prepare(const C& c, int samples, const numbers& of) {
-    of.inner().prepare(c, samples * of.rows);
-    of.outer().prepare(c, samples * of.rows);
-    if constexpr (fuses_gelu<C>) c.prepare_gelu(samples * of.rows, of.hidden, of.width);
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    sizes.inner().prepare(c, samples * sizes.rows);
+    sizes.outer().prepare(c, samples * sizes.rows);
+    if constexpr (fuses_gelu<C>) c.prepare_gelu(samples * sizes.rows, sizes.hidden, sizes.width);
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
-    const numbers& of = a.sizes();
-    const number* const of_outer = a.template parameter<outer_weight>();
+    const numbers& sizes = a.sizes();
+    const number* const outer_weights = a.template parameter<outer_weight>();
     if (a.refreshes_for_backward()) {
       each_inner(
-          [&](auto i) { of.inner().pack_backward(c, a.template parameter<i>(), a.template derived<2 * i + 1>()); });
-      of.outer().pack_backward(c, of_outer, a.template derived<outer + 1>());
+          [&](auto i) { sizes.inner().pack_backward(c, a.template parameter<i>(), a.template derived<2 * i + 1>()); });
+      sizes.outer().pack_backward(c, outer_weights, a.template derived<outer + 1>());
     }
     if (!a.refreshes_for_forward()) return;
-    each_inner([&](auto i) { of.inner().pack_forward(c, a.template parameter<i>(), a.template derived<2 * i>()); });
-    of.outer().pack_forward(c, of_outer, a.template derived<outer>());
+    each_inner([&](auto i) { sizes.inner().pack_forward(c, a.template parameter<i>(), a.template derived<2 * i>()); });
+    sizes.outer().pack_forward(c, outer_weights, a.template derived<outer>());
     if constexpr (!Gated) {
-      round_bias(c, of.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
-      round_bias(c, of.width, a.template parameter<3>(), a.template derived<outer_bias>());
+      round_bias(c, sizes.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
+      round_bias(c, sizes.width, a.template parameter<3>(), a.template derived<outer_bias>());
     }
   }
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    const int count = a.samples() * of.rows;
+    const numbers& sizes = a.sizes();
+    const int count = a.samples() * sizes.rows;
     T* const z = a.template forward_workspace<0, T>();
     if (!apply_fused(c, a, count, z)) {
       each_inner([&](auto i) {
-        T* const into = a.template extra<i, T>();
-        if constexpr (Gated) of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), into);
+        T* const product = a.template extra<i, T>();
+        if constexpr (Gated) sizes.inner().apply(c, count, a.in(), a.template derived<2 * i>(), product);
         else
-          of.inner().apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(), rounded<inner_bias>(a),
-                           into);
+          sizes.inner().apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(),
+                              rounded<inner_bias>(a), product);
       });
-      each_element(c, a.samples() * of.elements(), apply{a.template extra<0, T>(), factor(a), z});
+      each_element(c, a.samples() * sizes.elements(), apply{a.template extra<0, T>(), factor(a), z});
     }
-    if constexpr (Gated) of.outer().apply(c, count, z, a.template derived<outer>(), a.out());
+    if constexpr (Gated) sizes.outer().apply(c, count, z, a.template derived<outer>(), a.out());
     else
-      of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), rounded<outer_bias>(a),
-                       a.out());
+      sizes.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), rounded<outer_bias>(a),
+                          a.out());
   }
 
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    T* const into = a.in_gradient();
-    if (into == nullptr) return;
+    const numbers& sizes = a.sizes();
+    T* const dx = a.in_gradient();
+    if (dx == nullptr) return;
     differentiate(c, a);
     each_inner([&](auto i) {
       const T* dh = gradient_of<i>(a);
-      of.inner().apply_back(c, a.samples() * of.rows, dh, a.template derived<2 * i + 1>(), into, i > 0);
+      sizes.inner().apply_back(c, a.samples() * sizes.rows, dh, a.template derived<2 * i + 1>(), dx, i > 0);
     });
   }
 
   /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     if (a.in_gradient() == nullptr) differentiate(c, a);
-    const int count = a.samples() * of.rows;
+    const int count = a.samples() * sizes.rows;
     each_inner([&](auto i) {
       const T* dh = gradient_of<i>(a);
-      of.inner().add_weight_gradient(c, count, dh, a.in(), a.template gradient<i>());
+      sizes.inner().add_weight_gradient(c, count, dh, a.in(), a.template gradient<i>());
     });
     const T* z = value(a);
-    of.outer().add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
+    sizes.outer().add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
     add_bias_gradients(c, a, a);
   }
 
   template <class C, class A>
   requires multiplies_parts<C, T>
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    const numbers of = all[0].sizes();
-    row_parts<T> x{{}, all[0].samples() * of.rows}, z = x, dy = x;
+  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
+    const numbers sizes = calls[0].sizes();
+    row_parts<T> x{{}, calls[0].samples() * sizes.rows}, z = x, dy = x;
     std::array<row_parts<T>, std::size_t{inner_count}> dh;
     dh.fill(x);
     for (int m = 0; m < micro_batches; ++m) {
-      if (all[m].in_gradient() == nullptr) differentiate(c, all[m]);
-      x.part[m] = all[m].in();
-      z.part[m] = value(all[m]);
-      dy.part[m] = all[m].out_gradient();
-      each_inner([&](auto i) { dh[i].part[m] = gradient_of<i>(all[m]); });
+      if (calls[m].in_gradient() == nullptr) differentiate(c, calls[m]);
+      x.part[m] = calls[m].in();
+      z.part[m] = value(calls[m]);
+      dy.part[m] = calls[m].out_gradient();
+      each_inner([&](auto i) { dh[i].part[m] = gradient_of<i>(calls[m]); });
     }
-    const int count = all.samples() * of.rows;
-    each_inner([&](auto i) { of.inner().add_weight_gradient(c, count, dh[i], x, all[0].template gradient<i>()); });
-    of.outer().add_weight_gradient(c, count, dy, z, all[0].template gradient<2>());
-    for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, all[m], all[0]);
+    const int count = calls.samples() * sizes.rows;
+    each_inner([&](auto i) { sizes.inner().add_weight_gradient(c, count, dh[i], x, calls[0].template gradient<i>()); });
+    sizes.outer().add_weight_gradient(c, count, dy, z, calls[0].template gradient<2>());
+    for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, calls[m], calls[0]);
   }
 
   // Public, because nvcc names them. Without a gate the factor is null.
@@ -150,10 +150,10 @@ struct feed_forward_kernels {
       const value_and_derivative<number> f = value_and_slope<Function>(number(h[i]));
       const number gradient = dz[i];
       if constexpr (Gated) {
-        const number by = factor[i];
-        h[i] = gradient * by * f.derivative;
+        const number up = factor[i];
+        h[i] = gradient * up * f.derivative;
         factor[i] = gradient * f.value;
-        dz[i] = f.value * by;
+        dz[i] = f.value * up;
       } else {
         dz[i] = gradient * f.derivative;
         h[i] = f.value;
@@ -162,11 +162,11 @@ struct feed_forward_kernels {
   };
 
  private:
-  static constexpr int outer_weight = 2;         // without a gate behind the inner bias, else behind two weights
+  static constexpr int outer_weight = 2;         // without a gate after the inner bias, else after two weights
   static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
   static constexpr int inner_bias = outer + 2, outer_bias = outer + 3;  // rounded
 
-  // After backward's function: the buffer that has z, and those with the gradients of the inner products.
+  // After backward's function: the buffer with z, and the buffers with the gradients of the inner products.
   template <class A>
   static T* value(const A& a) {
     if constexpr (Gated) return a.template backward_extra<0, T>();
@@ -199,23 +199,24 @@ struct feed_forward_kernels {
   template <class C, class A>
   static bool apply_fused(const C& c, const A& a, int rows, T* z) {
     if constexpr (fuses_gelu<C>) {
-      const numbers& of = a.sizes();
+      const numbers& sizes = a.sizes();
       const T *packed = a.template derived<0>(), *bias = rounded<inner_bias>(a);
-      return c.multiply_plus_gelu(rows, of.hidden, of.width, a.in(), packed, bias, a.template extra<0, T>(), z);
+      return c.multiply_plus_gelu(rows, sizes.hidden, sizes.width, a.in(), packed, bias, a.template extra<0, T>(), z);
     } else {
       return false;
     }
   }
-  // dh, and z in the place of h.
+  // Computes dh, and overwrites h with z.
   template <class C, class A>
   static bool differentiate_fused(const C& c, const A& a, T* dh) {
     if constexpr (fuses_gelu<C>) {
-      const numbers& of = a.sizes();
+      const numbers& sizes = a.sizes();
       const T* packed = a.template derived<outer + 1>();
       T* const h = a.template extra<0, T>();
-      if (!c.multiply_gelu_gradient(a.samples() * of.rows, of.hidden, of.width, a.out_gradient(), packed, h, dh))
+      if (!c.multiply_gelu_gradient(a.samples() * sizes.rows, sizes.hidden, sizes.width, a.out_gradient(), packed, h,
+                                    dh))
         return false;
-      each_element(c, a.samples() * of.elements(), apply{h, nullptr, h});
+      each_element(c, a.samples() * sizes.elements(), apply{h, nullptr, h});
       return true;
     } else {
       return false;
@@ -228,25 +229,25 @@ struct feed_forward_kernels {
     if constexpr (Gated) use(std::integral_constant<int, 1>{});
   }
 
-  /// From the micro-batch of `a`.
+  /// Adds the sums over the micro-batch of `a` to the gradients of `target`.
   template <class C, class A, class Into>
-  static void add_bias_gradients(const C& c, const A& a, const Into& into) {
+  static void add_bias_gradients(const C& c, const A& a, const Into& target) {
     if constexpr (!Gated) {
-      const numbers& of = a.sizes();
-      const int count = a.samples() * of.rows;
+      const numbers& sizes = a.sizes();
+      const int count = a.samples() * sizes.rows;
       const T* dh = gradient_of<0>(a);
-      of.inner().add_bias_gradient(c, count, dh, into.template gradient<1>());
-      of.outer().add_bias_gradient(c, count, a.out_gradient(), into.template gradient<3>());
+      sizes.inner().add_bias_gradient(c, count, dh, target.template gradient<1>());
+      sizes.outer().add_bias_gradient(c, count, a.out_gradient(), target.template gradient<3>());
     }
   }
 
   template <class C, class A>
   static void differentiate(const C& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     T* const dz = a.template backward_extra<0, T>();
     if (differentiate_fused(c, a, dz)) return;
-    of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
-    each_element(c, a.samples() * of.elements(), chain{a.template extra<0, T>(), factor(a), dz});
+    sizes.outer().apply_back(c, a.samples() * sizes.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
+    each_element(c, a.samples() * sizes.elements(), chain{a.template extra<0, T>(), factor(a), dz});
   }
 };
 

@@ -38,10 +38,10 @@ struct linear_kernels {
   };
 
   template <class C>
-  static void prepare(const C& c, int samples, const numbers& of) {
-    c.template prepare_multiply<T>(samples * of.rows, of.N, of.K);
-    c.template prepare_multiply<T>(samples * of.rows, of.K, of.N);
-    c.template prepare_multiply_transposed<T>(of.N, of.K, samples * of.rows);
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    c.template prepare_multiply<T>(samples * sizes.rows, sizes.N, sizes.K);
+    c.template prepare_multiply<T>(samples * sizes.rows, sizes.K, sizes.N);
+    c.template prepare_multiply_transposed<T>(sizes.N, sizes.K, samples * sizes.rows);
   }
 
   template <class C, class A>
@@ -70,7 +70,7 @@ struct linear_kernels {
   static void backward_input(const C& c, const A& a) {
     const auto [N, K, rows, biased] = a.sizes();
     const T* packed = a.template derived<1>();
-    if (T* into = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, into, false);
+    if (T* dx = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, dx, false);
   }
 
   /// dW += dy^T x,  db += sum of dy over rows
@@ -85,17 +85,18 @@ struct linear_kernels {
   /// The same for several micro-batches, with the same bits: dW is read and written once.
   template <class C, class A>
   requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    const auto [N, K, rows, biased] = all[0].sizes();
-    row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
+  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
+    const auto [N, K, rows, biased] = calls[0].sizes();
+    row_parts<T> dy{{}, calls[0].samples() * rows}, x = dy;
     for (int i = 0; i < micro_batches; ++i) {
-      dy.part[i] = all[i].out_gradient();
-      x.part[i] = all[i].in();
+      dy.part[i] = calls[i].out_gradient();
+      x.part[i] = calls[i].in();
     }
-    c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
+    c.multiply_transposed(N, K, calls.samples() * rows, dy, x, calls[0].template gradient<0>());
     if (biased)
       for (int i = 0; i < micro_batches; ++i)
-        c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i], N}, all[i].template gradient<1>());
+        c.columns(std::ptrdiff_t{calls[i].samples()} * rows, N, row_major{dy.part[i], N},
+                  calls[i].template gradient<1>());
   }
 
   struct row_major {

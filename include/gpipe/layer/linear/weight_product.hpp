@@ -10,7 +10,7 @@
 namespace gpipe::detail {
 
 /// The products of a layer with one of its weights, {N, K}, for layers with several: `forward` and `backward` are the
-/// weight's packed copies, and `rows` are those of all samples.
+/// weight's packed copies, and `rows` counts the rows of all samples.
 ///
 ///     y = x W^T + b     x rows x K, y rows x N
 ///     dx = dy W,        dW += dy^T x,  db += the sum of dy over rows
@@ -58,17 +58,18 @@ struct weight_product {
   }
 
   template <class C>
-  void add_weight_gradient(const C& c, int rows, const T* dy, const T* x, number* into) const {
-    c.multiply_transposed(N, K, rows, dy, x, into);
+  void add_weight_gradient(const C& c, int rows, const T* dy, const T* x, number* gradient) const {
+    c.multiply_transposed(N, K, rows, dy, x, gradient);
   }
   /// The same for the rows of several micro-batches, with the same bits.
   template <class C>
-  void add_weight_gradient(const C& c, int rows, const row_parts<T>& dy, const row_parts<T>& x, number* into) const {
-    c.multiply_transposed(N, K, rows, dy, x, into);
+  void add_weight_gradient(const C& c, int rows, const row_parts<T>& dy, const row_parts<T>& x,
+                           number* gradient) const {
+    c.multiply_transposed(N, K, rows, dy, x, gradient);
   }
   template <class C>
-  void add_bias_gradient(const C& c, int rows, const T* dy, number* into) const {
-    c.columns(std::ptrdiff_t{rows}, N, entries{dy, N}, into);
+  void add_bias_gradient(const C& c, int rows, const T* dy, number* gradient) const {
+    c.columns(std::ptrdiff_t{rows}, N, entries{dy, N}, gradient);
   }
 
   struct entries {

@@ -25,7 +25,7 @@ struct scale_by {
   }
 };
 
-/// A loss in the middle of a model, with a name and a factor: its gradient is that of the loss times the factor.
+/// A loss in the middle of a model, with a name and a factor: its gradient is the loss's times the factor.
 /// `Item` has both; the partials are without the factor.
 template <class Item, class Loss>
 struct auxiliary_loss {
@@ -43,7 +43,7 @@ struct auxiliary_loss {
       loss::backward_input(c, a);
       if constexpr (Item::factor != 1) scale(c, a, std::make_integer_sequence<int, parts<In>>{});
     }
-    static void backward();  // hides that of the loss, whose gradient has no factor
+    static void backward();  // hides the loss's, whose gradient has no factor
 
    private:
     template <class C, class A, int... Indices>

@@ -35,7 +35,7 @@ struct logistic_error {
 ///     d loss / d x_j = weight (1/N) (1 / (1 + e^-x_j) - y_j)
 ///
 /// The mean over samples is PyTorch's BCEWithLogitsLoss. The field "labels" has the shape of the input and type T
-/// (float for bf16), each in [0, 1]: a probability is allowed. The field "weights" has one number a sample and is by
+/// (float for bf16), each in [0, 1]: a probability is allowed. The field "weights" has one number per sample and is by
 /// default all ones. "correct" is the share of the N answers that are right: x > 0 where the label is above 1/2.
 struct binary_cross_entropy : detail::elementwise_loss<detail::logistic_error> {};
 

@@ -12,7 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The numbers of a row that the slices of a head carry, of all classes so far; z are the clamped logits x.
+/// The numbers per row that the slices of a head carry, over all classes so far; z are the clamped logits x.
 struct carried {
   enum : int {
     log_sum,   ///< log sum_j e^z_j
@@ -24,7 +24,7 @@ struct carried {
   };
 };
 
-/// The kernels of the loss behind the slices.
+/// The kernels of the loss after the slices.
 template <class T, cross_entropy Settings>
 struct carried_cross_entropy_kernels {
   using value_type = T;
@@ -60,9 +60,9 @@ struct carried_cross_entropy_kernels {
     typename settings::weight_of weights;
     T elsewhere;
     GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t row) const {
-      const T* of = in + row * carried::count;
-      T loss = of[carried::log_sum] - settings::on_label * of[carried::of_label];
-      if constexpr (settings::smooths) loss -= elsewhere * of[carried::sum];
+      const T* carry = in + row * carried::count;
+      T loss = carry[carried::log_sum] - settings::on_label * carry[carried::of_label];
+      if constexpr (settings::smooths) loss -= elsewhere * carry[carried::sum];
       return static_cast<double>(weights(row)) * static_cast<double>(loss);
     }
   };
@@ -90,14 +90,15 @@ struct carried_cross_entropy_kernels {
 
 }  // namespace detail
 
-/// The loss behind the slices of a head with `Vocabulary` words, from what `vocabulary_slice` carries:
+/// The loss after the slices of a head with `Vocabulary` words, computed from the numbers that `vocabulary_slice`
+/// carries:
 ///
 ///     loss = weight (log sum_j e^z_j - sum_j t_j z_j)    with the target t of softmax_cross_entropy_with<Settings>
 ///
 ///     input tensor<T, ..., 5>, T float or double
 ///
-/// Fields, rows, weights and partials are those of `softmax_cross_entropy_with`. Beside a log sum L the loss is exact
-/// to some 2^-24 L, so a loss near 0 has fewer digits than that of an uncut head.
+/// Fields, rows, weights and partials are as in `softmax_cross_entropy_with`. With a log sum L the loss is exact to
+/// some 2^-24 L, so a loss near 0 has fewer digits than with an unsliced head.
 template <int Vocabulary, cross_entropy Settings = cross_entropy{}>
 struct carried_cross_entropy {
   template <class In>

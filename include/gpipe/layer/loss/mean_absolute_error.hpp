@@ -44,12 +44,12 @@ struct bent_error {
 
 }  // namespace detail
 
-/// The mean absolute error of a regression, over the N elements of a sample. It heeds outliers less than
+/// The mean absolute error of a regression, over the N elements of a sample. Outliers weigh less than in
 /// `mean_squared_error`:
 ///
 ///     loss = weight (1/N) sum_j |x_j - target_j|,    d loss / d x_j = weight (1/N) sign(x_j - target_j)
 ///
-/// The mean over samples is PyTorch's L1Loss. The fields are those of `mean_squared_error`. There is no accuracy.
+/// The mean over samples is PyTorch's L1Loss. The fields are as in `mean_squared_error`. There is no accuracy.
 struct mean_absolute_error : detail::elementwise_loss<detail::absolute_error> {};
 
 /// The Huber loss (Huber, 1964), over the N elements of a sample: squared near 0, and absolute beyond `Delta`, a number
@@ -58,7 +58,7 @@ struct mean_absolute_error : detail::elementwise_loss<detail::absolute_error> {}
 ///     loss = weight (1/N) sum_j h(x_j - target_j),    h(e) = e^2 / 2  if |e| <= Delta,  else  Delta (|e| - Delta / 2)
 ///     d loss / d x_j = weight (1/N) (x_j - target_j), clamped to [-Delta, Delta]
 ///
-/// The mean over samples is PyTorch's HuberLoss(delta). The fields are those of `mean_squared_error`. There is no
+/// The mean over samples is PyTorch's HuberLoss(delta). The fields are as in `mean_squared_error`. There is no
 /// accuracy.
 template <detail::share<1> Delta = 1>
 struct huber_loss : detail::elementwise_loss<detail::bent_error<Delta.value, false>> {

@@ -26,7 +26,7 @@ struct squared_error {
 ///     loss = weight (1/N) sum_j (x_j - target_j)^2,    d loss / d x_j = weight (2/N) (x_j - target_j)
 ///
 /// The mean over samples is PyTorch's MSELoss. The field "targets" has the shape of the input and type T (float for
-/// bf16); the field "weights" has one number a sample and is by default all ones. There is no accuracy.
+/// bf16); the field "weights" has one number per sample and is by default all ones. There is no accuracy.
 struct mean_squared_error : detail::elementwise_loss<detail::squared_error> {};
 
 }  // namespace gpipe

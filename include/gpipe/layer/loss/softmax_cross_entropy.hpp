@@ -20,8 +20,8 @@ struct cross_entropy {
   /// The target is (1 - smoothing) [j = label] + smoothing / C, as in PyTorch and TensorFlow. Lingvo's, which is
   /// smoothing / (C - 1) off the label, is this one with smoothing C / (C - 1).
   double_bits smoothing = 0;
-  /// A label whose rows have weight 0 and no gradient, PyTorch's ignore_index: of no class, such as -100, or of one,
-  /// such as the 0 of a token that pads.
+  /// A label whose rows have weight 0 and no gradient, PyTorch's ignore_index: no class, such as -100, or a class, such
+  /// as 0 for padding.
   std::int32_t ignored = no_label;
   /// In training, inputs are clamped to [-clip, clip], and a clamped input has no gradient. 0: they are not.
   double_bits clip = 0;
@@ -54,12 +54,12 @@ struct cross_entropy_kernels {
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const row_sizes of = a.sizes();
-    const std::ptrdiff_t count = of.count(a.samples());
+    const row_sizes sizes = a.sizes();
+    const std::ptrdiff_t count = sizes.count(a.samples());
     const auto* labels = a.template field<0, std::int32_t>();
     const auto* weights = a.template field<1, number>();
     auto* out = a.template extra<0, summary>();
-    c.rows(count, summarize{a.in(), labels, out, limit_in(a.training()), of.width});
+    c.rows(count, summarize{a.in(), labels, out, limit_in(a.training()), sizes.width});
     if (double* partial = a.partials()) {
       c.sum_rows(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
       c.sum_rows(count, weight_of{weights, labels}, partial + 1);
@@ -67,7 +67,7 @@ struct cross_entropy_kernels {
     }
   }
 
-  /// The gradient may take the place of the input.
+  /// The gradient may overwrite the input.
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     if (!a.in_gradient()) return;
@@ -100,30 +100,30 @@ struct cross_entropy_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;
-      const T* from = in + row * count;
+      const T* inputs = in + row * count;
       const std::int32_t label = labels[row];
       if constexpr (ignores)
         if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
       const auto value = [](std::ptrdiff_t j, auto x) { return number(x[j]); };
-      const number top = team.maximum(count, lowest, array_function{value, from});
+      const number top = team.maximum(count, lowest, array_function{value, inputs});
       const auto is_top = [top](std::ptrdiff_t j, auto x) { return x[j] == top ? number(1) : number(0); };
-      const number equals = team.sum(label, array_function{is_top, from});
-      const number hit = from[label] == top && equals == number(0) ? number(1) : number(0);
+      const number equals = team.sum(label, array_function{is_top, inputs});
+      const number hit = inputs[label] == top && equals == number(0) ? number(1) : number(0);
       if constexpr (clips || smooths) {
         const number max = clamped(top, limit), bound = limit;
         const auto power = [max, bound](std::ptrdiff_t j, auto x) {
           return math::exp(clamped(number(x[j]), bound) - max);
         };
-        const number total = team.sum(count, array_function{power, from});
-        number loss = multiply_add(on_label, max - clamped(number(from[label]), bound), math::log_alone(total));
+        const number total = team.sum(count, array_function{power, inputs});
+        number loss = multiply_add(on_label, max - clamped(number(inputs[label]), bound), math::log_alone(total));
         const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
         if constexpr (smooths)
-          loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, from}), loss);
+          loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, inputs}), loss);
         out[row] = {max, number(1) / total, loss, hit};
       } else {
         const auto power = [top](std::ptrdiff_t j, auto x) { return math::exp(x[j] - top); };
-        const number total = team.sum(count, array_function{power, from});
-        out[row] = {top, number(1) / total, math::log_alone(total) + (top - from[label]), hit};
+        const number total = team.sum(count, array_function{power, inputs});
+        out[row] = {top, number(1) / total, math::log_alone(total) + (top - inputs[label]), hit};
       }
     }
   };
@@ -158,48 +158,48 @@ struct cross_entropy_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t count = classes;
-      const T* from = in + row * count;
-      T* into = gradient + row * count;
+      const T* inputs = in + row * count;
+      T* gradients = gradient + row * count;
       const std::int32_t label = labels[row];
       const auto zero = [](std::ptrdiff_t j, auto dx) { dx[j] = number(0); };
       if constexpr (ignores)
-        if (is_ignored(label)) return team.each(count, array_function{zero, into});
+        if (is_ignored(label)) return team.each(count, array_function{zero, gradients});
       const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
       if constexpr (clips || smooths) {
-        const number bound = limit, others = elsewhere(classes);
-        // The slope of one class, without what it has more as the label.
+        const number bound = limit, off_label = elsewhere(classes);
+        // The slope of one class, without the term of the label.
         const auto slope = [=](std::ptrdiff_t j, auto x) {
-          return weight * multiply_add(math::exp(clamped(number(x[j]), bound) - top), inverse, -others);
+          return weight * multiply_add(math::exp(clamped(number(x[j]), bound) - top), inverse, -off_label);
         };
         const auto passes = [bound](std::ptrdiff_t j, auto x) {
           return number(x[j]) >= -bound && number(x[j]) <= bound;
         };
-        number* const of_label = keep_here(row);
+        number* const label_gradient = keep_here(row);
         team.each(1, [=](std::ptrdiff_t) {
-          *of_label = passes(label, from) ? multiply_add(-weight, on_label, slope(label, from)) : number(0);
+          *label_gradient = passes(label, inputs) ? multiply_add(-weight, on_label, slope(label, inputs)) : number(0);
         });
         const auto write = [=](std::ptrdiff_t j, auto dx, auto x) { dx[j] = passes(j, x) ? slope(j, x) : number(0); };
-        team.each(count, array_function{write, into, from});
-        team.each(1, [=](std::ptrdiff_t) { into[label] = *of_label; });
+        team.each(count, array_function{write, gradients, inputs});
+        team.each(1, [=](std::ptrdiff_t) { gradients[label] = *label_gradient; });
       } else {
         const auto write = [=](std::ptrdiff_t j, auto dx, auto x) {
           dx[j] = weight * (math::exp(x[j] - top) * inverse);
         };
         if constexpr (std::is_same_v<T, number>) {
-          team.each(count, array_function{write, into, from});
-          team.each(1, [=](std::ptrdiff_t) { into[label] -= weight; });
+          team.each(count, array_function{write, gradients, inputs});
+          team.each(1, [=](std::ptrdiff_t) { gradients[label] -= weight; });
         } else {
           // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
-          number* const of_label = keep_here(row);
+          number* const label_gradient = keep_here(row);
           team.each(1, [=](std::ptrdiff_t) {
-            *of_label = multiply_add(weight, math::exp(from[label] - top) * inverse, -weight);
+            *label_gradient = multiply_add(weight, math::exp(inputs[label] - top) * inverse, -weight);
           });
-          team.each(count, array_function{write, into, from});
-          team.each(1, [=](std::ptrdiff_t) { into[label] = *of_label; });
+          team.each(count, array_function{write, gradients, inputs});
+          team.each(1, [=](std::ptrdiff_t) { gradients[label] = *label_gradient; });
         }
       }
     }
-    // The gradient of the label's input, before its input may be overwritten. Backward does not read the loss.
+    // Stores the gradient of the label's input, before the input may be overwritten. Backward does not read the loss.
     GPIPE_HOST_DEVICE number* keep_here(std::ptrdiff_t row) const { return &rows_[row].loss; }
   };
 };
@@ -210,8 +210,7 @@ struct cross_entropy_kernels {
 ///
 ///     loss = weight (log sum_j e^z_j - sum_j t_j z_j),    d loss / d x_j = weight (e^z_j / sum - t_j) [|x_j| <= clip]
 ///
-/// Fields, rows, weights and the output are those of `softmax_cross_entropy`, and "correct" counts the inputs as they
-/// are.
+/// Fields, rows, weights and the output are as in `softmax_cross_entropy`; "correct" uses the inputs before clamping.
 template <cross_entropy Settings = cross_entropy{}>
 struct softmax_cross_entropy_with {
   static_assert(Settings.smoothing >= 0 && Settings.smoothing <= 1,
@@ -249,7 +248,7 @@ struct softmax_cross_entropy_with {
 ///
 /// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
 /// "labels" is int32 below C; the field "weights" has type T (float for bf16) and is by default all ones. The output
-/// is empty. The gradient is that of the sum; the commit divides by the sum of the weights. NaN and infinities in the
+/// is empty. The gradient is the sum's; the commit divides by the sum of the weights. NaN and infinities in the
 /// input give a NaN loss.
 struct softmax_cross_entropy : softmax_cross_entropy_with<> {};
 

@@ -20,7 +20,7 @@ struct batch_statistics {
 
 namespace detail {
 
-/// The kernels of `batch_norm` for edges of one element type; the channels lie side by side, or one behind the other.
+/// The kernels of `batch_norm` for edges of one element type; the channels are side by side, or one after the other.
 template <class T, bool SideBySide>
 struct batch_norm_kernels {
   using value_type = T;
@@ -39,12 +39,12 @@ struct batch_norm_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
-    const int strips = of.along.strips();
+    const numbers& sizes = a.sizes();
+    const int strips = sizes.along.strips();
     if (double* written = a.training() ? a.partials() : nullptr) {
-      const int rows = of.rows(a.samples());
-      c.rows(strips, measure{a.in(), rows, of.along, written});
-      c.fill(1, static_cast<double>(rows * of.along.inner), written + 2 * of.along.count);
+      const int rows = sizes.rows(a.samples());
+      c.rows(strips, measure{a.in(), rows, sizes.along, written});
+      c.fill(1, static_cast<double>(rows * sizes.along.inner), written + 2 * sizes.along.count);
     }
     c.rows(strips, normalize{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
                              a.template parameter<0>(), a.template parameter<1>(), a.out()});
@@ -78,7 +78,7 @@ struct batch_norm_kernels {
     return a.sizes().shares && a.training() ? a.template backward_extra<0, number>() : nullptr;
   }
 
-  // The input and its channels' statistics: in training those of the micro-batch, else the averages.
+  // The input and its channels' statistics: in training the micro-batch's, else the averages.
   struct channel_input {
     const T* in;
     int samples;
@@ -97,11 +97,11 @@ struct batch_norm_kernels {
   };
   template <class A>
   static channel_input channel_input_of(const A& a, const double* recorded) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     return {a.in(),
-            of.rows(a.samples()),
-            of.along,
-            of.settings.epsilon,
+            sizes.rows(a.samples()),
+            sizes.along,
+            sizes.settings.epsilon,
             a.training() ? recorded : nullptr,
             a.template state<0>(),
             a.template state<1>()};
@@ -121,7 +121,7 @@ struct batch_norm_kernels {
       const T* x = in;
       const auto count = static_cast<double>(samples * along.inner);
       double mean[std::size_t{channels::max_lanes}], squares[std::size_t{channels::max_lanes}];
-      if constexpr (SideBySide) {  // one pass, with distances from the first row: no difference of large squares
+      if constexpr (SideBySide) {  // one pass over distances from the first row: no large squares are subtracted
         const T* start = x + first;
         along.two_sums(team, samples, first, lanes, mean, squares,
                        [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
@@ -150,75 +150,76 @@ struct batch_norm_kernels {
   };
 
   struct normalize {
-    channel_input of;
+    channel_input input;
     const number *weight, *bias;
     T* out;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
+      input.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
-      const T* x = of.in;
+      const T* x = input.in;
       const number *w = weight, *b = bias;
       T* y = out;
-      const strip_statistics by(team, first, lanes, of);
-      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
-        y[i] = multiply_add(by.normal(x[i], lane), w[first + lane], b[first + lane]);
+      const strip_statistics statistics(team, first, lanes, input);
+      input.along.each(team, input.samples, first, lanes, [=, &statistics](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        y[i] = multiply_add(statistics.normal(x[i], lane), w[first + lane], b[first + lane]);
       });
     }
   };
 
   struct differentiate {
-    channel_input of;
+    channel_input input;
     const T* out_gradient;
     const number* weight;
     T* in_gradient;
     number* sums;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
+      input.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
-      const T *x = of.in, *dy = out_gradient;
+      const T *x = input.in, *dy = out_gradient;
       const number* w = weight;
       T* dx = in_gradient;
-      const strip_statistics by(team, first, lanes, of);
+      const strip_statistics statistics(team, first, lanes, input);
       double along_one[std::size_t{channels::max_lanes}], along_h[std::size_t{channels::max_lanes}];
       channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
-      if (of.found) {  // averages do not depend on x
-        add_along(team, of, first, lanes, dy, by, along_one, along_h);
-        if (number* into = sums)
-          team.each(lanes, [=, C = of.along.count, &along_one, &along_h](std::ptrdiff_t lane) {
-            into[first + lane] = static_cast<number>(along_h[lane]);
-            into[C + first + lane] = static_cast<number>(along_one[lane]);
+      if (input.found) {  // averages do not depend on x
+        add_along(team, input, first, lanes, dy, statistics, along_one, along_h);
+        if (number* kept_sums = sums)
+          team.each(lanes, [=, C = input.along.count, &along_one, &along_h](std::ptrdiff_t lane) {
+            kept_sums[first + lane] = static_cast<number>(along_h[lane]);
+            kept_sums[C + first + lane] = static_cast<number>(along_one[lane]);
           });
-        const auto count = static_cast<double>(of.samples * of.along.inner);
+        const auto count = static_cast<double>(input.samples * input.along.inner);
         channels::each_lane(team, lanes,
                             [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
       }
-      of.along.each(team, of.samples, first, lanes,
-                    [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
-                      dx[i] = w[first + lane] * by.inverse[lane] *
-                              multiply_add(-by.normal(x[i], lane), static_cast<number>(along_h[lane]),
-                                           dy[i] - static_cast<number>(along_one[lane]));
-                    });
+      input.along.each(team, input.samples, first, lanes,
+                       [=, &statistics, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+                         dx[i] = w[first + lane] * statistics.inverse[lane] *
+                                 multiply_add(-statistics.normal(x[i], lane), static_cast<number>(along_h[lane]),
+                                              dy[i] - static_cast<number>(along_one[lane]));
+                       });
     }
   };
 
   struct add_up {
-    channel_input of;
+    channel_input input;
     const T* out_gradient;
     number *weight, *bias;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      of.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
+      input.along.in_parts(team, strip, [&](std::ptrdiff_t first, auto lanes) { of_strip(first, lanes, team); });
     }
     template <class Lanes, class Team>
     GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
       double of_bias[std::size_t{channels::max_lanes}], of_weight[std::size_t{channels::max_lanes}];
-      add_along(team, of, first, lanes, out_gradient, strip_statistics(team, first, lanes, of), of_bias, of_weight);
+      add_along(team, input, first, lanes, out_gradient, strip_statistics(team, first, lanes, input), of_bias,
+                of_weight);
       number *w = weight + first, *b = bias + first;
       team.each(lanes, [&](std::ptrdiff_t lane) {
         w[lane] += static_cast<number>(of_weight[lane]);
@@ -231,10 +232,11 @@ struct batch_norm_kernels {
   struct strip_statistics {
     number mean[std::size_t{channels::max_lanes}], inverse[std::size_t{channels::max_lanes}];
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, Lanes lanes, const channel_input& of) {
+    GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, Lanes lanes,
+                                       const channel_input& input) {
       channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) {
-        mean[lane] = of.mean(first + lane);
-        inverse[lane] = of.inverse(first + lane);
+        mean[lane] = input.mean(first + lane);
+        inverse[lane] = input.inverse(first + lane);
       });
     }
     GPIPE_HOST_DEVICE number normal(number x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
@@ -242,24 +244,27 @@ struct batch_norm_kernels {
 
   // The sums of dy and of dy h over each channel.
   template <class Team, class Lanes>
-  GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& of, std::ptrdiff_t first, Lanes lanes,
-                                          const T* dy, const strip_statistics& by, double* along_one, double* along_h) {
-    const T* x = of.in;
+  GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& input, std::ptrdiff_t first,
+                                          Lanes lanes, const T* dy, const strip_statistics& statistics,
+                                          double* along_one, double* along_h) {
+    const T* x = input.in;
     if constexpr (SideBySide) {  // both in one pass
       team.each(lanes, [=](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
-      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+      input.along.each(team, input.samples, first, lanes, [=, &statistics](std::ptrdiff_t i, std::ptrdiff_t lane) {
         const number d = dy[i];
         along_one[lane] += static_cast<double>(d);
-        along_h[lane] = add_product(along_h[lane], d, by.normal(x[i], lane));
+        along_h[lane] = add_product(along_h[lane], d, statistics.normal(x[i], lane));
       });
     } else {
-      of.along.sum(team, of.samples, first, lanes, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
-      of.along.sum(team, of.samples, first, lanes, along_h,
-                   [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+      input.along.sum(team, input.samples, first, lanes, along_one,
+                      [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+      input.along.sum(
+          team, input.samples, first, lanes, along_h,
+          [=, &statistics](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * statistics.normal(x[i], lane); });
     }
   }
 
-  // Micro-batches are combined one by one, as by Chan, Golub and LeVeque (1979): no difference of large squares.
+  // Combines micro-batches one by one, as Chan, Golub and LeVeque (1979) do: no large squares are subtracted.
   struct merge {
     partial_list partials;
     int channels;
@@ -269,10 +274,10 @@ struct batch_norm_kernels {
       double count = 0, middle = 0, squares = 0;
       GPIPE_NOT_UNROLLED
       for (int m = 0; m < partials.micro_batches; ++m) {
-        const double more = partials[m][2 * channels], off = partials[m][channel] - middle, all = count + more;
-        squares = multiply_add(off * off, count * more / all, squares + partials[m][channels + channel]);
-        middle = multiply_add(off, more / all, middle);
-        count = all;
+        const double more = partials[m][2 * channels], off = partials[m][channel] - middle, total = count + more;
+        squares = multiply_add(off * off, count * more / total, squares + partials[m][channels + channel]);
+        middle = multiply_add(off, more / total, middle);
+        count = total;
       }
       move(mean[channel], middle);
       if (settings.biased) move(variance[channel], squares / count);

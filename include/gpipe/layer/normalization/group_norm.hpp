@@ -27,8 +27,8 @@ struct group_norm_has_groups {
 
 namespace detail {
 
-/// The kernels of `group_norm` for maps of one element type. Sums over pixels are those of channels, which lie side by
-/// side; then the channels of a group are combined:
+/// The kernels of `group_norm` for maps of one element type. They sum over pixels per channel, because channels are
+/// side by side, and then combine the channels of a group:
 ///
 ///     forward    measure        mean and squares of each channel, over the pixels       a strip of channels
 ///                combine        mean and r of each channel's group                      a sample
@@ -52,22 +52,22 @@ struct group_norm_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     const channel_numbers found = statistics(a);
-    c.rows(of.strips.rows(a.samples()), measure{a.in(), found, of.strips});
-    c.rows(a.samples(), combine{found, of});
-    c.rows(of.strips.rows(a.samples()),
-           normalize{a.in(), found, a.template parameter<0>(), a.template parameter<1>(), a.out(), of.strips});
+    c.rows(sizes.strips.rows(a.samples()), measure{a.in(), found, sizes.strips});
+    c.rows(a.samples(), combine{found, sizes});
+    c.rows(sizes.strips.rows(a.samples()),
+           normalize{a.in(), found, a.template parameter<0>(), a.template parameter<1>(), a.out(), sizes.strips});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
     if (!a.in_gradient()) return;
-    const numbers& of = a.sizes();
-    const channel_numbers means{a.template workspace<0, number>(), of.strips.channels};
+    const numbers& sizes = a.sizes();
+    const channel_numbers means{a.template workspace<0, number>(), sizes.strips.channels};
     add_up_all(c, a);
-    c.rows(a.samples(), combine_sums{sums(a), a.template parameter<0>(), means, of});
-    c.rows(of.strips.rows(a.samples()), differentiate{a.in(), a.out_gradient(), statistics(a), means,
-                                                      a.template parameter<0>(), a.in_gradient(), of.strips});
+    c.rows(a.samples(), combine_sums{sums(a), a.template parameter<0>(), means, sizes});
+    c.rows(sizes.strips.rows(a.samples()), differentiate{a.in(), a.out_gradient(), statistics(a), means,
+                                                         a.template parameter<0>(), a.in_gradient(), sizes.strips});
   }
   template <class Context, class A>
   static void backward_parameters(const Context& c, const A& a) {
@@ -79,10 +79,10 @@ struct group_norm_kernels {
 
   /// Two numbers for each channel of each sample.
   struct channel_numbers {
-    number* all;
+    number* values;
     int channels;
-    GPIPE_HOST_DEVICE number* operator()(std::ptrdiff_t sample, int which) const {
-      return all + (2 * sample + which) * channels;
+    GPIPE_HOST_DEVICE number* operator()(std::ptrdiff_t sample, int component) const {
+      return values + (2 * sample + component) * channels;
     }
   };
   /// The mean and the squares of each channel, and then the mean and r of its group.
@@ -101,25 +101,25 @@ struct group_norm_kernels {
     c.rows(strips.rows(a.samples()), add_up{a.in(), a.out_gradient(), statistics(a), sums(a), strips});
   }
 
-  // The squares are those of distances from the channel's mean: no difference of large squares. Sums are in double.
+  // Squares of distances from the channel's mean: no large squares are subtracted. Sums are in double.
   struct measure {
     const T* in;
     channel_numbers found;
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
-      const T* x = in + at.at;
-      number *mean_of = found(at.sample, 0) + at.first, *squares_of = found(at.sample, 1) + at.first;
+      const T* x = in + part.element;
+      number *mean_of = found(part.sample, 0) + part.first, *squares_of = found(part.sample, 1) + part.first;
       double mean[max_lanes], squares[max_lanes];
       team.each(width, [&](std::ptrdiff_t k) { mean[k] = squares[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=, &mean](std::ptrdiff_t k) { mean[k] += static_cast<double>(x[pixel * C + k]); });
-      // Rounded, as `combine` reads it: so the squares are those of distances from the number that it has.
+      // Rounded as `combine` reads it, so that the squares are of distances from the same number.
       team.each(width, [&](std::ptrdiff_t k) {
         mean[k] = static_cast<double>(static_cast<number>(mean[k] / static_cast<double>(pixels)));
       });
@@ -134,24 +134,24 @@ struct group_norm_kernels {
     }
   };
 
-  // Each channel of a group has the same number of pixels, so that the group's mean is that of the means.
+  // Each channel of a group has the same number of pixels, so that the group's mean is the mean of the means.
   struct combine {
     channel_numbers found;
-    numbers of;
+    numbers sizes;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-      const int width = of.strips.channels / of.groups;
-      const auto pixels = static_cast<double>(of.strips.pixels);
-      for (int group = 0; group < of.groups; ++group) {
+      const int width = sizes.strips.channels / sizes.groups;
+      const auto pixels = static_cast<double>(sizes.strips.pixels);
+      for (int group = 0; group < sizes.groups; ++group) {
         number *mean = found(sample, 0) + group * width, *squares = found(sample, 1) + group * width;
         const double middle = team.sum(width, [=](std::ptrdiff_t k) { return static_cast<double>(mean[k]); }) /
                               static_cast<double>(width);
-        const double all = team.sum(width, [=](std::ptrdiff_t k) {
+        const double total = team.sum(width, [=](std::ptrdiff_t k) {
           const double off = static_cast<double>(mean[k]) - middle;
           return multiply_add(pixels, off * off, static_cast<double>(squares[k]));
         });
-        const double variance = all / (pixels * static_cast<double>(width));
-        const auto r = static_cast<number>(1 / std::sqrt(variance + of.epsilon));
+        const double variance = total / (pixels * static_cast<double>(width));
+        const auto r = static_cast<number>(1 / std::sqrt(variance + sizes.epsilon));
         team.each(width, [=](std::ptrdiff_t k) { mean[k] = static_cast<number>(middle), squares[k] = r; });
       }
     }
@@ -165,15 +165,15 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
-      const T* x = in + at.at;
-      const number *mean = found(at.sample, 0) + at.first, *r = found(at.sample, 1) + at.first;
-      const number *w = weight + at.first, *b = bias + at.first;
-      T* y = out + at.at;
+      const T* x = in + part.element;
+      const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;
+      const number *w = weight + part.first, *b = bias + part.first;
+      T* y = out + part.element;
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=](std::ptrdiff_t k) {
           y[pixel * C + k] = multiply_add((x[pixel * C + k] - mean[k]) * r[k], w[k], b[k]);
@@ -183,18 +183,18 @@ struct group_norm_kernels {
 
   struct add_up {
     const T *in, *out_gradient;
-    channel_numbers found, into;
+    channel_numbers found, sums;
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
-      const T *x = in + at.at, *dy = out_gradient + at.at;
-      const number *mean = found(at.sample, 0) + at.first, *r = found(at.sample, 1) + at.first;
-      number *into_h = into(at.sample, 0) + at.first, *into_one = into(at.sample, 1) + at.first;
+      const T *x = in + part.element, *dy = out_gradient + part.element;
+      const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;
+      number *sums_h = sums(part.sample, 0) + part.first, *sums_one = sums(part.sample, 1) + part.first;
       double along_h[max_lanes], along_one[max_lanes];
       team.each(width, [&](std::ptrdiff_t k) { along_h[k] = along_one[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
@@ -204,7 +204,7 @@ struct group_norm_kernels {
           along_one[k] += static_cast<double>(d);
         });
       team.each(width, [=, &along_h, &along_one](std::ptrdiff_t k) {
-        into_h[k] = static_cast<number>(along_h[k]), into_one[k] = static_cast<number>(along_one[k]);
+        sums_h[k] = static_cast<number>(along_h[k]), sums_one[k] = static_cast<number>(along_one[k]);
       });
     }
   };
@@ -213,18 +213,18 @@ struct group_norm_kernels {
     channel_numbers sums;
     const number* weight;
     channel_numbers means;
-    numbers of;
+    numbers sizes;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-      const int width = of.strips.channels / of.groups;
-      const double elements = static_cast<double>(of.strips.pixels) * width;
-      for (int which = 0; which < 2; ++which)
-        for (int group = 0; group < of.groups; ++group) {
-          const number *w = weight + group * width, *sum = sums(sample, which) + group * width;
-          number* mean = means(sample, which) + group * width;
-          const double all = team.sum(
+      const int width = sizes.strips.channels / sizes.groups;
+      const double elements = static_cast<double>(sizes.strips.pixels) * width;
+      for (int component = 0; component < 2; ++component)
+        for (int group = 0; group < sizes.groups; ++group) {
+          const number *w = weight + group * width, *sum = sums(sample, component) + group * width;
+          number* mean = means(sample, component) + group * width;
+          const double total = team.sum(
               width, [=](std::ptrdiff_t k) { return static_cast<double>(w[k]) * static_cast<double>(sum[k]); });
-          team.each(width, [=](std::ptrdiff_t k) { mean[k] = static_cast<number>(all / elements); });
+          team.each(width, [=](std::ptrdiff_t k) { mean[k] = static_cast<number>(total / elements); });
         }
     }
   };
@@ -237,31 +237,31 @@ struct group_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
-      const T *x = in + at.at, *dy = out_gradient + at.at;
-      const number *mean = found(at.sample, 0) + at.first, *r = found(at.sample, 1) + at.first;
-      const number *of_h = means(at.sample, 0) + at.first, *of_one = means(at.sample, 1) + at.first;
-      const number* w = weight + at.first;
-      T* dx = in_gradient + at.at;
+      const T *x = in + part.element, *dy = out_gradient + part.element;
+      const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;
+      const number *mean_h = means(part.sample, 0) + part.first, *mean_one = means(part.sample, 1) + part.first;
+      const number* w = weight + part.first;
+      T* dx = in_gradient + part.element;
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
         team.each(width, [=](std::ptrdiff_t k) {
           const std::ptrdiff_t i = pixel * C + k;
-          // A rounded product, of which `of_one` is the mean: the gradient of a group of one element is 0.
-          dx[i] =
-              r[k] * multiply_add((mean[k] - x[i]) * r[k], of_h[k], rounded_product<number>(dy[i], w[k]) - of_one[k]);
+          // A rounded product, whose mean is `mean_one`: the gradient of a group of one element is 0.
+          dx[i] = r[k] *
+                  multiply_add((mean[k] - x[i]) * r[k], mean_h[k], rounded_product<number>(dy[i], w[k]) - mean_one[k]);
         });
     }
   };
 
   struct of_samples {
     channel_numbers sums;
-    int which;
+    int component;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t sample, std::ptrdiff_t channel) const {
-      return sums(sample, which)[channel];
+      return sums(sample, component)[channel];
     }
   };
 };
@@ -297,7 +297,7 @@ struct group_norm_layer : of_kind<On, group_norm_kernels<typename In::value_type
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
 ///     dx = r (g - mean of g - h mean of g h),  g = dy weight
 ///
-/// Weight {C} and bias {C}, as of batch_norm. The variance is the biased one. Samples do not depend on each other, and
+/// Weight {C} and bias {C}, as in batch_norm. The variance is the biased one. Samples do not depend on each other, and
 /// evaluation does the same as training. One group is a layer normalization of the whole map.
 template <int Groups, mean_and_variance Setting = mean_and_variance{}>
 struct group_norm_with {
@@ -318,7 +318,7 @@ struct group_norm : group_norm_with<Groups> {
       detail::unless<sizeof...(More) == 0, broken::group_norm_has_groups<group_norm, In, false, Position...>>;
 };
 
-/// PyTorch's InstanceNorm2d with affine = True: each channel is a group of its own.
+/// PyTorch's InstanceNorm2d with affine = True: each channel is one group.
 template <mean_and_variance Setting = mean_and_variance{}>
 struct affine_instance_norm {
   static_assert(Setting.epsilon > 0, "gpipe: affine_instance_norm<{.epsilon}>: epsilon must be above 0");

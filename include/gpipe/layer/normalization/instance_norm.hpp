@@ -28,9 +28,9 @@ struct instance_norm_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(of.strips.rows(a.samples()),
-           normalize{a.in(), a.out(), a.template extra<0, number>(), of.strips, of.epsilon});
+    const numbers& sizes = a.sizes();
+    c.rows(sizes.strips.rows(a.samples()),
+           normalize{a.in(), a.out(), a.template extra<0, number>(), sizes.strips, sizes.epsilon});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
@@ -49,15 +49,15 @@ struct instance_norm_kernels {
     double epsilon;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
-      const T* x = in + at.at;
-      T* y = out + at.at;
-      number* r = inverse + at.sample * C + at.first;
+      const T* x = in + part.element;
+      T* y = out + part.element;
+      number* r = inverse + part.sample * C + part.first;
       double mean[std::size_t{pixel_strips::max_lanes}], squares[std::size_t{pixel_strips::max_lanes}];
       team.each(width, [&](std::ptrdiff_t k) { mean[k] = squares[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
@@ -86,15 +86,15 @@ struct instance_norm_kernels {
     pixel_strips strips;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
     }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
-      const T *y = out + at.at, *dy = out_gradient + at.at;
-      T* dx = in_gradient + at.at;
-      const number* r = inverse + at.sample * C + at.first;
+      const T *y = out + part.element, *dy = out_gradient + part.element;
+      T* dx = in_gradient + part.element;
+      const number* r = inverse + part.sample * C + part.first;
       double along_one[std::size_t{pixel_strips::max_lanes}], along_y[std::size_t{pixel_strips::max_lanes}];
       team.each(width, [&](std::ptrdiff_t k) { along_one[k] = along_y[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)

@@ -16,7 +16,7 @@ namespace gpipe {
 
 namespace detail {
 
-// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
+// One instance per width: sums over a row of constant width are faster, and round differently.
 template <class T, int Width>
 struct layer_norm_kernels {
   using value_type = T;
@@ -63,17 +63,17 @@ struct layer_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T* from = in + row * N;
-      T* into = out + row * N;
+      const T* inputs = in + row * N;
+      T* outputs = out + row * N;
       const auto value = [](std::ptrdiff_t i, auto x) { return number(x[i]); };
-      const number mean = team.sum(N, array_function{value, from}) / number(N);
+      const number mean = team.sum(N, array_function{value, inputs}) / number(N);
       const auto square = [mean](std::ptrdiff_t i, auto x) { return (x[i] - mean) * (x[i] - mean); };
-      const number variance = team.sum(N, array_function{square, from}) / number(N);
+      const number variance = team.sum(N, array_function{square, inputs}) / number(N);
       const number inverse = number(1) / std::sqrt(variance + number(epsilon));
       const auto write = [=](std::ptrdiff_t i, auto y, auto x, auto w, auto b) {
         y[i] = multiply_add<number>((x[i] - mean) * inverse, w[i], b[i]);
       };
-      team.each(N, array_function{write, into, from, weight, bias});
+      team.each(N, array_function{write, outputs, inputs, weight, bias});
       found.mean[row] = mean;
       found.inverse[row] = inverse;
     }
@@ -88,20 +88,20 @@ struct layer_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T *from = in + row * N, *slopes = out_gradient + row * N;
+      const T *inputs = in + row * N, *slopes = out_gradient + row * N;
       const number mean = found.mean[row], inverse = found.inverse[row];
-      const auto one = [](std::ptrdiff_t i, auto dy, auto w) { return dy[i] * w[i]; };
-      const number along_one = team.sum(N, array_function{one, slopes, weight}) / number(N);
+      const auto weighted = [](std::ptrdiff_t i, auto dy, auto w) { return dy[i] * w[i]; };
+      const number along_one = team.sum(N, array_function{weighted, slopes, weight}) / number(N);
       const auto h = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
         return dy[i] * w[i] * ((x[i] - mean) * inverse);
       };
-      const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
+      const number along_h = team.sum(N, array_function{h, slopes, weight, inputs}) / number(N);
       const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
         return inverse *
                multiply_add<number>((mean - x[i]) * inverse, along_h, multiply_add<number>(dy[i], w[i], -along_one));
       };
       write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
-                     from);
+                     inputs);
     }
   };
 
@@ -112,8 +112,8 @@ struct layer_norm_kernels {
       return (*this)(row, i, number(0));
     }
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i, number sum) const {
-      const std::ptrdiff_t at = row * Width + i;
-      return multiply_add<number>(dy[at], (x[at] - found.mean[row]) * found.inverse[row], sum);
+      const std::ptrdiff_t element = row * Width + i;
+      return multiply_add<number>(dy[element], (x[element] - found.mean[row]) * found.inverse[row], sum);
     }
   };
   struct of_bias {

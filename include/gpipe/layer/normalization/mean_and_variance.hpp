@@ -14,8 +14,8 @@ struct mean_and_variance {
 
 namespace detail {
 
-/// Adds the sums over rows of f(row, j) to weight[j], and those of g(row, j) to bias[j]: by one kernel if the context
-/// has one.
+/// Adds the sums over rows of f(row, j) to weight[j], and of g(row, j) to bias[j]: by one kernel if the context has
+/// one.
 template <class C, class F, class G, class T>
 void add_scale_gradients(const C& c, std::ptrdiff_t rows, std::ptrdiff_t n, const F& f, T* weight, const G& g,
                          T* bias) {

@@ -16,7 +16,7 @@ namespace gpipe {
 
 namespace detail {
 
-// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
+// One instance per width: sums over a row of constant width are faster, and round differently.
 template <class T, int Width>
 struct rms_norm_kernels {
   using value_type = T;
@@ -62,13 +62,13 @@ struct rms_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T* from = in + row * N;
-      T* into = out + row * N;
+      const T* inputs = in + row * N;
+      T* outputs = out + row * N;
       const auto square = [](std::ptrdiff_t i, auto x) { return number(x[i]) * number(x[i]); };
-      const number mean = team.sum(N, array_function{square, from}) / number(N);
+      const number mean = team.sum(N, array_function{square, inputs}) / number(N);
       const number inverse = number(1) / std::sqrt(mean + number(epsilon));
       const auto write = [inverse](std::ptrdiff_t i, auto y, auto x, auto w) { y[i] = x[i] * inverse * w[i]; };
-      team.each(N, array_function{write, into, from, weight});
+      team.each(N, array_function{write, outputs, inputs, weight});
       found.inverse[row] = inverse;
     }
   };
@@ -82,15 +82,15 @@ struct rms_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const std::ptrdiff_t N = Width;
-      const T *from = in + row * N, *slopes = out_gradient + row * N;
+      const T *inputs = in + row * N, *slopes = out_gradient + row * N;
       const number inverse = found.inverse[row];
       const auto h = [inverse](std::ptrdiff_t i, auto dy, auto w, auto x) { return dy[i] * w[i] * (x[i] * inverse); };
-      const number along_h = team.sum(N, array_function{h, slopes, weight, from}) / number(N);
+      const number along_h = team.sum(N, array_function{h, slopes, weight, inputs}) / number(N);
       const auto gradient = [=](std::ptrdiff_t i, auto dy, auto w, auto x) {
         return inverse * multiply_add<number>(x[i] * inverse, -along_h, dy[i] * w[i]);
       };
       write_gradient(team, N, gradient, in_gradient + row * N, sum == nullptr ? nullptr : sum + row * N, slopes, weight,
-                     from);
+                     inputs);
     }
   };
 
@@ -101,8 +101,8 @@ struct rms_norm_kernels {
       return (*this)(row, i, number(0));
     }
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i, number sum) const {
-      const std::ptrdiff_t at = row * Width + i;
-      return multiply_add<number>(dy[at], x[at] * found.inverse[row], sum);
+      const std::ptrdiff_t element = row * Width + i;
+      return multiply_add<number>(dy[element], x[element] * found.inverse[row], sum);
     }
   };
 };

@@ -30,42 +30,43 @@ struct average_pool_kernels {
   }
 
   /// The weight of a pixel in the mean of a window that has these rows and columns of the image.
-  GPIPE_HOST_DEVICE static number weight(const windows& of, int rows, int columns) {
-    return number(1) / number(of.count_padding ? Window.height * Window.width : rows * columns);
+  GPIPE_HOST_DEVICE static number weight(const windows& geometry, int rows, int columns) {
+    return number(1) / number(geometry.count_padding ? Window.height * Window.width : rows * columns);
   }
 
   // A team has a row of outputs.
   struct mean {
     const T* in;
     T* out;
-    windows of;
+    windows geometry;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto down = of.rows(static_cast<int>(row % of.out_height));
-      const int rows = down.to - down.from;
-      const T* x = in + row / of.out_height * of.in_size() + std::ptrdiff_t{down.from} * of.in_width * of.channels;
-      T* y = out + row * of.out_width * of.channels;
-      if (of.whole.from > 0 || of.whole.to < of.out_width)
-        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, x, rows, y); });
-      with_lanes<T>(team, std::ptrdiff_t{of.joined_pixels()} * of.channels,
+      const auto down = geometry.rows(static_cast<int>(row % geometry.out_height));
+      const int rows = down.end - down.begin;
+      const T* x = in + row / geometry.out_height * geometry.in_size() +
+                   std::ptrdiff_t{down.begin} * geometry.in_width * geometry.channels;
+      T* y = out + row * geometry.out_width * geometry.channels;
+      if (geometry.whole.begin > 0 || geometry.whole.end < geometry.out_width)
+        with_lanes<T>(team, geometry.channels, [&](auto lanes) { at_border(team, lanes, x, rows, y); });
+      with_lanes<T>(team, std::ptrdiff_t{geometry.joined_pixels()} * geometry.channels,
                     [&](auto lanes) { inside(team, lanes, x, rows, y); });
     }
 
     template <class Team, class Lanes>
     GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* x, int rows, T* y) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C, step = of.stride.width * C;
-      const std::ptrdiff_t width = of.joined_pixels() * C;
-      const number by = weight(of, rows, Window.width);
-      x += (of.whole.from * of.stride.width - of.padding.width) * C;
-      const T* end = y + of.whole.to * C;
-      for (y += of.whole.from * C; y < end; x += step, y += width) {
+      const std::ptrdiff_t C = geometry.channels, line = geometry.in_width * C, step = geometry.stride.width * C;
+      const std::ptrdiff_t width = geometry.joined_pixels() * C;
+      const number factor = weight(geometry, rows, Window.width);
+      x += (geometry.whole.begin * geometry.stride.width - geometry.padding.width) * C;
+      const T* end = y + geometry.whole.end * C;
+      for (y += geometry.whole.begin * C; y < end; x += step, y += width) {
         if (rows == Window.height)
           in_blocks(team, width, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
             typename vector::type sum{};
             unrolled<Window.height * Window.width>(
                 [&](int p) { sum += vector::load(x + p / Window.width * line + p % Window.width * C + k); });
-            vector::store(by * sum, y + k);
+            vector::store(factor * sum, y + k);
           });
         else
           in_blocks(team, width, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
@@ -73,7 +74,7 @@ struct average_pool_kernels {
             for (int i = 0; i < rows; ++i) {
               typename vector::type sum{};
               unrolled<Window.width>([&](int j) { sum += vector::load(x + i * line + j * C + k); });
-              total = vector::rounded(i == 0 ? by * sum : vector::multiply_add(vector::repeat(by), sum, total));
+              total = vector::rounded(i == 0 ? factor * sum : vector::multiply_add(vector::repeat(factor), sum, total));
             }
             vector::store(total, y + k);
           });
@@ -84,19 +85,19 @@ struct average_pool_kernels {
     GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int rows,
                                                     T* row) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
-      for (int u = 0; u < of.out_width; ++u) {
-        if (u >= of.whole.from && u < of.whole.to) continue;
-        const auto across = of.columns(u);
-        const int columns = across.to - across.from;
-        const number by = weight(of, rows, columns);
-        const T* x = first + across.from * C;
+      const std::ptrdiff_t C = geometry.channels, line = geometry.in_width * C;
+      for (int u = 0; u < geometry.out_width; ++u) {
+        if (u >= geometry.whole.begin && u < geometry.whole.end) continue;
+        const auto across = geometry.columns(u);
+        const int columns = across.end - across.begin;
+        const number factor = weight(geometry, rows, columns);
+        const T* x = first + across.begin * C;
         T* y = row + u * C;
         in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
           typename vector::type sum{};
           for (int i = 0; i < rows; ++i)
             for (int j = 0; j < columns; ++j) sum += vector::load(x + i * line + j * C + k);
-          vector::store(by * sum, y + k);
+          vector::store(factor * sum, y + k);
         });
       }
     }
@@ -105,83 +106,88 @@ struct average_pool_kernels {
   struct spread {
     const T* out_gradient;
     T* in_gradient;
-    windows of;
+    windows geometry;
 
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto down = of.rows_that_see(static_cast<int>(row % of.in_height));
-      const T* dy =
-          out_gradient + row / of.in_height * of.out_size() + std::ptrdiff_t{down.from} * of.out_width * of.channels;
-      T* dx = in_gradient + row * of.in_width * of.channels;
-      const auto seen = of.evenly_seen;
-      if (seen.from > 0 || seen.to < of.in_width)
-        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, dy, down.from, down.to, dx); });
-      if (seen.to > seen.from)
-        with_lanes<T>(team, std::ptrdiff_t{seen.to - seen.from} * of.channels,
-                      [&](auto lanes) { inside(team, lanes, dy, down.from, down.to, dx); });
+      const auto down = geometry.rows_that_see(static_cast<int>(row % geometry.in_height));
+      const T* dy = out_gradient + row / geometry.in_height * geometry.out_size() +
+                    std::ptrdiff_t{down.begin} * geometry.out_width * geometry.channels;
+      T* dx = in_gradient + row * geometry.in_width * geometry.channels;
+      const auto seen = geometry.evenly_seen;
+      if (seen.begin > 0 || seen.end < geometry.in_width)
+        with_lanes<T>(team, geometry.channels,
+                      [&](auto lanes) { at_border(team, lanes, dy, down.begin, down.end, dx); });
+      if (seen.end > seen.begin)
+        with_lanes<T>(team, std::ptrdiff_t{seen.end - seen.begin} * geometry.channels,
+                      [&](auto lanes) { inside(team, lanes, dy, down.begin, down.end, dx); });
     }
 
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* dy, int from, int to,
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* dy, int begin, int end,
                                                  T* dx) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
-      const int rows = to - from;
-      number by[static_cast<std::size_t>(Window.height)];
-      for (int t = 0; t < rows; ++t) by[t] = weight(of, seen_rows(from + t), Window.width);
-      dy += (of.evenly_seen.from + of.padding.width) * C;
-      dx += of.evenly_seen.from * C;
-      in_blocks(team, (of.evenly_seen.to - of.evenly_seen.from) * C, lanes, [=, &by](std::ptrdiff_t k) GPIPE_INLINED {
-        typename vector::type total{};
-        const auto add = [&](int t) {
-          typename vector::type sum{};
-          unrolled<Window.width>([&](int u) { sum += vector::load(dy + t * line - (Window.width - 1 - u) * C + k); });
-          total = vector::rounded(t == 0 ? by[t] * sum : vector::multiply_add(vector::repeat(by[t]), sum, total));
-        };
-        if (rows == Window.height) unrolled<Window.height>(add);
-        else
-          for (int t = 0; t < rows; ++t) add(t);
-        vector::store(total, dx + k);
-      });
+      const std::ptrdiff_t C = geometry.channels, line = geometry.out_width * C;
+      const int rows = end - begin;
+      number factors[static_cast<std::size_t>(Window.height)];
+      for (int t = 0; t < rows; ++t) factors[t] = weight(geometry, seen_rows(begin + t), Window.width);
+      dy += (geometry.evenly_seen.begin + geometry.padding.width) * C;
+      dx += geometry.evenly_seen.begin * C;
+      in_blocks(team, (geometry.evenly_seen.end - geometry.evenly_seen.begin) * C, lanes,
+                [=, &factors](std::ptrdiff_t k) GPIPE_INLINED {
+                  typename vector::type total{};
+                  const auto add = [&](int t) {
+                    typename vector::type sum{};
+                    unrolled<Window.width>(
+                        [&](int u) { sum += vector::load(dy + t * line - (Window.width - 1 - u) * C + k); });
+                    total = vector::rounded(t == 0 ? factors[t] * sum
+                                                   : vector::multiply_add(vector::repeat(factors[t]), sum, total));
+                  };
+                  if (rows == Window.height) unrolled<Window.height>(add);
+                  else
+                    for (int t = 0; t < rows; ++t) add(t);
+                  vector::store(total, dx + k);
+                });
     }
 
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int from, int to,
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int begin, int end,
                                                     T* row) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
-      const int rows = to - from;
-      const number even = weight(of, Window.height, Window.width);
+      const std::ptrdiff_t C = geometry.channels, line = geometry.out_width * C;
+      const int rows = end - begin;
+      const number even = weight(geometry, Window.height, Window.width);
       typename windows::span across{};
-      for (int j = 0; j < of.in_width; ++j) {
-        across = of.columns_that_see(j, across);
-        if (j >= of.evenly_seen.from && j < of.evenly_seen.to) continue;
-        const T* dy = first + across.from * C;
+      for (int j = 0; j < geometry.in_width; ++j) {
+        across = geometry.columns_that_see(j, across);
+        if (j >= geometry.evenly_seen.begin && j < geometry.evenly_seen.end) continue;
+        const T* dy = first + across.begin * C;
         T* dx = row + j * C;
-        if (rows <= 0 || across.from >= across.to) {
+        if (rows <= 0 || across.begin >= across.end) {
           in_blocks(team, C, lanes,
                     [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(typename vector::type{}, dx + k); });
           continue;
         }
-        const int seen = across.to - across.from;
+        const int seen = across.end - across.begin;
         if (rows == 1 && seen == 1) {
-          const number by = of.count_padding ? even : weight(of, seen_rows(from), seen_columns(across.from));
+          const number factor =
+              geometry.count_padding ? even : weight(geometry, seen_rows(begin), seen_columns(across.begin));
           in_blocks(team, C, lanes,
-                    [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(by * vector::load(dy + k), dx + k); });
+                    [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(factor * vector::load(dy + k), dx + k); });
           continue;
         }
         with_small_count<Window.width>(seen, [&](auto columns) GPIPE_INLINED {
-          number by[static_cast<std::size_t>(Window.height * Window.width)];
+          number factors[static_cast<std::size_t>(Window.height * Window.width)];
           for (int w = 0, t = 0; t < rows; ++t) {
-            const int height = of.count_padding ? Window.height : seen_rows(from + t);
+            const int height = geometry.count_padding ? Window.height : seen_rows(begin + t);
             for (int u = 0; u < columns; ++u) {
-              const int width = of.count_padding ? Window.width : seen_columns(across.from + u);
-              by[w++] = height * width == Window.height * Window.width ? even : weight(of, height, width);
+              const int width = geometry.count_padding ? Window.width : seen_columns(across.begin + u);
+              factors[w++] = height * width == Window.height * Window.width ? even : weight(geometry, height, width);
             }
           }
-          in_blocks(team, C, lanes, [=, &by](std::ptrdiff_t k) GPIPE_INLINED {
-            typename vector::type sum = by[0] * vector::load(dy + k);
-            const number* weight = by;
+          in_blocks(team, C, lanes, [=, &factors](std::ptrdiff_t k) GPIPE_INLINED {
+            typename vector::type sum = factors[0] * vector::load(dy + k);
+            const number* weight = factors;
             for (int t = 0; t < rows; ++t)
               for (int u = t == 0 ? 1 : 0; u < columns; ++u)
                 sum = vector::multiply_add(vector::repeat(*++weight), vector::load(dy + t * line + u * C + k),
@@ -194,12 +200,12 @@ struct average_pool_kernels {
 
     // The rows and columns of the image that a window sees.
     GPIPE_HOST_DEVICE int seen_rows(int t) const {
-      const auto down = of.rows(t);
-      return down.to - down.from;
+      const auto down = geometry.rows(t);
+      return down.end - down.begin;
     }
     GPIPE_HOST_DEVICE int seen_columns(int u) const {
-      const auto across = of.columns(u);
-      return across.to - across.from;
+      const auto across = geometry.columns(u);
+      return across.end - across.begin;
     }
   };
 };

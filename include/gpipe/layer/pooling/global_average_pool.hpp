@@ -34,13 +34,13 @@ struct global_average_pool {
       detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+        strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
       }
       template <class Width, class Team>
-      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
+      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& part, Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
-        const T* x = in + at.at;
-        T* y = out + at.sample * strips.channels + at.first;
+        const T* x = in + part.element;
+        T* y = out + part.sample * strips.channels + part.first;
         number sum[std::size_t{detail::pixel_strips::max_lanes}];
         team.each(width, [&](std::ptrdiff_t k) { sum[k] = 0; });
         for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, x += strips.channels)
@@ -55,17 +55,17 @@ struct global_average_pool {
       detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        strips.in_parts(team, row, [&](const auto& at, auto width) { of_strip(at, width, team); });
+        strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
       }
       template <class Width, class Team>
-      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
+      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& part, Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
-        const T* dy = out_gradient + at.sample * strips.channels + at.first;
-        T* dx = in_gradient + at.at;
-        T each[std::size_t{detail::pixel_strips::max_lanes}];
-        team.each(width, [=, &each](std::ptrdiff_t k) { each[k] = dy[k] / number(pixels); });
+        const T* dy = out_gradient + part.sample * strips.channels + part.first;
+        T* dx = in_gradient + part.element;
+        T share[std::size_t{detail::pixel_strips::max_lanes}];
+        team.each(width, [=, &share](std::ptrdiff_t k) { share[k] = dy[k] / number(pixels); });
         for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, dx += strips.channels)
-          team.each(width, [=, &each](std::ptrdiff_t k) { dx[k] = each[k]; });
+          team.each(width, [=, &share](std::ptrdiff_t k) { dx[k] = share[k]; });
       }
     };
   };

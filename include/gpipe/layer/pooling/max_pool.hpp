@@ -21,15 +21,16 @@ struct max_pool_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const windows& of = a.sizes();
-    c.rows(std::ptrdiff_t{a.samples()} * of.out_height, find{a.in(), a.out(), a.template extra<0, std::uint8_t>(), of});
+    const windows& geometry = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * geometry.out_height,
+           find{a.in(), a.out(), a.template extra<0, std::uint8_t>(), geometry});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
     if (!a.in_gradient()) return;
-    const windows& of = a.sizes();
-    c.rows(std::ptrdiff_t{a.samples()} * of.in_height,
-           return_to{a.out_gradient(), a.template extra<0, std::uint8_t>(), a.in_gradient(), of});
+    const windows& geometry = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * geometry.in_height,
+           return_to{a.out_gradient(), a.template extra<0, std::uint8_t>(), a.in_gradient(), geometry});
   }
 
   // A team has a row of outputs.
@@ -37,53 +38,56 @@ struct max_pool_kernels {
     const T* in;
     T* out;
     std::uint8_t* positions;
-    windows of;
+    windows geometry;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto down = of.rows(static_cast<int>(row % of.out_height));
-      const T* x = in + row / of.out_height * of.in_size() + std::ptrdiff_t{down.from} * of.in_width * of.channels;
-      const int rows = down.to - down.from, position = (down.from - down.first) * Window.width;
-      const std::ptrdiff_t at = row * of.out_width * of.channels;
-      if (of.whole.from > 0 || of.whole.to < of.out_width)
-        with_lanes<T>(team, of.channels, [&](auto lanes) {
-          at_border(team, lanes, x, rows, position, at, 0, of.whole.from, 1);
-          at_border(team, lanes, x, rows, position, at, of.whole.to, of.out_width, 1);
+      const auto down = geometry.rows(static_cast<int>(row % geometry.out_height));
+      const T* x = in + row / geometry.out_height * geometry.in_size() +
+                   std::ptrdiff_t{down.begin} * geometry.in_width * geometry.channels;
+      const int rows = down.end - down.begin, position = (down.begin - down.first) * Window.width;
+      const std::ptrdiff_t offset = row * geometry.out_width * geometry.channels;
+      if (geometry.whole.begin > 0 || geometry.whole.end < geometry.out_width)
+        with_lanes<T>(team, geometry.channels, [&](auto lanes) {
+          at_border(team, lanes, x, rows, position, offset, 0, geometry.whole.begin, 1);
+          at_border(team, lanes, x, rows, position, offset, geometry.whole.end, geometry.out_width, 1);
         });
-      const int joined = of.joined_pixels();
-      with_lanes<T>(team, std::ptrdiff_t{joined} * of.channels, [&](auto lanes) {
-        if (rows == Window.height) inside(team, lanes, x, at, joined);
-        else at_border(team, lanes, x, rows, position, at, of.whole.from, of.whole.to, joined);
+      const int joined = geometry.joined_pixels();
+      with_lanes<T>(team, std::ptrdiff_t{joined} * geometry.channels, [&](auto lanes) {
+        if (rows == Window.height) inside(team, lanes, x, offset, joined);
+        else at_border(team, lanes, x, rows, position, offset, geometry.whole.begin, geometry.whole.end, joined);
       });
     }
 
-    // `joined` pixels at a time, whose elements lie side by side.
+    // `joined` pixels at a time, whose elements are side by side.
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* x, std::ptrdiff_t at,
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, const T* x, std::ptrdiff_t offset,
                                                  int joined) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C, step = of.stride.width * C, width = joined * C;
-      x += (of.whole.from * of.stride.width - of.padding.width) * C;
-      const std::ptrdiff_t end = at + of.whole.to * C;
-      for (at += of.whole.from * C; at < end; at += width, x += step)
-        in_blocks(team, width, lanes, [=, y = out + at, position = positions + at](std::ptrdiff_t k) GPIPE_INLINED {
-          const auto highest = of_window<vector, 0, Window.height * Window.width>(x + k, line, C);
-          vector::store(highest.value, y + k);
-          vector::store_bytes(highest.position, position + k);
-        });
+      const std::ptrdiff_t C = geometry.channels, line = geometry.in_width * C, step = geometry.stride.width * C,
+                           width = joined * C;
+      x += (geometry.whole.begin * geometry.stride.width - geometry.padding.width) * C;
+      const std::ptrdiff_t end = offset + geometry.whole.end * C;
+      for (offset += geometry.whole.begin * C; offset < end; offset += width, x += step)
+        in_blocks(team, width, lanes,
+                  [=, y = out + offset, position = positions + offset](std::ptrdiff_t k) GPIPE_INLINED {
+                    const auto highest = of_window<vector, 0, Window.height * Window.width>(x + k, line, C);
+                    vector::store(highest.value, y + k);
+                    vector::store_bytes(highest.position, position + k);
+                  });
     }
 
     template <class Team, class Lanes>
     GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, const T* first, int rows,
-                                                    int first_place, std::ptrdiff_t at, int from, int to,
+                                                    int first_place, std::ptrdiff_t offset, int begin, int end,
                                                     int joined) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
-      for (int u = from; u < to; u += joined) {
-        const auto across = of.columns(u);
-        const int start = first_place + across.from - across.first, columns = across.to - across.from;
-        const T* x = first + across.from * C;
+      const std::ptrdiff_t C = geometry.channels, line = geometry.in_width * C;
+      for (int u = begin; u < end; u += joined) {
+        const auto across = geometry.columns(u);
+        const int start = first_place + across.begin - across.first, columns = across.end - across.begin;
+        const T* x = first + across.begin * C;
         in_blocks(team, joined * C, lanes,
-                  [=, y = out + at + u * C, position = positions + at + u * C](std::ptrdiff_t k) GPIPE_INLINED {
+                  [=, y = out + offset + u * C, position = positions + offset + u * C](std::ptrdiff_t k) GPIPE_INLINED {
                     auto highest = pixel<vector>(x + k, start);
                     for (int i = 0; i < rows; ++i)
                       for (int j = i == 0 ? 1 : 0; j < columns; ++j)
@@ -106,13 +110,14 @@ struct max_pool_kernels {
     }
     // The first maximum, or the last NaN.
     template <class Vector>
-    GPIPE_HOST_DEVICE static maximum<Vector> highest_of(maximum<Vector> of, const maximum<Vector>& next) {
-      const auto higher = (next.value > of.value) | (next.value != next.value);  // NOLINT(misc-redundant-expression)
-      of.position = higher ? next.position : of.position;
-      of.value = higher ? next.value : of.value;
-      return of;
+    GPIPE_HOST_DEVICE static maximum<Vector> highest_of(maximum<Vector> current, const maximum<Vector>& next) {
+      const auto higher =
+          (next.value > current.value) | (next.value != next.value);  // NOLINT(misc-redundant-expression)
+      current.position = higher ? next.position : current.position;
+      current.value = higher ? next.value : current.value;
+      return current;
     }
-    // Of the pixels [From, To) of a window, by halves: comparisons that do not wait for each other.
+    // The maximum of the pixels [From, To) of a window, by halves: comparisons that do not wait for each other.
     template <class Vector, int From, int To>
     GPIPE_HOST_DEVICE static maximum<Vector> of_window(const T* x, std::ptrdiff_t line, std::ptrdiff_t pixel_size) {
       if constexpr (To - From == 1) {
@@ -130,31 +135,33 @@ struct max_pool_kernels {
     const T* out_gradient;
     const std::uint8_t* positions;
     T* in_gradient;
-    windows of;
+    windows geometry;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto i = static_cast<int>(row % of.in_height);
-      const auto down = of.rows_that_see(i);
-      const std::ptrdiff_t at =
-          row / of.in_height * of.out_size() + std::ptrdiff_t{down.from} * of.out_width * of.channels;
-      const int rows = down.to - down.from, first = (i - of.rows(down.from).first) * Window.width;
-      T* dx = in_gradient + row * of.in_width * of.channels;
-      if (of.seen.from > 0 || of.seen.to < of.in_width)
-        with_lanes<T>(team, of.channels, [&](auto lanes) { at_border(team, lanes, at, rows, first, dx); });
-      if (of.seen.to > of.seen.from)
-        with_lanes<T>(team, std::ptrdiff_t{of.seen.to - of.seen.from} * of.channels,
-                      [&](auto lanes) { inside(team, lanes, at, rows, first, dx + of.seen.from * of.channels); });
+      const auto i = static_cast<int>(row % geometry.in_height);
+      const auto down = geometry.rows_that_see(i);
+      const std::ptrdiff_t offset = row / geometry.in_height * geometry.out_size() +
+                                    std::ptrdiff_t{down.begin} * geometry.out_width * geometry.channels;
+      const int rows = down.end - down.begin, first = (i - geometry.rows(down.begin).first) * Window.width;
+      T* dx = in_gradient + row * geometry.in_width * geometry.channels;
+      if (geometry.seen.begin > 0 || geometry.seen.end < geometry.in_width)
+        with_lanes<T>(team, geometry.channels, [&](auto lanes) { at_border(team, lanes, offset, rows, first, dx); });
+      if (geometry.seen.end > geometry.seen.begin)
+        with_lanes<T>(team, std::ptrdiff_t{geometry.seen.end - geometry.seen.begin} * geometry.channels,
+                      [&](auto lanes) {
+                        inside(team, lanes, offset, rows, first, dx + geometry.seen.begin * geometry.channels);
+                      });
     }
 
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, std::ptrdiff_t at, int rows, int first,
-                                                 T* dx) const {
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void inside(const Team& team, Lanes lanes, std::ptrdiff_t offset, int rows,
+                                                 int first, T* dx) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
-      at += (of.seen.from + of.padding.width) * C;
-      const int step = of.stride.height * Window.width;
-      in_blocks(team, (of.seen.to - of.seen.from) * C, lanes,
-                [=, dy = out_gradient + at, position = positions + at](std::ptrdiff_t k) GPIPE_INLINED {
+      const std::ptrdiff_t C = geometry.channels, line = geometry.out_width * C;
+      offset += (geometry.seen.begin + geometry.padding.width) * C;
+      const int step = geometry.stride.height * Window.width;
+      in_blocks(team, (geometry.seen.end - geometry.seen.begin) * C, lanes,
+                [=, dy = out_gradient + offset, position = positions + offset](std::ptrdiff_t k) GPIPE_INLINED {
                   typename vector::type sum{};
                   for (int t = 0; t < rows; ++t) {
                     unrolled<Window.width>([&](int u) {
@@ -169,38 +176,38 @@ struct max_pool_kernels {
     }
 
     template <class Team, class Lanes>
-    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, std::ptrdiff_t at, int rows,
+    GPIPE_HOST_DEVICE GPIPE_ROW_LOOP void at_border(const Team& team, Lanes lanes, std::ptrdiff_t offset, int rows,
                                                     int first, T* row) const {
       using vector = detail::lanes<T, int{lanes}>;
-      const std::ptrdiff_t C = of.channels, line = of.out_width * C;
-      const int next = of.stride.width, next_type = of.stride.height * Window.width;
+      const std::ptrdiff_t C = geometry.channels, line = geometry.out_width * C;
+      const int next = geometry.stride.width, next_type = geometry.stride.height * Window.width;
       typename windows::span across{};
-      for (int j = 0; j < of.in_width; ++j) {
-        across = of.columns_that_see(j, across);
-        if (j >= of.seen.from && j < of.seen.to) continue;
-        const int here = first + j - (across.from * next - of.padding.width);
-        const T* dy = out_gradient + at + across.from * C;
-        const std::uint8_t* position = positions + at + across.from * C;
+      for (int j = 0; j < geometry.in_width; ++j) {
+        across = geometry.columns_that_see(j, across);
+        if (j >= geometry.seen.begin && j < geometry.seen.end) continue;
+        const int place = first + j - (across.begin * next - geometry.padding.width);
+        const T* dy = out_gradient + offset + across.begin * C;
+        const std::uint8_t* position = positions + offset + across.begin * C;
         T* dx = row + j * C;
-        if (rows <= 0 || across.from >= across.to) {
+        if (rows <= 0 || across.begin >= across.end) {
           in_blocks(team, C, lanes,
                     [=](std::ptrdiff_t k) GPIPE_INLINED { vector::store(typename vector::type{}, dx + k); });
           continue;
         }
-        if (rows == 1 && across.to - across.from == 1) {
+        if (rows == 1 && across.end - across.begin == 1) {
           in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
-            vector::store(routed<vector>(dy + k, position + k, here), dx + k);
+            vector::store(routed<vector>(dy + k, position + k, place), dx + k);
           });
           continue;
         }
-        with_small_count<Window.width>(across.to - across.from, [&](auto columns) GPIPE_INLINED {
+        with_small_count<Window.width>(across.end - across.begin, [&](auto columns) GPIPE_INLINED {
           in_blocks(team, C, lanes, [=](std::ptrdiff_t k) GPIPE_INLINED {
-            auto sum = routed<vector>(dy + k, position + k, here);
+            auto sum = routed<vector>(dy + k, position + k, place);
             for (int t = 0; t < rows; ++t)
               for (int u = t == 0 ? 1 : 0; u < columns; ++u) {
                 const std::ptrdiff_t window = t * line + u * C + k;
                 sum = vector::rounded(sum +
-                                      routed<vector>(dy + window, position + window, here - t * next_type - u * next));
+                                      routed<vector>(dy + window, position + window, place - t * next_type - u * next));
               }
             vector::store(sum, dx + k);
           });
@@ -208,11 +215,11 @@ struct max_pool_kernels {
       }
     }
 
-    // The gradient of a window whose maximum is its pixel `here`, else 0.
+    // The gradient of a window whose maximum is its pixel `place`, else 0.
     template <class Vector>
-    GPIPE_HOST_DEVICE static auto routed(const T* dy, const std::uint8_t* position, int here) {
+    GPIPE_HOST_DEVICE static auto routed(const T* dy, const std::uint8_t* position, int place) {
       const typename Vector::type value = Vector::load(dy), none{};
-      return Vector::load_bytes(position) == here - typename Vector::integers{} ? value : none;
+      return Vector::load_bytes(position) == place - typename Vector::integers{} ? value : none;
     }
   };
 };

@@ -13,17 +13,17 @@ namespace gpipe {
 
 /// Options of `max_pool` and `average_pool`, with PyTorch's names.
 struct pool_options {
-  height_width stride = 0;  ///< 0: that of the window, so that windows do not overlap
+  height_width stride = 0;  ///< 0: the window's, so that windows do not overlap
   height_width padding = 0;
   bool count_padding = true;  ///< of `average_pool`: a mean counts the padding's zeros (PyTorch's count_include_pad)
 };
 
 namespace detail {
 
-constexpr short_name name_of_pool(std::string_view kind, height_width window, const pool_options& with) {
+constexpr short_name name_of_pool(std::string_view kind, height_width window, const pool_options& options) {
   short_name name;
   name << kind << "<" << window;
-  if (with.stride.height > 0) add_option(name, "stride", with.stride, window);
+  if (options.stride.height > 0) add_option(name, "stride", options.stride, window);
   name << ">";
   return name;
 }
@@ -51,7 +51,7 @@ struct pool_check<Layer, In, Window, Given, Position...> {
                                        options.stride.width > 0 ? options.stride.width : Window.width};
   using down = windows<In::height, Window.height, stride.height, options.padding.height>;
   using across = windows<In::width, Window.width, stride.width, options.padding.width>;
-  // As in PyTorch, no window lies in the padding alone.
+  // As in PyTorch, every window has a pixel of the image.
   static constexpr bool sees(int window, int padding, int step) { return 2 * padding <= window && step >= 0; }
   using broken_promise = first_broken<
       unless<are_options<pool_options, Given>, broken::pool_has_options<Layer, In, false, Position...>>,
@@ -67,27 +67,27 @@ struct pool_check<Layer, In, Window, Given, Position...> {
                                                false, Position...>>>;
 };
 
-/// Windows over an image: which inputs an output sees, and which outputs see an input. Only the window is known to the
-/// compiler, which makes one vector loop of its pixels.
+/// Windows over an image: which inputs an output sees, and which outputs see an input. Only the window is a constant,
+/// so that the compiler makes one vector loop of its pixels.
 template <height_width Window>
 struct pool_windows {
   int channels, in_height, in_width, out_height, out_width;
   height_width stride, padding;
   bool count_padding;
 
-  /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the image.
+  /// A row or column of outputs: its first input, and the inputs [begin, end) of its window that are in the image.
   struct span {
-    int first, from, to;
+    int first, begin, end;
   };
   /// The same for all rows: windows inside the image, and the inputs that the same number of windows see.
   span whole{}, seen{}, evenly_seen{};
-  /// With these spans, which the compiler computes.
+  /// A copy with these spans, computed at compile time.
   constexpr pool_windows with_spans() const {
-    pool_windows all = *this;
-    all.whole = all.whole_windows();
-    all.seen = all.fully_seen();
-    all.evenly_seen = all.all_evenly_seen();
-    return all;
+    pool_windows result = *this;
+    result.whole = result.whole_windows();
+    result.seen = result.fully_seen();
+    result.evenly_seen = result.all_evenly_seen();
+    return result;
   }
 
   GPIPE_HOST_DEVICE constexpr std::ptrdiff_t in_size() const { return std::ptrdiff_t{in_height} * in_width * channels; }
@@ -106,7 +106,7 @@ struct pool_windows {
     return inputs(u, in_width, Window.width, stride.width, padding.width);
   }
 
-  /// The outputs [from, to) whose windows see input i.
+  /// The outputs [begin, end) whose windows see input i.
   GPIPE_HOST_DEVICE static constexpr span outputs(int i, int count, int window, int stride, int padding) {
     const int low = i + padding - window + 1, high = (i + padding) / stride + 1;
     return {0, low <= 0 ? 0 : (low + stride - 1) / stride, high < count ? high : count};
@@ -114,38 +114,37 @@ struct pool_windows {
   GPIPE_HOST_DEVICE constexpr span rows_that_see(int i) const {
     return outputs(i, out_height, Window.height, stride.height, padding.height);
   }
-  /// The same of input column j from the columns that see j - 1, without a division; of j = 0 from {}.
+  /// The same for input column j, from the columns that see j - 1, without a division; for j = 0, from {}.
   GPIPE_HOST_DEVICE constexpr span columns_that_see(int j, span last) const {
-    while (last.from * stride.width - padding.width + Window.width <= j) ++last.from;
-    while (last.to < out_width && last.to * stride.width - padding.width <= j) ++last.to;
+    while (last.begin * stride.width - padding.width + Window.width <= j) ++last.begin;
+    while (last.end < out_width && last.end * stride.width - padding.width <= j) ++last.end;
     return last;
   }
 
-  // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further
-  // on.
-  /// The outputs [from, to) of a row whose windows see no padding to the left and to the right.
+  // Such pixels, side by side, are one long vector if the stride is 1: pixel u + 1 reads the elements C further on.
+  /// The outputs [begin, end) of a row whose windows see no padding to the left and to the right.
   GPIPE_HOST_DEVICE constexpr span whole_windows() const {
-    const int to =
+    const int limit =
         in_width + padding.width < Window.width ? 0 : (in_width + padding.width - Window.width) / stride.width + 1;
-    const int from = (padding.width + stride.width - 1) / stride.width;
-    const int end = to < out_width ? to : out_width;
-    return {0, from < end ? from : end, end};
+    const int begin = (padding.width + stride.width - 1) / stride.width;
+    const int end = limit < out_width ? limit : out_width;
+    return {0, begin < end ? begin : end, end};
   }
-  /// The number of such outputs whose elements lie side by side in the input, too.
+  /// The number of such outputs whose elements are side by side in the input, too.
   GPIPE_HOST_DEVICE constexpr int joined_pixels() const {
-    return stride.width == 1 && whole.to > whole.from ? whole.to - whole.from : 1;
+    return stride.width == 1 && whole.end > whole.begin ? whole.end - whole.begin : 1;
   }
-  /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
+  /// With stride 1, the inputs [begin, end) of a row that `Window.width` windows see, each at another place.
   GPIPE_HOST_DEVICE constexpr span fully_seen() const {
-    const int from = Window.width - 1 - padding.width, to = out_width - padding.width;
-    if (stride.width != 1 || to <= from) return {0, 0, 0};
-    return {0, from, to};
+    const int begin = Window.width - 1 - padding.width, end = out_width - padding.width;
+    if (stride.width != 1 || end <= begin) return {0, 0, 0};
+    return {0, begin, end};
   }
-  /// Those that `Window.width` windows of equal weight see.
+  /// The inputs that `Window.width` windows of equal weight see.
   GPIPE_HOST_DEVICE constexpr span all_evenly_seen() const {
-    if (count_padding || seen.from == seen.to) return seen;
-    const int from = whole.from - padding.width + Window.width - 1, to = whole.to - padding.width;
-    return to > from ? span{0, from, to} : span{0, 0, 0};
+    if (count_padding || seen.begin == seen.end) return seen;
+    const int begin = whole.begin - padding.width + Window.width - 1, end = whole.end - padding.width;
+    return end > begin ? span{0, begin, end} : span{0, 0, 0};
   }
 };
 

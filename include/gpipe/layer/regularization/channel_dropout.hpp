@@ -33,37 +33,37 @@ struct channel_dropout_kernels {
   }
 
   template <class Context, class A>
-  static void pass(const Context& c, const A& a, const T* from, T* into) {
+  static void pass(const Context& c, const A& a, const T* source, T* target) {
     const auto& [strips, dropped, scale] = a.sizes();
     if (dropped > 0 && a.training())
-      c.rows(strips.rows(a.samples()), drop{a.random(), from, into, strips,
+      c.rows(strips.rows(a.samples()), drop{a.random(), source, target, strips,
                                             static_cast<std::uint32_t>(dropped * 0x1p32), static_cast<number>(scale)});
-    else c.copy(a.samples() * strips.pixels * strips.channels, from, into);
+    else c.copy(a.samples() * strips.pixels * strips.channels, source, target);
   }
 
   struct drop {
     random_key key;
-    const T* from;
-    T* into;
+    const T* source;
+    T* target;
     pixel_strips strips;
     std::uint32_t threshold;
     number kept;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const auto at = strips[row];
-      const T* x = from + at.at;
-      T* y = into + at.at;
+      const auto strip = strips[row];
+      const T* x = source + strip.element;
+      T* y = target + strip.element;
       const random_key k = key;
       const std::uint32_t below = threshold;
       const number factor = kept;
       number scale[std::size_t{pixel_strips::max_lanes}];
-      team.each(at.width, [=, &scale](std::ptrdiff_t lane) {
-        const auto channel = static_cast<std::uint32_t>(at.first + lane);
-        const random_words words = draw(k, static_cast<std::uint32_t>(at.sample), channel / 4);
+      team.each(strip.width, [=, &scale](std::ptrdiff_t lane) {
+        const auto channel = static_cast<std::uint32_t>(strip.first + lane);
+        const random_words words = draw(k, static_cast<std::uint32_t>(strip.sample), channel / 4);
         scale[lane] = words.word[channel % 4] < below ? number(0) : factor;
       });
       for (std::ptrdiff_t pixel = 0; pixel < strips.pixels; ++pixel, x += strips.channels, y += strips.channels)
-        team.each(at.width, [=, &scale](std::ptrdiff_t lane) { y[lane] = x[lane] * scale[lane]; });
+        team.each(strip.width, [=, &scale](std::ptrdiff_t lane) { y[lane] = x[lane] * scale[lane]; });
     }
   };
 };

@@ -41,18 +41,19 @@ struct dropout_kernels {
   }
 
   template <class C, class A>
-  static void pass(const C& c, const A& a, const T* from, T* into) {
-    const numbers& of = a.sizes();
-    if (of.dropped > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, of.elements, kept_share(of)});
-    else c.copy(a.sizes().of(a.samples()), from, into);
+  static void pass(const C& c, const A& a, const T* source, T* target) {
+    const numbers& sizes = a.sizes();
+    if (sizes.dropped > 0 && a.training())
+      c.rows(a.samples(), drop{a.random(), source, target, sizes.elements, kept_share(sizes)});
+    else c.copy(a.sizes().of(a.samples()), source, target);
   }
 
-  /// Which numbers are kept, and their scale.
+  /// Selects the numbers that are kept, and scales them.
   struct kept_share {
     std::uint32_t threshold;
     number scale;
-    explicit kept_share(const numbers& of)
-        : threshold(static_cast<std::uint32_t>(of.dropped * 0x1p32)), scale(static_cast<number>(of.scale)) {}
+    explicit kept_share(const numbers& sizes)
+        : threshold(static_cast<std::uint32_t>(sizes.dropped * 0x1p32)), scale(static_cast<number>(sizes.scale)) {}
     GPIPE_HOST_DEVICE number kept(std::uint32_t word, number x) const {
       const number scaled = x * scale;
       return word < threshold ? number(0) : scaled;
@@ -61,28 +62,28 @@ struct dropout_kernels {
 
   struct drop {
     random_key key;
-    const T* from;
-    T* into;
+    const T* source;
+    T* target;
     std::ptrdiff_t elements;
     kept_share share;
 
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-      const T* x = from + sample * elements;
-      T* y = into + sample * elements;
+      const T* x = source + sample * elements;
+      T* y = target + sample * elements;
       const random_key k = key;
       const std::ptrdiff_t quads = elements / 4;
-      const kept_share of = share;
+      const kept_share filter = share;
       const auto row = static_cast<std::uint32_t>(sample);
       team.each(quads, [=](std::ptrdiff_t quad) {
         const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
-        for (int e = 0; e < 4; ++e) y[4 * quad + e] = of.kept(words.word[e], x[4 * quad + e]);
+        for (int e = 0; e < 4; ++e) y[4 * quad + e] = filter.kept(words.word[e], x[4 * quad + e]);
       });
       if (elements % 4 != 0) {
         team.each(elements % 4, [=](std::ptrdiff_t e) {
           const random_words words = draw(k, row, static_cast<std::uint32_t>(quads));
           const std::ptrdiff_t i = 4 * quads + e;
-          y[i] = of.kept(words.word[e], x[i]);
+          y[i] = filter.kept(words.word[e], x[i]);
         });
       }
     }

@@ -19,8 +19,8 @@ struct add {
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      for (T* into : {a.template in_gradient<0>(), a.template in_gradient<1>()})
-        if (into && into != a.out_gradient()) c.copy(a.sizes().of(a.samples()), a.out_gradient(), into);
+      for (T* gradient : {a.template in_gradient<0>(), a.template in_gradient<1>()})
+        if (gradient && gradient != a.out_gradient()) c.copy(a.sizes().of(a.samples()), a.out_gradient(), gradient);
     }
 
     struct sum {

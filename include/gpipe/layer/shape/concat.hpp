@@ -13,7 +13,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// Kernels of `concat` of `Count` inputs: a row of the output is a row of each.
+/// Kernels of `concat` for `Count` inputs: a row of the output consists of a row of each.
 template <class T, int Count>
 struct join_kernels {
   using value_type = T;
@@ -23,7 +23,7 @@ struct join_kernels {
 
     constexpr std::ptrdiff_t width() const {
       std::ptrdiff_t sum = 0;
-      for (const std::ptrdiff_t one : widths) sum += one;
+      for (const std::ptrdiff_t part_width : widths) sum += part_width;
       return sum;
     }
   };
@@ -31,13 +31,13 @@ struct join_kernels {
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(a.samples() * of.rows, join_rows<T, Count>{inputs(a, indices{}), a.out(), of.width()});
+    const numbers& sizes = a.sizes();
+    c.rows(a.samples() * sizes.rows, join_rows<T, Count>{inputs(a, indices{}), a.out(), sizes.width()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(a.samples() * of.rows, cut_rows<T, Count>{a.out_gradient(), gradients(a, indices{}), of.width()});
+    const numbers& sizes = a.sizes();
+    c.rows(a.samples() * sizes.rows, cut_rows<T, Count>{a.out_gradient(), gradients(a, indices{}), sizes.width()});
   }
 
  private:
@@ -60,9 +60,9 @@ struct joined_rows : of_kind<On, join_kernels<T, static_cast<int>(sizeof...(Widt
 
 /// Whether a tensor is a feature map that differs from another one in its channels at most.
 template <class Map, class Other>
-inline constexpr bool beside = false;
+inline constexpr bool equal_but_channels = false;
 template <class T, int C, int Others, int H, int W>
-inline constexpr bool beside<feature_map<T, C, H, W>, feature_map<T, Others, H, W>> = true;
+inline constexpr bool equal_but_channels<feature_map<T, C, H, W>, feature_map<T, Others, H, W>> = true;
 
 }  // namespace detail
 
@@ -86,12 +86,12 @@ struct concat {
                             detail::row_width<First>(detail::axis_of(Axis, First::rank)),
                             detail::row_width<Rest>(detail::axis_of(Axis, First::rank))...> {
     static constexpr int axis = detail::axis_of(Axis, First::rank);
-    static constexpr auto at = static_cast<std::size_t>(axis);
-    using output = detail::with_extent<First, axis, (First::extents[at] + ... + Rest::extents[at])>;
+    static constexpr auto axis_index = static_cast<std::size_t>(axis);
+    using output = detail::with_extent<First, axis, (First::extents[axis_index] + ... + Rest::extents[axis_index])>;
   };
 
   template <detail::floating_map First, class... Rest>
-  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 &&
+  requires((detail::equal_but_channels<First, Rest> && ...) && sizeof...(Rest) > 0 &&
            (Axis == -1 || Axis == 0)) struct on<bundle<First, Rest...>>
       : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
                             static_cast<std::ptrdiff_t>(First::pixels), First::channels, Rest::channels...> {

@@ -5,9 +5,9 @@
 namespace gpipe {
 
 /// The same elements as one row for each sample: tensor<T, 8, 8> becomes tensor<T, 64>. No data moves. `linear` acts on
-/// each row of the last extent, so what has more needs `flatten` before it. A feature_map<T, C, H, W> becomes
-/// tensor<T, H W C> in the order of its memory: the channels of the first pixel come first, and not, as in PyTorch, the
-/// first channel's pixels.
+/// each row of the last extent, so a tensor of more extents needs `flatten` before it. A feature_map<T, C, H, W>
+/// becomes tensor<T, H W C> in the order of its memory: the channels of the first pixel come first, and not, as in
+/// PyTorch, the first channel's pixels.
 struct flatten {
   template <class In>
   struct on;

@@ -34,33 +34,33 @@ struct pad_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(std::ptrdiff_t{a.samples()} * of.out.height * of.out.width,
-           move{a.in(), a.out(), of.in, of.out, of.left, of.top, of.channels});
+    const numbers& sizes = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * sizes.out.height * sizes.out.width,
+           move{a.in(), a.out(), sizes.in, sizes.out, sizes.left, sizes.top, sizes.channels});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     if (a.in_gradient())
-      c.rows(std::ptrdiff_t{a.samples()} * of.in.height * of.in.width,
-             move{a.out_gradient(), a.in_gradient(), of.out, of.in, -of.left, -of.top, of.channels});
+      c.rows(std::ptrdiff_t{a.samples()} * sizes.in.height * sizes.in.width,
+             move{a.out_gradient(), a.in_gradient(), sizes.out, sizes.in, -sizes.left, -sizes.top, sizes.channels});
   }
 
-  /// Pixel (i, j) of `into` is pixel (i - down, j - across) of `from`, or 0.
+  /// Pixel (i, j) of `target` is pixel (i - down, j - across) of `source`, or 0.
   struct move {
-    const T* from;
-    T* into;
+    const T* source;
+    T* target;
     image before, after;
     int across, down, channels;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
       const std::ptrdiff_t row = pixel / after.width;
       const auto i = static_cast<int>(row % after.height) - down, j = static_cast<int>(pixel % after.width) - across;
-      T* y = into + pixel * channels;
+      T* y = target + pixel * channels;
       if (i < 0 || i >= before.height || j < 0 || j >= before.width) {
         team.each(channels, [=](std::ptrdiff_t k) { y[k] = T(0); });
       } else {
-        const T* x = from + ((row / after.height * before.height + i) * before.width + j) * channels;
+        const T* x = source + ((row / after.height * before.height + i) * before.width + j) * channels;
         team.each(channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
       }
     }
@@ -93,8 +93,8 @@ struct pad {
   };
 };
 
-/// The image with rows and columns of 0 below and to the right, up to `Height` x `Width`: a smaller map beside a
-/// larger one, as U-Net wants it.
+/// The image with rows and columns of 0 below and to the right, up to `Height` x `Width`: makes a smaller map as large
+/// as another one, as U-Net needs it.
 template <int Height, int Width>
 struct pad_to {
   template <class In>

@@ -4,8 +4,8 @@
 
 namespace gpipe {
 
-/// The same elements with other extents: `reshape<784>` of tensor<T, 28, 28>. No data moves. The model refuses another
-/// number of elements, and names both numbers.
+/// The same elements with other extents: `reshape<784>` of tensor<T, 28, 28>. No data moves. Another
+/// number of elements is an error of the model that names both.
 template <int... N>
 struct reshape {
   template <class In>

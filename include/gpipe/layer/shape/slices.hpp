@@ -8,8 +8,8 @@
 
 namespace gpipe::detail {
 
-/// A tensor cut along one extent into slices, each with its own memory: what `concat` and `split` copy. A row holds
-/// that extent with all later ones; a row of the whole is the slices' rows, one after the other.
+/// A tensor cut along one extent into slices, each with separate memory, which `concat` and `split` copy. A row
+/// contains that extent with all later ones; a row of the whole is the slices' rows, one after the other.
 ///
 ///     whole  | row 0: slice 0, slice 1 | row 1: slice 0, slice 1 | ...
 ///     parts  | row 0 | row 1 | ...   and   | row 0 | row 1 | ...
@@ -22,17 +22,17 @@ struct slices {
 /// Copies the slices into the whole tensor.
 template <class T, int Count>
 struct join_rows {
-  slices<const T, Count> from;
-  T* into;
+  slices<const T, Count> parts;
+  T* whole;
   std::ptrdiff_t width;  ///< of a row of the whole
 
   template <class Team>
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-    T* y = into + row * width;
+    T* y = whole + row * width;
     for (int k = 0; k < Count; ++k) {
-      const T* x = from.part[k] + row * from.width[k];
-      team.each(from.width[k], [=](std::ptrdiff_t i) { y[i] = x[i]; });
-      y += from.width[k];
+      const T* x = parts.part[k] + row * parts.width[k];
+      team.each(parts.width[k], [=](std::ptrdiff_t i) { y[i] = x[i]; });
+      y += parts.width[k];
     }
   }
 };
@@ -40,19 +40,19 @@ struct join_rows {
 /// Copies the whole tensor into the slices.
 template <class T, int Count>
 struct cut_rows {
-  const T* from;
-  slices<T, Count> into;
+  const T* whole;
+  slices<T, Count> parts;
   std::ptrdiff_t width;  ///< of a row of the whole
 
   template <class Team>
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-    const T* x = from + row * width;
+    const T* x = whole + row * width;
     for (int k = 0; k < Count; ++k) {
-      if (T* part = into.part[k]) {
-        T* y = part + row * into.width[k];
-        team.each(into.width[k], [=](std::ptrdiff_t i) { y[i] = x[i]; });
+      if (T* part = parts.part[k]) {
+        T* y = part + row * parts.width[k];
+        team.each(parts.width[k], [=](std::ptrdiff_t i) { y[i] = x[i]; });
       }
-      x += into.width[k];
+      x += parts.width[k];
     }
   }
 };

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// Cuts the last extent into parts, which flow on side by side: `split<32, 32>, multiply` gates one half by the other.
+/// Cuts the last extent into parts, the tensors of its output: `split<32, 32>, multiply` gates one half by the other.
 /// The parts' sizes must add up to the extent.
 ///
 ///     tensor<float, 8, 64>:  split<16, 48> gives tensor<float, 8, 16> and tensor<float, 8, 48>

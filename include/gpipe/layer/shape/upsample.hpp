@@ -24,38 +24,40 @@ struct upsample_kernels {
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
-    c.rows(std::ptrdiff_t{a.samples()} * of.height * Factor.height * of.out_width(),
-           repeat_pixels{a.in(), a.out(), of});
+    const numbers& sizes = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * sizes.height * Factor.height * sizes.out_width(),
+           repeat_pixels{a.in(), a.out(), sizes});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
-    const numbers& of = a.sizes();
+    const numbers& sizes = a.sizes();
     if (a.in_gradient())
-      c.rows(std::ptrdiff_t{a.samples()} * of.height * of.width, add_block{a.out_gradient(), a.in_gradient(), of});
+      c.rows(std::ptrdiff_t{a.samples()} * sizes.height * sizes.width,
+             add_block{a.out_gradient(), a.in_gradient(), sizes});
   }
 
-  // Rows of all samples are counted on: a sample's first row follows the last of the sample before.
+  // Rows are numbered over all samples: a sample's first row follows the previous sample's last.
   struct repeat_pixels {
     const T* in;
     T* out;
-    numbers of;
+    numbers sizes;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-      const std::ptrdiff_t row = pixel / of.out_width() / Factor.height, column = pixel % of.out_width() / Factor.width;
-      const T* x = in + (row * of.width + column) * of.channels;
-      T* y = out + pixel * of.channels;
-      team.each(of.channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
+      const std::ptrdiff_t row = pixel / sizes.out_width() / Factor.height,
+                           column = pixel % sizes.out_width() / Factor.width;
+      const T* x = in + (row * sizes.width + column) * sizes.channels;
+      T* y = out + pixel * sizes.channels;
+      team.each(sizes.channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
     }
   };
   struct add_block {
     const T* out_gradient;
     T* in_gradient;
-    numbers of;
+    numbers sizes;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-      const std::ptrdiff_t row = pixel / of.width * Factor.height, column = pixel % of.width * Factor.width,
-                           C = of.channels, line = of.out_width() * C;
+      const std::ptrdiff_t row = pixel / sizes.width * Factor.height, column = pixel % sizes.width * Factor.width,
+                           C = sizes.channels, line = sizes.out_width() * C;
       const T* dy = out_gradient + row * line + column * C;
       T* dx = in_gradient + pixel * C;
       team.each(C, [=](std::ptrdiff_t k) {
