@@ -197,7 +197,7 @@ int train(settings chosen, const Optimizer& optimizer) {
         "fetch the sentences again", {.file = chosen.data + "/pieces.txt"});
   const corpus from(chosen.data, chosen.tests, all_pieces, longest_text);
   const example::sentences_by_length sentences(from.languages,
-                                               {.lengths = {by_length::all.begin(), by_length::all.end()},
+                                               {.lengths = {by_length::values.begin(), by_length::values.end()},
                                                 .tokens = in_batch * longest_text,
                                                 .temperature = chosen.temperature,
                                                 .seed = chosen.seed});

@@ -33,7 +33,7 @@ TEST_CASE("the networks of all lengths have the same parameters, and edges of th
   REQUIRE(nets.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(nets[i]->parameters() == network_of<text<16>>.parameters());
-    CHECK(nets[i]->values[0].part.size == static_cast<std::size_t>(texts::all[i]));
+    CHECK(nets[i]->values[0].part.size == static_cast<std::size_t>(texts::values[i]));
   }
   // GPT-2 of as many positions as tokens has fewer of them.
   CHECK(network_of<gpt2<2, 16, 2, 4, 20>>.parameters() == network_of<text<4>>.parameters() - 12 * 16);
@@ -82,8 +82,8 @@ TEST_CASE("models whose arrays depend on the length are found") {
   const auto found = first_mismatch(network_of<gpt2<2, 16, 2, 4, 20>>, network_of<text<16>>);
   CHECK(found.layer_index == 1);
   CHECK(found.name == "weight");
-  CHECK(found.here == gpipe::detail::shape{4, 16});
-  CHECK(found.longest == gpipe::detail::shape{16, 16});
+  CHECK(found.shape_here == gpipe::detail::shape{4, 16});
+  CHECK(found.shape_longest == gpipe::detail::shape{16, 16});
   CHECK(first_mismatch(network_of<text<4>>, network_of<text<16>>).layer_index == -1);
   CHECK(first_other_layer(network_of<gpt2<1, 16, 2, 4, 20>>, network_of<text<16>>) >= 0);
   CHECK(first_other_layer(network_of<text<4>>, network_of<text<16>>) == -1);

@@ -91,7 +91,7 @@ template <class... Items>
 constexpr path_collision collision = path_collision(named_view<model<eight, Items...>>());
 template <class... Items>
 constexpr bool collide(int layer, int other) {
-  return collision<Items...>.layer_index == layer && collision<Items...>.other == other;
+  return collision<Items...>.layer_index == layer && collision<Items...>.other_index == other;
 }
 static_assert(collide<named<"x", relu>, named<"x", linear<8>>>(-1, -1));
 static_assert(collide<named<"x", linear<8>>, relu, named<"x", linear<8>>>(0, 2));

@@ -54,7 +54,7 @@ struct fragile {
 /// The operation of a cell's table: a maximum and the layer that may throw.
 struct fragile_max_3x3 {
   template <int C, int S>
-  using of = sequence<gpipe::detail::amoebanet::max_3x3::of<C, S>, fragile>;
+  using layers = sequence<gpipe::detail::amoebanet::max_3x3::layers<C, S>, fragile>;
 };
 using fragile_cells = gpipe::detail::amoebanet::cells_d<fragile_max_3x3>;
 

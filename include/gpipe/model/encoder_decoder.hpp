@@ -24,20 +24,20 @@ namespace gpipe {
 /// Options of `encoder_decoder`, with the sizes of Huang et al., "GPipe", 2019.
 struct encoder_decoder_options {
   int source_tokens = 128;
-  int target_tokens = 0;  ///< 0: as many as those of the source
+  int target_tokens = 0;  ///< 0: as many as `source_tokens`
   int vocabulary = 64'000;
   int width = 1024;
   int head_width = 64;  ///< of an attention head, so attention is Heads x head_width wide
-  /// The share of what is dropped, in percent: of embeddings, and of what attention and feed-forward layers add.
+  /// The dropped share, in percent, of embeddings and of the outputs of attention and feed-forward layers.
   detail::share<100> dropout = 0;
   double_bits smoothing = 0;  ///< of labels: see `cross_entropy`
   double_bits clip = 0;       ///< of logits, in training: see `cross_entropy`
   /// Feed-forward weights begin with Xavier's values over the root of 5 Layers, the number of residual branches: the
   /// factor of Fixup (Zhang et al., 2019), to which the paper refers.
   bool depth_scaled = false;
-  bool final_norms = false;  ///< layer_norm behind the encoder, and behind the decoder
-  bool tied_head = false;    ///< the head's weight is the table of words, also that of its slices
-  int head_slices = 1;       ///< slices of the head, which are layers of their own
+  bool final_norms = false;  ///< layer_norm after the encoder, and after the decoder
+  bool tied_head = false;    ///< the head's weight, also in slices, is the table of words
+  int head_slices = 1;       ///< slices of the head, each a separate layer
 };
 
 namespace detail {
@@ -95,11 +95,11 @@ struct translating {
 ///     encoder_decoder<2, 768, 3, {.source_tokens = 40, .vocabulary = 6000, .width = 192, .dropout = 10}>
 ///
 ///     source words -> encoder layers -> "memory" -----.  (to each decoder layer)
-///     target words ------------------> decoder layers -> the word behind each
+///     target words ------------------> decoder layers -> the word after each
 ///
 /// Fields: "inputs", the source's words; "lengths", how many of them count; "targets", the target's words, from the one
-/// that begins a text; "labels", the words behind them; "weights". A label below 0 is one that does not count:
-/// -100, as in PyTorch. With W the width, a = A HeadWidth and V words it has
+/// that begins a text; "labels", the words after them; "weights". The label -100 does not count, as in PyTorch.
+/// With W the width, a = A HeadWidth and V words it has
 /// L (12 W a + 3 (3 a + W) + 2 (2 H W + H + W) + 10 W) + 2 V W parameters.
 template <int Layers, int Hidden, int Heads, encoder_decoder_options Options = encoder_decoder_options{},
           class T = float>

@@ -11,7 +11,7 @@
 namespace gpipe::detail {
 
 /// The layer of an item such as `from<"age", tensor<float, 1>>`, a second input. It reads no edge; its output is a copy
-/// of the field's rows. Beside an edge of bf16, floats are rounded to bf16, as the model's input is.
+/// of the field's rows. Next to an edge of bf16, floats are rounded to bf16, as the model's input is.
 template <class Field, class Tensor, bool Rounds>
 struct field_source {
   template <class In>
@@ -38,7 +38,7 @@ struct field_source {
   };
 };
 
-/// The layer of the item `Item` beside what flows on `Edge`.
+/// The layer of the item `Item` next to the edge `Edge`.
 template <class Item, class Edge>
 using source_of = field_source<Item, typename Item::tensor,
                                std::is_same_v<typename Item::tensor::value_type, float> &&

@@ -19,9 +19,9 @@
 
 namespace gpipe {
 
-/// A block of GPT-2 in a model of N blocks. First values have a deviation of 0.02, and what writes to the residual the
-/// 2 N-th part of that variance (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
-/// `Dropped` stands before each addition; it has names, as all parts of a block have.
+/// A block of GPT-2 in a model of N blocks. First values have a deviation of 0.02, and layers that write to the
+/// residual the 2 N-th part of that variance (Radford et al., "Language Models are Unsupervised Multitask Learners",
+/// 2019). `Dropped` precedes each addition; it has names, as all parts of a block have.
 template <int Width, int Heads, int Blocks, initializer First = initializer::deviation(0.02), class... Dropped>
 struct gpt2_block
     : sequence<
@@ -36,10 +36,10 @@ struct gpt2_options {
   int heads = 0;  ///< 0: as many as have width 64
   int tokens = 1024;
   int vocabulary = 50'257;
-  int positions = 0;  ///< rows of the table of positions, those behind the tokens are not used; 0: one for each token
-  /// The share of what is dropped, in percent: of embeddings, and of what attention and feed-forward layers add.
+  int positions = 0;  ///< rows of the table of positions, of which the first `tokens` are used; 0: one per token
+  /// The dropped share, in percent, of embeddings and of the outputs of attention and feed-forward layers.
   detail::share<100> dropout = 0;
-  int head_slices = 1;  ///< slices of the head, which are layers of their own
+  int head_slices = 1;  ///< slices of the head, each a separate layer
 };
 
 namespace detail {
@@ -67,7 +67,7 @@ requires(O.dropout > 0) struct gpt2_of<Blocks, Width, O, T>
 
 }  // namespace detail
 
-/// GPT-2, or a smaller model of its kind: the class of each token is the token behind it, and the weight of the last
+/// GPT-2, or a smaller model of its kind: the class of each token is the token after it, and the weight of the last
 /// layer is the embedding's.
 ///
 ///     (12 d^2 + 13 d) N + V d + T d + 2 d parameters, with N blocks of width d, V tokens and T positions:
@@ -75,7 +75,7 @@ requires(O.dropout > 0) struct gpt2_of<Blocks, Width, O, T>
 ///
 ///     gpt2_with<4, 256, gpt2_options{.tokens = 128, .vocabulary = 256, .dropout = 10}>
 ///
-/// T is the type of all edges behind the tokens; `in_bf16` gives the model with bf16. Its paths are h.0.ln_1.weight and
+/// T is the type of all edges after the tokens; `in_bf16` gives the model with bf16. Its paths are h.0.ln_1.weight and
 /// so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files.
 template <int Blocks, int Width, gpt2_options Options = gpt2_options{}, class T = float>
 struct gpt2_with : detail::gpt2_of<Blocks, Width, Options, T>::type {

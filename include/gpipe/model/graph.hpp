@@ -15,7 +15,7 @@ inline constexpr int max_auxiliary_losses = 3;
 /// The name of a model's last loss, among its losses.
 inline constexpr std::string_view main_loss = "main";
 
-/// What a layer has by name: `parameters`, which are trained, or `state`.
+/// The named arrays of a layer: `parameters`, which are trained, or `state`.
 enum class array_kind : std::uint8_t { parameter, state };
 
 namespace detail {
@@ -35,7 +35,7 @@ struct layer_type {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
-  shape out_extents[max_tensors_per_edge];  ///< of the tensors of the output, for people
+  shape out_extents[max_tensors_per_edge];  ///< of the tensors of the output, for display
   dtype type = dtype::float32;              ///< of the parameters
   dtype computes = dtype::float32;          ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
@@ -48,7 +48,7 @@ struct layer_type {
   int extra_count = 0, backward_extra_count = 0, forward_workspace_count = 0, workspace_count = 0;
   int field_count = 0, partial_count = 0;
   int predicted = -1;                        ///< the extra that a prediction reads, in place of the inputs; -1: none
-  bool predicts = true;                      ///< of a loss: its input, or what it makes, is a prediction
+  bool predicts = true;                      ///< of a loss: its input, or the extra that it writes, is a prediction
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
   std::string_view loss_name{};              ///< of an auxiliary loss
   double loss_factor = 1;                    ///< of the loss in the total
@@ -56,8 +56,8 @@ struct layer_type {
   keep keeps{};
   work cost{};
   bool view = false;
-  int first_row = -1;  ///< of a part: where the rows of its parameters begin in those of a larger layer; -1: no part
-  int pixels = 1;      ///< of the feature map that a view makes one row of, or makes of one row
+  int first_row = -1;  ///< of a part: the first row of its parameters in a larger layer's; -1: no part
+  int pixels = 1;      ///< of the feature map that a view turns into one row, or one row into
 
   constexpr bool auxiliary_loss() const { return !loss_name.empty(); }
   GPIPE_COLD constexpr std::size_t parameter_elements() const {
@@ -145,7 +145,7 @@ struct named_array {
 struct tied_parameter {
   int index = 0;  ///< in the list of the layer that uses it
   named_array owner{};
-  std::size_t before = 0;  ///< elements of the owner's before the rows that the layer uses
+  std::size_t before = 0;  ///< elements of the owner's parameter before the rows that the layer uses
 };
 
 /// One layer of the expanded model. Its index names it in all folders.
@@ -197,22 +197,21 @@ struct network {
   constexpr int writes_value(int l, int i) const { return layers[l].first_write + i; }
   /// The layer of the `i`-th reader of a value, in model order.
   constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].layer_index; }
-  /// Whether all parameters that a layer uses are its own.
+  /// Whether a layer owns all parameters that it uses.
   constexpr bool owns(int l) const { return layers[l].tied == 0; }
-  /// The parameter that a layer uses as its number `p`: its own, or that of an earlier layer.
+  /// The parameter that a layer uses as its number `p`: its own, or an earlier layer's.
   constexpr detail::named_array owner(int l, int p) const {
     const int tie = tie_of(l, p);
     return tie >= 0 ? tied[tie].owner : detail::named_array{l, p};
   }
-  /// The bytes of the owner's parameter before those that a layer uses as its number `p`, which may be some of its
-  /// rows.
+  /// The bytes of the owner's parameter before the rows that a layer uses as its parameter number `p`.
   constexpr std::size_t owner_offset(int l, int p) const {
     const int tie = tie_of(l, p);
     return tie >= 0 ? tied[tie].before * detail::bytes_of(type_of(l).type) : 0;
   }
-  /// The same of an array. A layer's state is its own.
-  constexpr detail::named_array owner(const detail::named_array& which) const {
-    return which.kind == array_kind::parameter ? owner(which.layer_index, which.index) : which;
+  /// The same for an array. A layer owns its state.
+  constexpr detail::named_array owner(const detail::named_array& array) const {
+    return array.kind == array_kind::parameter ? owner(array.layer_index, array.index) : array;
   }
   constexpr bool owns(int l, int p) const { return owner(l, p).layer_index == l; }
   /// Whether a layer uses a parameter that an earlier layer owns.
@@ -222,8 +221,8 @@ struct network {
       if (tied[s.first_tied + i].owner.layer_index == owner) return true;
     return false;
   }
-  /// The bytes of a layer's own parameters, and of those that it shares with earlier layers; with `p` of those before
-  /// its parameter number `p`. Each kind is one block:
+  /// The bytes of the parameters that a layer owns, and of those that it shares with earlier layers; with `p`, only
+  /// before its parameter number `p`. Each kind is one block:
   ///
   ///     weight, tied | bias     own block: | bias |     tied block: | weight |
   constexpr std::size_t own_bytes(int l) const { return own_bytes(l, type_of(l).parameter_count); }
@@ -248,7 +247,7 @@ struct network {
       if (type_of(l).loss >= 0 && !type_of(l).auxiliary_loss()) return l;
     return -1;
   }
-  /// The first layer behind `l` with an auxiliary loss; -1 if there is none.
+  /// The first layer after `l` with an auxiliary loss; -1 if there is none.
   constexpr int auxiliary_after(int l) const {
     for (++l; l < layer_count; ++l)
       if (type_of(l).auxiliary_loss()) return l;
@@ -263,29 +262,29 @@ struct network {
       if (tied[s.first_tied + i].index == p) return s.first_tied + i;
     return -1;
   }
-  GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool own) const {
+  GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool owned) const {
     const detail::layer_type& r = type_of(l);
     std::size_t sum = 0;
     for (int p = 0; p < before; ++p)
-      if (owns(l, p) == own) sum += detail::aligned(r.parameters[p].extents.size() * detail::bytes_of(r.type));
+      if (owns(l, p) == owned) sum += detail::aligned(r.parameters[p].extents.size() * detail::bytes_of(r.type));
     return sum;
   }
 };
 
 namespace detail {
 
-constexpr const parameter& description_of(const network& net, const named_array& which) {
-  const layer_type& r = net.type_of(which.layer_index);
-  return which.kind == array_kind::parameter ? r.parameters[which.index] : r.state[which.index];
+constexpr const parameter& description_of(const network& net, const named_array& array) {
+  const layer_type& r = net.type_of(array.layer_index);
+  return array.kind == array_kind::parameter ? r.parameters[array.index] : r.state[array.index];
 }
 
-/// Whether a layer uses some rows alone of a parameter that an earlier layer owns.
-constexpr bool uses_part(const network& net, const named_array& which) {
-  return description_of(net, which).extents != description_of(net, net.owner(which)).extents;
+/// Whether a layer uses only some rows of a parameter that an earlier layer owns.
+constexpr bool uses_part(const network& net, const named_array& array) {
+  return description_of(net, array).extents != description_of(net, net.owner(array)).extents;
 }
 
 /// Calls `visit(named_array)` for the parameters and then the state of each layer, in model order. A tied parameter is
-/// visited at each use; the values are those of its owner.
+/// visited at each use; its values are the owner's.
 template <class Visit>
 constexpr void for_each_array(const network& net, Visit visit) {
   for (int l = 0; l < net.layer_count; ++l) {
@@ -304,80 +303,81 @@ constexpr extent_counts operator+(extent_counts a, extent_counts b) {
 }
 
 template <class Edge, int... Indices>
-constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, Indices...>) {
-  ((into[Indices] = {part<Edge, Indices>::size, dtype_of<typename part<Edge, Indices>::value_type>}), ...);
+constexpr int edge_parts_into(edge_part* list, std::integer_sequence<int, Indices...>) {
+  ((list[Indices] = {part<Edge, Indices>::size, dtype_of<typename part<Edge, Indices>::value_type>}), ...);
   return sizeof...(Indices);
 }
 
-/// The extents of a tensor; of one with too many only its size.
+/// The extents of a tensor, or only its size if there are too many.
 template <class Tensor>
 constexpr shape shape_of() {
   if constexpr (Tensor::rank <= shape::max_rank) return shape(Tensor::extents);
   else return {static_cast<int>(Tensor::size)};
 }
 template <class Edge, int... Indices>
-constexpr void extents_into(shape* into, std::integer_sequence<int, Indices...>) {
-  ((into[Indices] = shape_of<part<Edge, Indices>>()), ...);
+constexpr void extents_into(shape* list, std::integer_sequence<int, Indices...>) {
+  ((list[Indices] = shape_of<part<Edge, Indices>>()), ...);
 }
 
 template <class Bound>
 constexpr layer_type describe_layer_type() {
   using in = typename Bound::input;
   using out = typename Bound::output;
-  layer_type r;
-  r.name = Bound::name;
-  r.inputs =
-      edge_parts_into<typename Bound::input>(r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
-  r.outputs =
-      edge_parts_into<typename Bound::output>(r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
-  extents_into<typename Bound::output>(r.out_extents, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  layer_type result;
+  result.name = Bound::name;
+  result.inputs = edge_parts_into<typename Bound::input>(
+      result.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
+  result.outputs = edge_parts_into<typename Bound::output>(
+      result.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  extents_into<typename Bound::output>(result.out_extents,
+                                       std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) {
-    r.type = dtype_of<typename Bound::value_type>;
-    r.computes = dtype_of<typename Bound::edge_type>;
+    result.type = dtype_of<typename Bound::value_type>;
+    result.computes = dtype_of<typename Bound::edge_type>;
   }
-  r.parameters = Bound::parameters.data();
-  r.state = Bound::state.data();
-  r.derived = Bound::derived.data();
-  r.extras = Bound::extras.data();
-  r.backward_extras = Bound::backward_extras.data();
-  r.forward_workspace = Bound::forward_workspace.data();
-  r.workspace = Bound::workspace.data();
-  r.fields = Bound::fields.data();
-  r.partials = Bound::partials.data();
-  r.lists = &Bound::lists;
-  r.parameter_count = static_cast<int>(Bound::parameters.size());
-  r.state_count = static_cast<int>(Bound::state.size());
-  r.derived_count = static_cast<int>(Bound::derived.size());
-  r.extra_count = static_cast<int>(Bound::extras.size());
-  r.backward_extra_count = static_cast<int>(Bound::backward_extras.size());
-  r.forward_workspace_count = static_cast<int>(Bound::forward_workspace.size());
-  r.workspace_count = static_cast<int>(Bound::workspace.size());
-  r.field_count = static_cast<int>(Bound::fields.size());
-  r.partial_count = static_cast<int>(Bound::partials.size());
-  int at = 0;
+  result.parameters = Bound::parameters.data();
+  result.state = Bound::state.data();
+  result.derived = Bound::derived.data();
+  result.extras = Bound::extras.data();
+  result.backward_extras = Bound::backward_extras.data();
+  result.forward_workspace = Bound::forward_workspace.data();
+  result.workspace = Bound::workspace.data();
+  result.fields = Bound::fields.data();
+  result.partials = Bound::partials.data();
+  result.lists = &Bound::lists;
+  result.parameter_count = static_cast<int>(Bound::parameters.size());
+  result.state_count = static_cast<int>(Bound::state.size());
+  result.derived_count = static_cast<int>(Bound::derived.size());
+  result.extra_count = static_cast<int>(Bound::extras.size());
+  result.backward_extra_count = static_cast<int>(Bound::backward_extras.size());
+  result.forward_workspace_count = static_cast<int>(Bound::forward_workspace.size());
+  result.workspace_count = static_cast<int>(Bound::workspace.size());
+  result.field_count = static_cast<int>(Bound::fields.size());
+  result.partial_count = static_cast<int>(Bound::partials.size());
+  int element = 0;
   for (const partial& p : Bound::partials) {
     const std::string_view name = p.name;
-    if (name == "loss") r.loss = at;
-    if (name == "weight") r.weight = at;
-    if (name == "correct") r.correct = at;
-    at += static_cast<int>(p.size);
+    if (name == "loss") result.loss = element;
+    if (name == "weight") result.weight = element;
+    if (name == "correct") result.correct = element;
+    element += static_cast<int>(p.size);
   }
   if constexpr (requires { Bound::on::loss_name; }) {
-    r.loss_name = Bound::on::loss_name;
-    r.loss_factor = Bound::on::loss_factor;
+    result.loss_name = Bound::on::loss_name;
+    result.loss_factor = Bound::on::loss_factor;
   }
-  r.keeps = Bound::keeps;
-  r.predicted = Bound::predicted;
-  if constexpr (requires { Bound::on::predicts; }) r.predicts = Bound::on::predicts;
-  if constexpr (requires { Bound::on::first_row; }) r.first_row = Bound::on::first_row;
-  r.cost = Bound::cost;
-  r.view = Bound::view;
+  result.keeps = Bound::keeps;
+  result.predicted = Bound::predicted;
+  if constexpr (requires { Bound::on::predicts; }) result.predicts = Bound::on::predicts;
+  if constexpr (requires { Bound::on::first_row; }) result.first_row = Bound::on::first_row;
+  result.cost = Bound::cost;
+  result.view = Bound::view;
   if constexpr (requires { in::pixels, out::rank; }) {
-    if (r.view && out::rank == 1) r.pixels = static_cast<int>(in::pixels);
+    if (result.view && out::rank == 1) result.pixels = static_cast<int>(in::pixels);
   } else if constexpr (requires { out::pixels, in::rank; }) {
-    if (r.view && in::rank == 1) r.pixels = static_cast<int>(out::pixels);
+    if (result.view && in::rank == 1) result.pixels = static_cast<int>(out::pixels);
   }
-  return r;
+  return result;
 }
 
 }  // namespace detail

@@ -34,7 +34,7 @@ requires(rounds_to_bf16<Tensor>) struct rounded_edge<Tensor> {
 
 }  // namespace detail
 
-/// Whether a model says itself what it is in bf16, as one whose input is tokens does: by `using rounded = ...`.
+/// Whether a model declares its form in bf16, as a model of tokens must: by `using rounded = ...`.
 template <class Model>
 concept says_its_rounded_form = requires {
   typename Model::rounded::items;

@@ -61,24 +61,24 @@ constexpr bool ascend() {
 struct length_mismatch {
   int layer_index = -1;  ///< -1: there is none
   std::string_view name{};
-  shape here{}, longest{};
+  shape shape_here{}, shape_longest{};
   dtype type_here = dtype::float32, type_longest = dtype::float32;
 };
 
 /// Whether two layers differ in more than the extents of their edges and the shapes of their arrays.
 constexpr bool other_layer(const network& a, const network& b, int l) {
   const layer_type &x = a.type_of(l), &y = b.type_of(l);
-  bool same = x.inputs == y.inputs && x.outputs == y.outputs && x.parameter_count == y.parameter_count &&
-              x.state_count == y.state_count && x.field_count == y.field_count &&
-              x.partial_elements() == y.partial_elements() && x.partial_count == y.partial_count &&
-              x.derived_count == y.derived_count && x.derived_bytes() <= y.derived_bytes() && x.loss == y.loss &&
-              a.layers[l].tied == b.layers[l].tied;
-  for (int f = 0; same && f < x.field_count; ++f)
-    same = std::string_view(x.fields[f].name) == y.fields[f].name && x.fields[f].type == y.fields[f].type;
-  for (int p = 0; same && p < x.parameter_count; ++p)
-    same = std::string_view(x.parameters[p].name) == y.parameters[p].name && a.owner(l, p) == b.owner(l, p) &&
-           a.owner_offset(l, p) == b.owner_offset(l, p);
-  return !same;
+  bool equal = x.inputs == y.inputs && x.outputs == y.outputs && x.parameter_count == y.parameter_count &&
+               x.state_count == y.state_count && x.field_count == y.field_count &&
+               x.partial_elements() == y.partial_elements() && x.partial_count == y.partial_count &&
+               x.derived_count == y.derived_count && x.derived_bytes() <= y.derived_bytes() && x.loss == y.loss &&
+               a.layers[l].tied == b.layers[l].tied;
+  for (int f = 0; equal && f < x.field_count; ++f)
+    equal = std::string_view(x.fields[f].name) == y.fields[f].name && x.fields[f].type == y.fields[f].type;
+  for (int p = 0; equal && p < x.parameter_count; ++p)
+    equal = std::string_view(x.parameters[p].name) == y.parameters[p].name && a.owner(l, p) == b.owner(l, p) &&
+            a.owner_offset(l, p) == b.owner_offset(l, p);
+  return !equal;
 }
 /// The first such layer; -1: there is none. If one model has more layers, the first that the other lacks.
 constexpr int first_other_layer(const network& a, const network& b) {
@@ -103,7 +103,7 @@ constexpr length_mismatch first_mismatch(const network& a, const network& b) {
   return {};
 }
 
-// The types of an error: of the mismatch of two models.
+// The types in an error about the mismatch of two models.
 template <class Model, class Longest>
 struct mismatched {
   static constexpr length_mismatch found = first_mismatch(network_of<Model>, network_of<Longest>);
@@ -113,11 +113,11 @@ struct mismatched {
   }
   template <std::size_t... Indices>
   static constexpr auto here(std::index_sequence<Indices...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.here.extents[Indices]...>>{};
+    return broken::here<tensor<element_of<found.type_here>, found.shape_here.extents[Indices]...>>{};
   }
   template <std::size_t... Indices>
   static constexpr auto longest(std::index_sequence<Indices...>) {
-    return broken::of_longest<tensor<element_of<found.type_longest>, found.longest.extents[Indices]...>>{};
+    return broken::of_longest<tensor<element_of<found.type_longest>, found.shape_longest.extents[Indices]...>>{};
   }
 };
 
@@ -126,17 +126,17 @@ template <class Model, class Longest, int Length>
 constexpr bool shares_arrays() {
   if constexpr (mistaken_model<Model> || mistaken_model<Longest>) {
     return false;  // its own error is printed
-  } else if constexpr (constexpr int other = first_other_layer(network_of<Model>, network_of<Longest>); other >= 0) {
+  } else if constexpr (constexpr int layer = first_other_layer(network_of<Model>, network_of<Longest>); layer >= 0) {
     static_cast<void>(
-        asserted<broken::lengths_have_the_same_layers<broken::length<Length>, broken::position<other>, false>>{});
+        asserted<broken::lengths_have_the_same_layers<broken::length<Length>, broken::position<layer>, false>>{});
     return false;
   } else if constexpr (constexpr length_mismatch found = first_mismatch(network_of<Model>, network_of<Longest>);
                        found.layer_index >= 0) {
     using wrong = mismatched<Model, Longest>;
     using at = position_of<typename Model::items, found.layer_index>;
     using name = decltype(wrong::letters_of(std::make_index_sequence<found.name.size()>{}));
-    using here = decltype(wrong::here(std::make_index_sequence<std::size_t{found.here.rank}>{}));
-    using longest = decltype(wrong::longest(std::make_index_sequence<std::size_t{found.longest.rank}>{}));
+    using here = decltype(wrong::shape_here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
+    using longest = decltype(wrong::shape_longest(std::make_index_sequence<std::size_t{found.shape_longest.rank}>{}));
     static_cast<void>(
         asserted<broken::lengths_share_parameters<broken::length<Length>, at, name, here, longest, false>>{});
     return false;
@@ -145,15 +145,15 @@ constexpr bool shares_arrays() {
   }
 }
 
-/// The layer types of a shorter length, with as much memory for what they derive as those of the longest have, so that
-/// the arrays behind lie at the same bytes.
+/// The layer types of a shorter length, whose derived buffers have as many bytes as the longest's, so that later arrays
+/// begin at the same bytes.
 template <class Model, class Longest>
 constexpr auto types_beside() {
-  constexpr const network &its = network_of<Model>, &longest = network_of<Longest>;
-  std::array<layer_type, std::size_t{its.type_count + 1}> types{};
-  for (int r = 0; r < its.type_count; ++r) types[static_cast<std::size_t>(r)] = its.types[r];
-  for (int l = 0; l < its.layer_count; ++l)
-    types[static_cast<std::size_t>(its.layers[l].type)].derived = longest.type_of(l).derived;
+  constexpr const network &shorter = network_of<Model>, &longest = network_of<Longest>;
+  std::array<layer_type, std::size_t{shorter.type_count + 1}> types{};
+  for (int r = 0; r < shorter.type_count; ++r) types[static_cast<std::size_t>(r)] = shorter.types[r];
+  for (int l = 0; l < shorter.layer_count; ++l)
+    types[static_cast<std::size_t>(shorter.layers[l].type)].derived = longest.type_of(l).derived;
   return types;
 }
 template <class Model, class Longest>
@@ -177,16 +177,16 @@ inline constexpr network network_beside = with_types_beside<Model, Longest>();
 ///
 ///     trainer<lengths<net, 16, 32, 64>, adamw> training{plan_options{.micro_batch_size = 8}, adamw{}};
 ///
-/// Each call runs the plan of its batch's rows. `.micro_batch_size` is that of the longest length, 64 here; a plan of
+/// Each call runs the plan of its batch's rows. `.micro_batch_size` is for the longest length, 64 here; a plan of
 /// T tokens holds as many tokens, so 64 / T times as many samples. Lengths ascend. Their models differ in the extents
-/// of edges alone: the compiler names the first layer whose parameters differ. `learned_positions` has the rows of the
+/// of edges only: the compiler names the first layer whose parameters differ. `learned_positions` has the rows of the
 /// longest in every model; shorter sequences use the first rows.
 template <template <int> class Model, int... Length>
 struct lengths {
   static_assert(sizeof(broken::lengths_ascend<detail::ascend<Length...>(), Length...>) > 0);
 
-  static constexpr std::array<int, sizeof...(Length)> all{Length...};
-  using longest = Model<all.back()>;
+  static constexpr std::array<int, sizeof...(Length)> values{Length...};
+  using longest = Model<values.back()>;
   static constexpr bool share = (detail::shares_arrays<Model<Length>, longest, Length>() && ...);
 
   /// The networks, [length].
@@ -200,7 +200,7 @@ struct lengths {
     std::size_t i = 0;
     if constexpr (share) (visit.template operator()<Model<Length>>(i++), ...);
   }
-  /// [layer]: whether what it derives differs between the lengths.
+  /// [layer]: whether its derived buffers differ between the lengths.
   static constexpr auto derives_anew() {
     std::array<bool, std::size_t{network_of<longest>.layer_count + 1}> anew{};
     if constexpr (share)

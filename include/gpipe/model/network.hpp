@@ -28,7 +28,7 @@ enum class tied_wrongly { differs, apart, missing };
 struct tie_mistake {
   std::string_view tie{}, name{};
   int layer_index = -1;  ///< -1: there is none
-  shape here{}, first{};
+  shape shape_here{}, shape_first{};
   dtype type_here = dtype::float32, type_first = dtype::float32;
 };
 
@@ -47,21 +47,21 @@ class expansion {
       types_[described_++] = describe_layer_type<Bound>();
       name_fields(types_[next_type_]);
     }
-    const layer_type& r = types_[next_type_];
-    expanded_layer& s = layers_[layer_count_];
-    s = {next_type_, read_count_, r.inputs, value_count_, r.outputs, tied_count_, 0};
-    bool gradient = r.parameter_count > 0;
-    for (int i = 0; i < r.inputs; ++i) {
+    const layer_type& type = types_[next_type_];
+    expanded_layer& entry = layers_[layer_count_];
+    entry = {next_type_, read_count_, type.inputs, value_count_, type.outputs, tied_count_, 0};
+    bool gradient = type.parameter_count > 0;
+    for (int i = 0; i < type.inputs; ++i) {
       reads_[read_count_++] = {edge_[i], layer_count_};
       ++values_[edge_[i]].readers;
       if (Bound::input_below > 0) limit(edge_[i], Bound::input_below);
       gradient = gradient || values_[edge_[i]].gradient;
     }
-    for (int i = 0; i < r.outputs; ++i) {
-      values_[value_count_] = {r.out[i], layer_count_, gradient && is_floating(r.out[i].type)};
+    for (int i = 0; i < type.outputs; ++i) {
+      values_[value_count_] = {type.out[i], layer_count_, gradient && is_floating(type.out[i].type)};
       edge_[i] = value_count_++;
     }
-    edge_width_ = r.outputs;
+    edge_width_ = type.outputs;
     ++layer_count_;
     ++next_type_;
   }
@@ -70,20 +70,20 @@ class expansion {
   constexpr void tied_layer() {
     const int l = layer_count_, before = owner_count_;
     layer<Bound>();
-    const layer_type& mine = types_[layers_[l].type];
+    const layer_type& type = types_[layers_[l].type];
     constexpr auto& names = Tied::named_parameters;
     bool first = true, related = false;
     for (int o = 0; o < before; ++o) {
       if (owners_[o].tie != Tied::tied_as) continue;
       first = false;
       const bool shared = names.empty() || has_name(names, owners_[o].name);
-      related = related || (mine.first_row >= 0 && shared && has_parameter(mine, owners_[o].name));
+      related = related || (type.first_row >= 0 && shared && has_parameter(type, owners_[o].name));
     }
-    for (int p = 0; p < mine.parameter_count; ++p)
-      if (names.empty() || has_name(names, mine.parameters[p].name)) share(Tied::tied_as, l, p, before);
-    if (!first && !related && layers_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
+    for (int p = 0; p < type.parameter_count; ++p)
+      if (names.empty() || has_name(names, type.parameters[p].name)) share(Tied::tied_as, l, p, before);
+    if (!first && !related && layers_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, type.name, l});
     for (const std::string_view name : names)
-      if (!has_parameter(mine, name)) note(tied_wrongly::missing, {Tied::tied_as, name, l});
+      if (!has_parameter(type, name)) note(tied_wrongly::missing, {Tied::tied_as, name, l});
   }
 
   constexpr void enters(edge_part part) {
@@ -101,8 +101,8 @@ class expansion {
     skips_[depth_++].width = 1;
   }
   constexpr void pop(int above) {
-    const skip_values& from = skips_[depth_ - 1 - above];
-    for (int i = 0; i < from.width; ++i) edge_[edge_width_++] = from.value[i];
+    const skip_values& stashed = skips_[depth_ - 1 - above];
+    for (int i = 0; i < stashed.width; ++i) edge_[edge_width_++] = stashed.value[i];
   }
   // Puts the edge of the last stash before the tensors on the edge, and ends the stash.
   constexpr void rejoin() {
@@ -124,10 +124,10 @@ class expansion {
 
   // Groups the reads by value, in model order.
   constexpr void close() {
-    int at = 0;
+    int next_reader = 0;
     for (int v = 0; v < value_count_; ++v) {
-      values_[v].first_reader = at;
-      at += values_[v].readers;
+      values_[v].first_reader = next_reader;
+      next_reader += values_[v].readers;
       values_[v].readers = 0;
     }
     for (int r = 0; r < read_count_; ++r) {
@@ -140,13 +140,12 @@ class expansion {
   }
 
   /// The first mistake of a kind.
-  constexpr const tie_mistake& mistake(tied_wrongly what) const { return mistakes_[static_cast<int>(what)]; }
+  constexpr const tie_mistake& mistake(tied_wrongly kind) const { return mistakes_[static_cast<int>(kind)]; }
 
   /// The first layer with parameters to which no gradient flows back; layer -1: none.
   constexpr named_layer untrained() const { return untrained_; }
 
-  /// The layer whose output an `only` leaves behind though no layer reads it, and the layer behind the `only`; layer
-  /// -1: none.
+  /// The layer whose output an `only` drops though no layer reads it, and the layer after the `only`; layer -1: none.
   constexpr named_layer unread() const { return unread_; }
 
   constexpr network view() const {
@@ -175,69 +174,71 @@ class expansion {
 
   template <std::size_t N>
   static constexpr bool has_name(const std::array<const char*, N>& names, std::string_view name) {
-    for (const std::string_view one : names)
-      if (one == name) return true;
+    for (const std::string_view listed : names)
+      if (listed == name) return true;
     return false;
   }
-  static constexpr bool has_parameter(const layer_type& of, std::string_view name) {
-    for (int p = 0; p < of.parameter_count; ++p)
-      if (of.parameters[p].name == name) return true;
+  static constexpr bool has_parameter(const layer_type& type, std::string_view name) {
+    for (int p = 0; p < type.parameter_count; ++p)
+      if (type.parameters[p].name == name) return true;
     return false;
   }
-  constexpr void note(tied_wrongly what, const tie_mistake& found) {
-    tie_mistake& first = mistakes_[static_cast<int>(what)];
+  constexpr void note(tied_wrongly kind, const tie_mistake& found) {
+    tie_mistake& first = mistakes_[static_cast<int>(kind)];
     if (first.layer_index < 0) first = found;
   }
-  // Rows of a parameter. Those of a part are counted in the larger parameter.
+  // Rows of a parameter. The rows of a part are counted in the larger parameter.
   struct row_range {
     int first = 0, end = 1;
   };
-  static constexpr row_range rows_of(const layer_type& of, const parameter& it) {
-    const int first = of.first_row < 0 ? 0 : of.first_row;
-    return {first, first + (it.extents.rank > 0 ? it.extents.extents[0] : 1)};
+  static constexpr row_range rows_of(const layer_type& type, const parameter& array) {
+    const int first = type.first_row < 0 ? 0 : type.first_row;
+    return {first, first + (array.extents.rank > 0 ? array.extents.extents[0] : 1)};
   }
   // Whether a parameter is the first one, or rows of it.
-  static constexpr bool is_in(const layer_type& of, const parameter& it, const layer_type& larger,
-                              const parameter& first) {
-    const row_range here = rows_of(of, it), all = rows_of(larger, first);
-    shape extents = it.extents;
-    if (of.first_row >= 0 && extents.rank > 0) extents.extents[0] = first.extents.extents[0];
-    return extents == first.extents && here.first >= all.first && here.end <= all.end && of.type == larger.type;
+  static constexpr bool is_in(const layer_type& type, const parameter& used, const layer_type& owner_type,
+                              const parameter& owned) {
+    const row_range rows = rows_of(type, used), owned_rows = rows_of(owner_type, owned);
+    shape extents = used.extents;
+    if (type.first_row >= 0 && extents.rank > 0) extents.extents[0] = owned.extents.extents[0];
+    return extents == owned.extents && rows.first >= owned_rows.first && rows.end <= owned_rows.end &&
+           type.type == owner_type.type;
   }
   // Shares parameter `p` of layer `l` with the first layer of the tie that has it, or makes `l` that layer. Parts of a
   // layer that has not come before share what they have in common.
   constexpr void share(std::string_view tie, int l, int p, int before) {
-    const layer_type& mine = types_[layers_[l].type];
-    const parameter& it = mine.parameters[p];
-    const row_range rows = rows_of(mine, it);
-    const auto has = [&](const owned_parameter& by) {
-      if (by.tie != tie || by.name != it.name) return false;
-      const layer_type& theirs = types_[layers_[by.location.layer_index].type];
-      const row_range other = rows_of(theirs, theirs.parameters[by.location.index]);
-      return mine.first_row < 0 || theirs.first_row < 0 || (rows.first < other.end && other.first < rows.end);
+    const layer_type& type = types_[layers_[l].type];
+    const parameter& used = type.parameters[p];
+    const row_range rows = rows_of(type, used);
+    const auto has = [&](const owned_parameter& owner) {
+      if (owner.tie != tie || owner.name != used.name) return false;
+      const layer_type& owner_type = types_[layers_[owner.location.layer_index].type];
+      const row_range owner_rows = rows_of(owner_type, owner_type.parameters[owner.location.index]);
+      return type.first_row < 0 || owner_type.first_row < 0 ||
+             (rows.first < owner_rows.end && owner_rows.first < rows.end);
     };
     int o = 0;
     while (o < before && !has(owners_[o])) ++o;
     if (o == before) {
-      owners_[owner_count_++] = {tie, it.name, {l, p}};
+      owners_[owner_count_++] = {tie, used.name, {l, p}};
       return;
     }
     const named_array first = owners_[o].location;
-    const layer_type& theirs = types_[layers_[first.layer_index].type];
-    const parameter& whole = theirs.parameters[first.index];
+    const layer_type& owner_type = types_[layers_[first.layer_index].type];
+    const parameter& whole = owner_type.parameters[first.index];
     const auto count = static_cast<std::size_t>(rows.end - rows.first),
-               row = static_cast<std::size_t>(rows.first - rows_of(theirs, whole).first);
-    tied_[tied_count_++] = {p, first, row * it.extents.size() / count};
+               row = static_cast<std::size_t>(rows.first - rows_of(owner_type, whole).first);
+    tied_[tied_count_++] = {p, first, row * used.extents.size() / count};
     ++layers_[l].tied;
-    if (!is_in(mine, it, theirs, whole))
-      note(tied_wrongly::differs, {tie, it.name, l, it.extents, whole.extents, mine.type, theirs.type});
+    if (!is_in(type, used, owner_type, whole))
+      note(tied_wrongly::differs, {tie, used.name, l, used.extents, whole.extents, type.type, owner_type.type});
   }
 
   constexpr void limit(int v, std::int64_t below) {
-    value& of = values_[v];
-    if (!is_floating(of.part.type) && (of.below == 0 || below < of.below)) of.below = below;
+    value& limited = values_[v];
+    if (!is_floating(limited.part.type) && (limited.below == 0 || below < limited.below)) limited.below = below;
   }
-  // From tokens under another shape to the tokens, and from a further input to its field of the data.
+  // Passes limits from reshaped tokens to the tokens, and from a further input to its field of the data.
   constexpr void pass_limits_back() {
     for (int v = value_count_ - 1; v >= 0; --v) {
       if (values_[v].below == 0 || values_[v].writer < 0) continue;
@@ -322,7 +323,7 @@ struct typed_items<void, Items> {  // the model has no input
   using type = mistaken<>;
 };
 
-/// A model's declarations; an empty model in the place of a type that is none, so that its error is the only one.
+/// A model's declarations, or an empty model if the type is no model, so that its error is the only one.
 template <class Model>
 struct declared_by {
   using entering = void;
@@ -395,11 +396,11 @@ struct mistaken_tie {
   }
   template <std::size_t... Indices>
   static constexpr auto tensor_here(std::index_sequence<Indices...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.here.extents[Indices]...>>{};
+    return broken::here<tensor<element_of<found.type_here>, found.shape_here.extents[Indices]...>>{};
   }
   template <std::size_t... Indices>
   static constexpr auto first_tensor(std::index_sequence<Indices...>) {
-    return broken::first<tensor<element_of<found.type_first>, found.first.extents[Indices]...>>{};
+    return broken::first<tensor<element_of<found.type_first>, found.shape_first.extents[Indices]...>>{};
   }
 };
 
@@ -411,8 +412,8 @@ constexpr void check_ties() {
     using tie = decltype(wrong::letters_of_tie(std::make_index_sequence<found.tie.size()>{}));
     using name = decltype(wrong::letters_of_name(std::make_index_sequence<found.name.size()>{}));
     if constexpr (What == tied_wrongly::differs) {
-      using here = decltype(wrong::tensor_here(std::make_index_sequence<std::size_t{found.here.rank}>{}));
-      using first = decltype(wrong::first_tensor(std::make_index_sequence<std::size_t{found.first.rank}>{}));
+      using here = decltype(wrong::tensor_here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
+      using first = decltype(wrong::first_tensor(std::make_index_sequence<std::size_t{found.shape_first.rank}>{}));
       static_cast<void>(asserted<broken::tied_parameters_match<at, tie, name, here, first, false>>{});
     } else if constexpr (What == tied_wrongly::apart) {
       static_cast<void>(asserted<broken::tied_layers_share_a_parameter<at, tie, name, false>>{});
@@ -452,12 +453,11 @@ constexpr void check_paths() {
   if constexpr (constexpr std::string_view unfit = unfit_name(tree.data()); !unfit.empty()) {
     using name = decltype(letters_of_unfit<items>(std::make_index_sequence<unfit.size()>{}));
     static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
-  } else if constexpr (constexpr path_collision same(named_view<Model>()); same.layer_index >= 0) {
-    constexpr std::size_t length = write_path(tree.data(), same.layer_index, nullptr);
-    using path = decltype(letters_of_path<letters, items, same.layer_index>(std::make_index_sequence<length>{}));
-    static_cast<void>(
-        asserted<
-            broken::paths_differ<broken::position<same.layer_index>, broken::position<same.other>, path, false>>{});
+  } else if constexpr (constexpr path_collision collision(named_view<Model>()); collision.layer_index >= 0) {
+    constexpr std::size_t length = write_path(tree.data(), collision.layer_index, nullptr);
+    using path = decltype(letters_of_path<letters, items, collision.layer_index>(std::make_index_sequence<length>{}));
+    static_cast<void>(asserted<broken::paths_differ<broken::position<collision.layer_index>,
+                                                    broken::position<collision.other_index>, path, false>>{});
   }
 }
 

@@ -20,12 +20,12 @@ class path_search {
  public:
   explicit path_search(const network& net) : net_(net) {}
 
-  // `later`: by how many layers the repetitions so far are behind the first ones.
-  std::optional<named_array> in(int node, std::string_view rest, int later) const {
+  // `later`: the number of layers by which the repetitions so far come after the first ones.
+  std::optional<named_array> in(int node, std::string_view path, int later) const {
     const path_node& n = net_.paths[node];
-    if (n.layer) return array_of(n.first + later, rest);
+    if (n.layer) return array_of(n.first + later, path);
     for (int c = node + 1; c < n.end; c = net_.paths[c].end) {
-      std::string_view below = rest;
+      std::string_view below = path;
       int repetition = 0;
       if (takes(net_.paths[c], below, repetition))
         if (const auto found = in(c, below, later + repetition * net_.paths[c].layers)) return found;
@@ -34,12 +34,12 @@ class path_search {
   }
 
  private:
-  static bool takes(const path_node& n, std::string_view& rest, int& repetition) {
+  static bool takes(const path_node& n, std::string_view& path, int& repetition) {
     if (n.adds == path_part::nothing) return true;
-    const std::size_t dot = rest.find('.');
-    if (dot == rest.npos) return false;
-    const std::string_view part = rest.substr(0, dot);
-    rest.remove_prefix(dot + 1);
+    const std::size_t dot = path.find('.');
+    if (dot == path.npos) return false;
+    const std::string_view part = path.substr(0, dot);
+    path.remove_prefix(dot + 1);
     if (n.adds == path_part::name) return part == n.name;
     int number = -1;
     const auto end = std::from_chars(part.data(), part.data() + part.size(), number);
@@ -68,10 +68,10 @@ GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, int layer) {
   return path;
 }
 
-GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, const named_array& which) {
-  std::string path = path_of(net, which.layer_index);
+GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, const named_array& array) {
+  std::string path = path_of(net, array.layer_index);
   if (!path.empty()) path += '.';
-  return path += description_of(net, which).path_name();
+  return path += description_of(net, array).path_name();
 }
 
 GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_view path) {
@@ -79,10 +79,11 @@ GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_vi
   std::string meant, some;
   std::size_t fewest = 1 + (std::min)(path.size() / 3, std::size_t{6});
   int arrays = 0;
-  for_each_array(net, [&](const named_array& which) {
-    const std::string other = path_of(net, which);
-    if (const std::size_t apart = letters_apart(path, other); apart < fewest) fewest = apart, meant = other;
-    if (++arrays <= 6) some.append(some.empty() ? "" : ", ").append(other);
+  for_each_array(net, [&](const named_array& array) {
+    const std::string candidate = path_of(net, array);
+    if (const std::size_t distance = letters_apart(path, candidate); distance < fewest)
+      fewest = distance, meant = candidate;
+    if (++arrays <= 6) some.append(some.empty() ? "" : ", ").append(candidate);
   });
   if (arrays > 6) some += ", ...";
   std::string remedy = "its layers have neither";

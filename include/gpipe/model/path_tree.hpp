@@ -12,7 +12,7 @@
 namespace gpipe::detail {
 
 // The names of a model's layers, as a tree with a node for each item of the list of types: `repeat<1663, ...>` is not
-// expanded. A path, such as "h.0.ln_1", joins what the nodes from the root to a layer add.
+// expanded. A path, such as "h.0.ln_1", joins the parts that the nodes from the root to a layer add.
 //
 //     model<input<float, 8>, linear<8>, named<"h", repeat<2, residual<linear<8>, relu>>>>
 //
@@ -28,12 +28,12 @@ struct path_node {
   path_part adds = path_part::nothing;
   bool layer = false;
   const char* name = "";
-  int number = 0;             ///< the index, or how many repetitions there are
-  int first = 0, layers = 0;  ///< its layers, in the first repetition of what it stands in; those of one repetition
-  int end = 0;                ///< the node after the last below it
+  int number = 0;             ///< the index, or the number of repetitions
+  int first = 0, layers = 0;  ///< the first of its layers, in the first repetition; the layers of one repetition
+  int end = 0;                ///< the node after its last descendant
 };
 
-/// Writes nodes in model order, each before those below it. Without an array it counts them.
+/// Writes nodes in model order, each before its descendants. Without an array it counts them.
 class path_writer {
  public:
   constexpr explicit path_writer(path_node* nodes) : nodes_(nodes) {}
@@ -45,16 +45,16 @@ class path_writer {
     if (nodes_ != nullptr) nodes_[count_] = n;
     return count_++;
   }
-  constexpr void close(int at) {
+  constexpr void close(int node) {
     if (nodes_ == nullptr) return;
-    nodes_[at].layers = layers_ - nodes_[at].first;
-    nodes_[at].end = count_;
+    nodes_[node].layers = layers_ - nodes_[node].first;
+    nodes_[node].end = count_;
   }
   constexpr void layer(path_node n) {
     n.layer = true;
-    const int at = open(n);
+    const int node = open(n);
     ++layers_;
-    close(at);
+    close(node);
   }
   /// Counts the last `layers` layers, which repeat, `more` times more.
   constexpr void again(int more, int layers) { layers_ += more * layers; }
@@ -74,40 +74,40 @@ constexpr path_node node_of_name(const char* name) {
 }
 
 template <class Item>
-constexpr void write_paths(path_writer& to, path_node n);
+constexpr void write_paths(path_writer& writer, path_node n);
 
-/// The items of a list: an item without a name of its own adds its index.
+/// The items of a list: an item without a name adds its index.
 template <class... Items>
-constexpr void write_list(path_writer& to, list<Items...>) {
+constexpr void write_list(path_writer& writer, list<Items...>) {
   [[maybe_unused]] int i = 0;  // an empty list reads none
-  const int in_order[] = {0, (write_paths<Items>(to, {.adds = path_part::index, .number = i++}), 0)...};
+  const int in_order[] = {0, (write_paths<Items>(writer, {.adds = path_part::index, .number = i++}), 0)...};
   static_cast<void>(in_order);
 }
 template <class... Items>
-constexpr void write_scope(path_writer& to, path_node n, list<Items...> items) {
-  const int at = to.open(n);
-  write_list(to, items);
-  to.close(at);
+constexpr void write_scope(path_writer& writer, path_node n, list<Items...> items) {
+  const int node = writer.open(n);
+  write_list(writer, items);
+  writer.close(node);
 }
 
 /// The items of a `named`: a single item has the name in place of its index; several are a scope of that name.
 template <class... Items>
-constexpr void write_named(path_writer& to, path_node n, list<Items...> items) {
-  write_scope(to, n, items);
+constexpr void write_named(path_writer& writer, path_node n, list<Items...> items) {
+  write_scope(writer, n, items);
 }
 template <class Item>
-requires(!has_name<Item>) constexpr void write_named(path_writer& to, path_node n, list<Item>) {
-  write_paths<Item>(to, n);
+requires(!has_name<Item>) constexpr void write_named(path_writer& writer, path_node n, list<Item>) {
+  write_paths<Item>(writer, n);
 }
 
 /// The items of a `repeat`: the number of the repetition takes the place of a single item's index.
 template <class... Items>
-constexpr void write_repeated(path_writer& to, list<Items...> items) {
-  write_list(to, items);
+constexpr void write_repeated(path_writer& writer, list<Items...> items) {
+  write_list(writer, items);
 }
 template <class Item>
-constexpr void write_repeated(path_writer& to, list<Item>) {
-  write_paths<Item>(to, {});
+constexpr void write_repeated(path_writer& writer, list<Item>) {
+  write_paths<Item>(writer, {});
 }
 
 template <class... Items>
@@ -115,34 +115,34 @@ constexpr bool all_named(list<Items...>) {
   return (has_name<Items> && ...);
 }
 
-/// An item, with what it adds if it has no name of its own. The kinds are those of `typed_item`.
+/// An item, with the node that it adds if it has no name. The kinds are as in `typed_item`.
 template <class Item>
-constexpr void write_paths(path_writer& to, path_node n) {
+constexpr void write_paths(path_writer& writer, path_node n) {
   if constexpr (
       requires { Item::stashed_as; } || requires { typename Item::each; } || requires { typename Item::popped; }) {
     return;  // a stash of one tensor or of each, or a pop
   } else if constexpr (requires { typename Item::alone; }) {
-    write_paths<typename Item::alone>(to, n);
+    write_paths<typename Item::alone>(writer, n);
   } else if constexpr (has_name<Item>) {
-    write_named(to, node_of_name(Item::named_as), typename Item::items{});
+    write_named(writer, node_of_name(Item::named_as), typename Item::items{});
   } else if constexpr (requires { Item::times; }) {
-    const int all = to.open(n);
-    const int one = to.open({.adds = path_part::repetition, .number = Item::times});
-    const int before = to.layers();
-    write_repeated(to, typename Item::items{});
-    to.close(one);
-    to.again(Item::times - 1, to.layers() - before);
-    to.close(all);
+    const int whole = writer.open(n);
+    const int repetition = writer.open({.adds = path_part::repetition, .number = Item::times});
+    const int before = writer.layers();
+    write_repeated(writer, typename Item::items{});
+    writer.close(repetition);
+    writer.again(Item::times - 1, writer.layers() - before);
+    writer.close(whole);
   } else if constexpr (requires { Item::adds_its_input; }) {
     if (n.adds == path_part::index && all_named(typename Item::items{})) n = {};
-    const int at = to.open(n);
-    write_list(to, typename Item::items{});
-    to.layer({});  // the addition
-    to.close(at);
+    const int node = writer.open(n);
+    write_list(writer, typename Item::items{});
+    writer.layer({});  // the addition
+    writer.close(node);
   } else if constexpr (requires { typename Item::items; }) {
-    write_scope(to, n, typename Item::items{});
+    write_scope(writer, n, typename Item::items{});
   } else {  // a layer, a further input, a tied layer or an auxiliary loss
-    to.layer(n);
+    writer.layer(n);
   }
 }
 
@@ -157,8 +157,8 @@ constexpr int count_path_nodes() {
 template <class Items>
 inline constexpr auto path_tree = [] {
   std::array<path_node, std::size_t{count_path_nodes<Items>()}> nodes{};
-  path_writer to(nodes.data());
-  write_scope(to, {}, Items{});
+  path_writer writer(nodes.data());
+  write_scope(writer, {}, Items{});
   return nodes;
 }();
 
@@ -166,25 +166,25 @@ inline constexpr auto path_tree = [] {
 template <class Put>
 constexpr void for_each_path_part(const path_node* tree, int layer, Put put) {
   for (int n = 0;;) {
-    const path_node& here = tree[n];
-    if (here.adds == path_part::name) put(here.name, 0);
-    if (here.adds == path_part::index) put("", here.number);
-    if (here.adds == path_part::repetition) {
-      const int which = (layer - here.first) / here.layers;
-      layer -= which * here.layers;
-      put("", which);
+    const path_node& node = tree[n];
+    if (node.adds == path_part::name) put(node.name, 0);
+    if (node.adds == path_part::index) put("", node.number);
+    if (node.adds == path_part::repetition) {
+      const int repetition = (layer - node.first) / node.layers;
+      layer -= repetition * node.layers;
+      put("", repetition);
     }
-    if (here.layer) return;
+    if (node.layer) return;
     ++n;
     while (tree[n].adds != path_part::repetition && layer >= tree[n].first + tree[n].layers) n = tree[n].end;
   }
 }
 
-/// Writes a layer's path, if `into` is not null. Returns its length.
-constexpr std::size_t write_path(const path_node* tree, int layer, char* into) {
+/// Writes a layer's path, if `text` is not null. Returns its length.
+constexpr std::size_t write_path(const path_node* tree, int layer, char* text) {
   std::size_t length = 0;
   const auto put = [&](char letter) {
-    if (into != nullptr) into[length] = letter;
+    if (text != nullptr) text[length] = letter;
     ++length;
   };
   for_each_path_part(tree, layer, [&](const char* name, int number) {
@@ -220,7 +220,7 @@ constexpr std::string_view unfit_name(const path_node* tree) {
 /// Finds two layers, each with parameters or state, that have one path. The network has a tree.
 class path_collision {
  public:
-  int layer_index = -1, other = -1;
+  int layer_index = -1, other_index = -1;
 
   constexpr path_collision() = default;
   constexpr explicit path_collision(const network& net) : net_(net) {
@@ -240,7 +240,7 @@ class path_collision {
     }
   }
 
-  // A node, and by how many layers its repetition is behind the first one.
+  // A node, and the number of layers by which its repetition comes after the first one.
   struct branch {
     int node, later = 0;
   };
@@ -269,7 +269,7 @@ class path_collision {
     if (x.layer && y.layer) {
       if (!has_arrays(x.first) || !has_arrays(y.first)) return;
       layer_index = (std::min)(x.first + a.later, y.first + b.later);
-      other = (std::max)(x.first + a.later, y.first + b.later);
+      other_index = (std::max)(x.first + a.later, y.first + b.later);
       return;
     }
     for (branch d = first_below(b); is_below(d, b); d = next(d)) {

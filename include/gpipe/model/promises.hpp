@@ -17,9 +17,9 @@
 /// position, the layer, and its types.
 namespace gpipe::broken {
 
-/// Labels of numbers and texts. The position is the layer, counted from 0 after repeats are expanded; inside of blocks,
-/// what is around it, from outside: its path, if an item has a name, the blocks (structs of the user that are derived
-/// from a sequence), and the stash that a list of items stores next.
+/// Labels of numbers and texts. The position is the layer, counted from 0 after repeats are expanded; inside blocks,
+/// also its surroundings, from the outside: its path, if an item has a name, the blocks (structs of the user that are
+/// derived from a sequence), and the stash that a list of items stores next.
 template <int, class... Around>
 struct position {};
 template <char...>
@@ -45,7 +45,7 @@ struct elements_of_input {};
 template <std::size_t>
 struct elements_of_output {};
 
-/// A base class with an error is dropped by the compilers: what remains of such a model is a type without members.
+/// Compilers drop a base class with an error: such a model remains as a type without members.
 template <class Type, bool Holds>
 struct type_is_a_model {
   static_assert((holds<Holds, Type>),
@@ -67,14 +67,14 @@ struct item_is_no_model {
       "`struct block : gpipe::sequence<gpipe::linear<64>, gpipe::relu> {}`");
 };
 
-/// The kind of input that a layer would accept in the place of one that it does not.
+/// The kind of input that a layer would accept instead of one that it does not.
 enum class advice { none, numbers, tokens, image, tensor, single, several, nothing };
 
 }  // namespace gpipe::broken
 
 namespace gpipe::detail {
 
-/// Which similar input the layer accepts. Only a mistake asks.
+/// The similar input that a layer accepts. Computed only after a mistake.
 template <class Layer, class Input>
 constexpr broken::advice advice_for();
 
@@ -285,7 +285,7 @@ template <class Stash, std::size_t... Indices>
 constexpr auto name_of_stash(std::index_sequence<Indices...>) {
   return list<broken::before_stash<Stash::stashed_as[Indices]...>>{};
 }
-/// The first stash with one name, unless the model goes on from elsewhere before.
+/// The first stash with one name, unless an `only` comes before it.
 constexpr auto next_stash(list<>) { return list<>{}; }
 template <class First, class... Rest>
 constexpr auto next_stash(list<First, Rest...>) {
@@ -300,7 +300,7 @@ constexpr auto both(list<As...>, list<Bs...>) {
   return list<As..., Bs...>{};
 }
 
-/// The blocks around a layer and the stashes before which it is, from outside.
+/// The blocks around a layer and the next stashes after it, from the outside.
 template <bool Inside, int Layer>
 constexpr auto around_layer(list<>) {
   return list<>{};
@@ -383,7 +383,7 @@ template <template <class, class, class, class, class, class, bool> class Promis
 struct placed<Promise<broken::position<Layer>, A, B, C, D, E, false>, Items> {
   using type = Promise<position_of<Items, Layer>, A, B, C, D, E, false>;
 };
-// A layer's own promises have the position behind the others.
+// A layer's own promises have the position after the other arguments.
 template <template <class, class, bool, class...> class Promise, int Layer, class A, class B, class Items>
 struct placed<Promise<A, B, false, broken::position<Layer>>, Items> {
   using type = Promise<A, B, false, position_of<Items, Layer>>;
@@ -399,8 +399,8 @@ struct placed<Promise<A, B, C, D, E, false, broken::position<Layer>>, Items> {
   using type = Promise<A, B, C, D, E, false, position_of<Items, Layer>>;
 };
 
-/// Reports the broken promise of a model's flow, if there is one. It takes types alone: the search for a function of an
-/// argument would look into the promise.
+/// Reports the broken promise of a model's flow, if there is one. It takes only types: overload resolution for
+/// an argument would instantiate the promise.
 template <class Items, class Flow>
 struct mistake {
   static constexpr bool reported = false;

@@ -24,7 +24,7 @@ struct transformer_options {
   int hidden = 8192;  ///< of a feed-forward layer
   int heads = 32;
   int vocabulary = 32'000;
-  int head_slices = 1;  ///< slices of the head, which are layers of their own
+  int head_slices = 1;  ///< slices of the head, each a separate layer
 };
 
 /// The decoder-only Transformer of Huang et al., "GPipe", 2019, table 1, with its sizes by name; the paper calls a

@@ -172,8 +172,8 @@ constexpr auto checked_pop() {
   }
 }
 
-// A further input: the edge is set aside while the source, which has no input, makes the field's tensor, of the type
-// that the model has around it.
+// A further input: the edge is set aside while the source, which has no input, makes the field's tensor, in the
+// precision of the edges around it.
 template <class Item, class Around, class Edge, class... Skips>
 struct typed_from {
   using layer = bound<source_of<Item, Around>, bundle<>>;
@@ -200,7 +200,7 @@ constexpr auto checked_from() {
   }
 }
 
-// The tensors that one item brings, in the place of the edge.
+// The tensors of one item, in place of the edge.
 template <class Brings>
 struct typed_only : Brings {
   template <class Sink>

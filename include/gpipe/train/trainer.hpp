@@ -159,12 +159,12 @@ concept of_lengths = requires {
 /// The further plans of a model of several lengths.
 template <class Model, class Context>
 struct lengths_in {
-  static constexpr std::size_t longest = Model::all.size() - 1;
+  static constexpr std::size_t longest = Model::values.size() - 1;
   static constexpr auto anew = Model::derives_anew();
   static constexpr auto rows = [] {
     std::array<shorter_lengths::length, longest + 1> found{};
     Model::each([&]<class Its>(std::size_t i) {
-      found[i] = {Model::all[i], Model::networks()[i], kernels_of<Its, Context>};
+      found[i] = {Model::values[i], Model::networks()[i], kernels_of<Its, Context>};
     });
     return found;
   }();
@@ -266,7 +266,8 @@ class trainer : public basic_trainer {
   static detail::shorter_lengths shorter() {
     if constexpr (detail::of_lengths<Model>) {
       using in = detail::lengths_in<Model, context>;
-      return {{in::rows.data(), in::longest}, Model::all.back(), in::anew.data(), detail::planned_at_run_time<Model>()};
+      return {
+          {in::rows.data(), in::longest}, Model::values.back(), in::anew.data(), detail::planned_at_run_time<Model>()};
     } else {
       return {};
     }

@@ -28,8 +28,8 @@ namespace detail {
 template <std::size_t N>
 struct text {
   char letters[N]{};
-  constexpr text(const char (&from)[N]) {
-    for (std::size_t i = 0; i < N; ++i) letters[i] = from[i];
+  constexpr text(const char (&source)[N]) {
+    for (std::size_t i = 0; i < N; ++i) letters[i] = source[i];
   }
   // A letter or a number: this is here for the error.
   template <class Given>
@@ -52,7 +52,7 @@ struct list_item {
 /// A new name, as a type: nvcc finds no specialization for a text.
 template <text From, text To>
 struct new_name {
-  static constexpr const char *from = From.letters, *to = To.letters;
+  static constexpr const char *old_text = From.letters, *new_text = To.letters;
 };
 
 /// The fields of a layer, one of them under another name.
@@ -60,11 +60,11 @@ template <class On, class Name, class = std::make_index_sequence<sizeof(On::fiel
 struct renamed_fields;
 template <class On, class Name, std::size_t... Index>
 struct renamed_fields<On, Name, std::index_sequence<Index...>> {
-  static constexpr field renamed(field it) {
-    if (std::string_view(it.name) == Name::from) it.name = Name::to;
-    return it;
+  static constexpr field renamed(field changed) {
+    if (std::string_view(changed.name) == Name::old_text) changed.name = Name::new_text;
+    return changed;
   }
-  static constexpr bool is_read = ((std::string_view(On::fields[Index].name) == Name::from) || ...);
+  static constexpr bool is_read = ((std::string_view(On::fields[Index].name) == Name::old_text) || ...);
   static_assert(is_read, "gpipe: with_field<From, To, Layer>: the layer reads no field From");
   static constexpr field fields[] = {renamed(On::fields[Index])...};
 };
@@ -146,7 +146,7 @@ struct pop {
 
 /// A further input of the model: appends the field of that name to the tensors on the edge, one `Tensor` per sample.
 /// The next layer reads all of them, as `concat<>` does. It counts as a layer, which copies the field's rows, and may
-/// stand anywhere in the model.
+/// be anywhere in the model.
 ///
 ///     model<input<float, 64>, linear<32>, from<"age", tensor<float, 1>>, concat<>, linear<10>, softmax_cross_entropy>
 template <detail::text Name, class Tensor>
@@ -156,8 +156,9 @@ struct from {
   using tensor = Tensor;
 };
 
-/// What a `pop` or a `from` brings, without the tensors on the edge: the model goes on from a stash, or begins anew
-/// with a field of the data. Nothing is copied. What it leaves behind must have a stash that is read later:
+/// The tensors of a `pop` or a `from`, without the tensors on the edge: the model continues from a stash, or starts
+/// again from a field of the data. Nothing is copied. The tensors left on the edge must have a stash that is read
+/// later:
 ///
 ///     embedding<V, 64>, encoder, stash<"memory">, only<from<"target", tensor<std::int32_t, 32>>>, embedding<V, 64>,
 ///     residual<layer_norm, pop<"memory">, cross_attention<...>>, ...
@@ -184,7 +185,7 @@ struct only {
 /// Items of a list count from 0, all kinds of them, as in torch.nn.Sequential. A residual whose items all have names
 /// adds nothing. In a repeat of a single item, the number of the repetition takes the place of the item's index. The
 /// name "" adds nothing. A name has no dot, and is not a number. Two layers with parameters or state and one path do
-/// not compile. A tied layer has a path of its own, for all its parameters.
+/// not compile. A tied layer has its own path, for all its parameters.
 template <detail::text Name, class... Items>
 struct named {
   static constexpr const char* named_as = Name.letters;
@@ -209,7 +210,7 @@ struct auxiliary {
   using loss = Loss;
 };
 
-/// The layer, reading the field `To` of the data in the place of its field `From`:
+/// The layer, reading the field `To` of the data instead of its field `From`:
 /// `with_field<"labels", "genre", softmax_cross_entropy>`.
 template <detail::text From, detail::text To, class Layer>
 struct with_field {
@@ -240,25 +241,26 @@ template <class Layer, class Tie>
 struct tied_item : Tie {
   using layer = Layer;
 };
-/// A layer that is a list, such as a head in slices, says where its parts with parameters stand: each of them is tied.
+/// A layer that is a list, such as a sliced head, marks its parts with parameters by `with_parts`: each of them is
+/// tied.
 template <class Layer, class Tie>
 requires requires { typename Layer::template with_parts<Tie>; }
 struct tied_item<Layer, Tie> : list_item<typename Layer::template with_parts<Tie>> {};
 
 }  // namespace detail
 
-/// The layer, with parameters that it shares with all layers tied under the name, at any place in the model and of any
-/// kind: those of the same name, or of these only the ones that `Parameters` names. The first layer with a parameter
-/// owns it. A parameter of another name is the layer's own. Shapes of shared parameters must be the same.
+/// The layer, with parameters that it shares with all layers tied under the name, anywhere in the model and of any
+/// kind: all parameters of the same name, or only those that `Parameters` names. The first layer with a parameter owns
+/// it. A layer owns its parameters of other names. Shapes of shared parameters must be the same.
 ///
 ///     tied<"words", embedding<V, D>>               weight
 ///     tied<"words", token_head<V>>                 weight, the embedding's | bias, its own
 ///     tied<"words", token_head<V>>                 weight, the embedding's | bias, the first head's
 ///     tied<"words", token_head<V>, "weight">       weight, the embedding's | bias, its own
 ///
-/// A layer that stands for some rows of a larger one shares these: slice i of a head in N slices the rows
-/// [i V / N, (i + 1) V / N) of the embedding's weight. The layer with all rows stands first. Parts that no larger layer
-/// stands before own their rows, as the biases here:
+/// A layer that is a part of a larger one shares its rows: slice i of a head in N slices the rows [i V / N, (i + 1) V /
+/// N) of the embedding's weight. The layer with all rows comes first. Parts without an earlier larger layer own their
+/// rows, as the biases here:
 ///
 ///     tied<"words", token_head<V, slices<N>>>      weight of each slice, rows of the embedding's | bias, its own
 template <detail::text Name, class Layer, detail::text... Parameters>

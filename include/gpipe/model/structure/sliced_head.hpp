@@ -13,7 +13,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The anonymous stash of a cut head: its input, which all slices read.
+/// The anonymous stash of a sliced head: its input, which all slices read.
 struct head_stash {
   static constexpr const char* stashed_as = "head";
 };
@@ -52,13 +52,13 @@ struct joined_lists<list<As...>, Rest...> {
   using type = typename behind<typename joined_lists<Rest...>::type>::type;
 };
 
-/// Each slice as it is, in place of something around it such as a tie.
+/// Each slice as it is, without a wrapper such as a tie.
 struct slice_alone {
   template <class Slice>
   using around = Slice;
 };
 
-/// The items of a cut head.
+/// The items of a sliced head.
 template <int Vocabulary, class Options, class Each = slice_alone,
           class Indices = std::make_integer_sequence<int, Options::slices>>
 struct sliced_items;
@@ -79,15 +79,15 @@ struct sliced_items<Vocabulary, Options, Each, std::integer_sequence<int, Slices
 
 }  // namespace detail
 
-/// A head that is cut: N slices of the vocabulary, V / N words each, and the loss.
+/// A sliced head: N slices of the vocabulary, V / N words each, and the loss.
 ///
 ///     x ----+-----------+----- ... ----+
 ///           v           v              v
-///         slice 0 -> slice 1 -> ... slice N-1 -> loss       ->: five numbers of each row
+///         slice 0 -> slice 1 -> ... slice N-1 -> loss       ->: five numbers per row
 ///
-/// Every layer stands in any stage, each slice with its part of weight and bias: "head.slice0.weight" for a named head.
+/// Every layer may be in any stage, each slice with its part of weight and bias: "head.slice0.weight" for a named head.
 /// Each stage with a slice reads the labels from the data. Nothing else crosses the stages: no logits, no collective
-/// operation. The loss is that of the uncut head, in another order of its sums; one slice is the uncut head.
+/// operation. The loss is the unsliced head's, with another order of sums; one slice is the unsliced head.
 template <int Vocabulary, class... Options>
 requires(detail::head_options<Options...>::slices > 1) struct token_head<Vocabulary, Options...> {
   using options = detail::head_options<Options...>;
@@ -98,7 +98,7 @@ requires(detail::head_options<Options...>::slices > 1) struct token_head<Vocabul
                 "gpipe: token_head<Vocabulary, slices<N>>: N must be at most 1000, and at most the number of words");
   static constexpr bool is_scope = true;
   using items = typename detail::sliced_items<Vocabulary, options>::type;
-  /// The items with `Each::around<slice>` in the place of each slice.
+  /// The items with `Each::around<slice>` in place of each slice.
   template <class Each>
   using with_parts = typename detail::sliced_items<Vocabulary, options, Each>::type;
 };

@@ -24,7 +24,7 @@ using resnet_conv =
     initialized<conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Kernel / 2, .bias = false}>,
                 initializer::kaiming()>;
 
-/// x as the block's sum needs it: through a convolution where the width or the image changes.
+/// x in the shape of the block's sum: through a convolution where the width or the image changes.
 template <int Out, int Stride, bool Projects>
 struct resnet_shortcut : sequence<stash<"sum">, only<pop<"x">>,
                                   named<"downsample", resnet_conv<Out, 1, Stride>, batch_norm<>>, pop<"sum">, add> {};
@@ -68,9 +68,9 @@ namespace detail {
 
 /// The number of blocks of a group.
 constexpr int resnet_count(int depth, int group) {
-  const int others[] = {depth == 18 ? 2 : 3, depth == 18 ? 2 : depth == 152 ? 8 : 4, 0, depth == 18 ? 2 : 3};
+  const int counts[] = {depth == 18 ? 2 : 3, depth == 18 ? 2 : depth == 152 ? 8 : 4, 0, depth == 18 ? 2 : 3};
   const int third = depth == 18 ? 2 : depth == 101 ? 23 : depth == 152 ? 36 : 6;
-  return group == 2 ? third : others[group];
+  return group == 2 ? third : counts[group];
 }
 
 template <int Depth, int Width, int Stride, bool Projects>

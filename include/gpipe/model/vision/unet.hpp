@@ -30,8 +30,8 @@ struct unet_stack<1, Middle, Out> : unet_block<Out> {};
 template <int Middle, int Out>
 struct unet_stack<2, Middle, Out> : sequence<unet_block<Middle>, unet_block<Out>> {};
 
-/// A level: on the way down a stack, whose output is stashed, and half the image; then the levels below; on the way
-/// up twice the image, beside the stash, and a stack. An image with an odd side lacks a row when it comes back.
+/// A level: on the way down a stack, whose output is stashed, and half the image; then the lower levels; on the way
+/// up twice the image, joined with the stash, and a stack. An image with an odd side lacks a row when it comes back.
 template <int Level, int Depth, int B, int C, int Side>
 struct unet_level : scope<unet_stack<B, (C << Level), (C << Level)>, stash<"skip">, max_pool<2>,
                           unet_level<Level + 1, Depth, B, C, Side / 2>, upsample<2>,
@@ -42,7 +42,7 @@ struct unet_level<Depth, Depth, B, C, Side> : unet_stack<B, (C << Depth), (C << 
 
 }  // namespace detail
 
-/// U-Net (Ronneberger, Fischer, Brox, 2015) as torchgpipe builds it (Kim et al., 2020): B convolutions a stack, C
+/// U-Net (Ronneberger, Fischer, Brox, 2015) as torchgpipe builds it (Kim et al., 2020): B convolutions per stack, C
 /// channels at the top, five levels. It classifies each pixel of an image {3, Side, Side}: the field "labels" is 0
 /// or 1.
 ///
