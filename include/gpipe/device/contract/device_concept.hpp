@@ -27,8 +27,8 @@ namespace gpipe {
 //     the device knows. After either, nothing is in flight and the context is as new;
 //   - a context allocates nothing after its construction, and its destructor waits for what is in flight.
 //
-// A context may have `download_rows(rows, bytes, from, into, stride)`: rows of that many bytes, one behind the other on
-// the device, come to the host `stride` bytes apart. Without it the runtime downloads each row.
+// A context may have `download_rows(rows, bytes, source, target, stride)`: rows of `bytes` bytes, one after the other
+// on the device, come to the host `stride` bytes apart. Without it the runtime downloads each row.
 //
 // A device may measure its own time, by moments of a context:
 //
@@ -59,10 +59,10 @@ struct operation_tag {
 };
 
 template <class C, class Marker>
-concept executing_context = requires(const C& context, std::ptrdiff_t bytes, const std::byte* from, std::byte* into,
+concept executing_context = requires(const C& context, std::ptrdiff_t bytes, const std::byte* source, std::byte* target,
                                      Marker& marker) {
-  context.upload(bytes, from, into);    // from the host
-  context.download(bytes, from, into);  // to the host
+  context.upload(bytes, source, target);    // from the host
+  context.download(bytes, source, target);  // to the host
   context.mark(marker);
   context.await(marker);
   context.finish();
@@ -80,7 +80,7 @@ concept device_concept = std::default_initializable<typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
   { D::memory_left() } -> std::same_as<std::int64_t>;           // available bytes
   { D::make_context(0) } -> std::same_as<typename D::context>;  // stage index, counted over all replicas
-  // One aligned allocation, filled with one byte; `alignment` more bytes behind it are allocated too.
+  // One aligned allocation, filled with one byte; `alignment` more bytes after it are allocated, too.
   { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
   { arena.data() } -> std::same_as<std::byte*>;
   { arena.size() } -> std::same_as<std::size_t>;
@@ -96,11 +96,11 @@ concept timing_device = device_concept<D> && std::default_initializable<typename
 template <class D>
 concept graph_device = device_concept<D> && std::default_initializable<typename D::graph> &&
     requires(const typename D::context& context, typename D::graph& graph, std::size_t upload, std::ptrdiff_t bytes,
-             const std::byte* from) {
+             const std::byte* source) {
   context.begin(graph);
   context.end(graph);
   context.launch(graph);
-  graph.refill(upload, bytes, from);
+  graph.refill(upload, bytes, source);
 };
 
 }  // namespace gpipe

@@ -24,7 +24,7 @@ requires(is_of_kind<typename Bound::on>&& requires {
 }) struct kernel_view_of<Bound, Context> {
   using type = bound_kind<typename Bound::on::kind>;
 };
-/// The layer as its kernels on a device see it: by its kind, if they are compiled for one.
+/// The layer in the operands of its kernels on a device: its kind, if they are compiled for one.
 template <class Bound, class Context>
 using kernel_view = typename kernel_view_of<Bound, Context>::type;
 

@@ -8,34 +8,35 @@
 
 namespace gpipe::host::detail {
 
-/// The sums over rows of a matrix whose elements are f(row, column), which are added to what is there. A sum of many
+/// Adds the sums over rows of a matrix whose elements are f(row, column) to the target. A sum of many
 /// rows in one number would lose as many units in the last place as it has rows at worst, so it is made of blocks: the
 /// rows of a block are added up in T, in ascending order, the blocks in double, and the total is rounded once.
 ///
 ///     rows      0 ... 63 | 64 ... 127 | 128 ... 150          T          double      T
-///     of column     s0   |     s1     |      s2              s0 s1 s2   total       into += total
+///     of column     s0   |     s1     |      s2              s0 s1 s2   total       target += total
 ///
 /// A functor whose value is a product has a second form, f(row, column, sum), which adds it by `multiply_add`; else the
 /// compiler may fuse the product with the sum, or not.
 ///
-/// The operations of a column do not depend on the other columns, which are computed side by side: 64, 32, or the rest.
+/// The operations of a column do not depend on the other columns, which are computed side by side: 64, 32, or all that
+/// remain.
 template <class F, class T>
 struct column_sums {
   static constexpr std::ptrdiff_t block = 64;
   F f;
   std::ptrdiff_t rows;
 
-  void add_to(std::ptrdiff_t n, T* into) const {
+  void add_to(std::ptrdiff_t n, T* target) const {
     std::ptrdiff_t first = 0;
-    for (; first + 64 <= n; first += 64) strip<64>(first, 64, into);
-    for (; first + 32 <= n; first += 32) strip<32>(first, 32, into);
-    if (first < n) strip<0>(first, n - first, into);
+    for (; first + 64 <= n; first += 64) strip<64>(first, 64, target);
+    for (; first + 32 <= n; first += 32) strip<32>(first, 32, target);
+    if (first < n) strip<0>(first, n - first, target);
   }
 
  private:
-  // Width: the number of columns, or 0 for a `count` that the compiler does not know.
+  // Width: the number of columns, or 0 for a `count` that is not a constant.
   template <std::ptrdiff_t Width>
-  GPIPE_OUT_OF_LINE void strip(std::ptrdiff_t first, std::ptrdiff_t count, T* into) const {
+  GPIPE_OUT_OF_LINE void strip(std::ptrdiff_t first, std::ptrdiff_t count, T* target) const {
     constexpr std::size_t room = Width > 0 ? Width : 32;
     T sums[room] = {};
     if (rows <= block) {
@@ -52,7 +53,7 @@ struct column_sums {
       }
       for (std::size_t j = 0; j < room; ++j) sums[j] = static_cast<T>(total[j]);
     }
-    add(count, sums, into + first);
+    add(count, sums, target + first);
   }
 
   template <std::ptrdiff_t Width>
@@ -73,8 +74,8 @@ struct column_sums {
   }
 
   // Out of line, so that the sums stay an array in vectors.
-  GPIPE_OUT_OF_LINE static void add(std::ptrdiff_t count, const T* from, T* into) {
-    for (std::ptrdiff_t j = 0; j < count; ++j) into[j] = into[j] + from[j];
+  GPIPE_OUT_OF_LINE static void add(std::ptrdiff_t count, const T* source, T* target) {
+    for (std::ptrdiff_t j = 0; j < count; ++j) target[j] = target[j] + source[j];
   }
 };
 

@@ -24,11 +24,11 @@
 
 namespace gpipe::host {
 
-/// Runs the kernels of layers on the calling thread. A kernel uses nothing but what a context offers, so that the same
-/// text runs on other devices. The operations take objects with a `GPIPE_HOST_DEVICE` operator(), of a type that is not
-/// private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for the
-/// same values on every thread and from every caller: operations that round are out of line (see GPIPE_OUT_OF_LINE),
-/// and sums have a fixed order.
+/// Runs the kernels of layers on the calling thread. A kernel uses only operations of a context, so that the same
+/// source runs on other devices. The operations take objects with a `GPIPE_HOST_DEVICE` operator(), of a type that is
+/// not private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for
+/// the same values on every thread and from every caller: operations that round are out of line (see
+/// GPIPE_OUT_OF_LINE), and sums have a fixed order.
 template <class Gemm, class Attention = attention, class Convolution = convolution>
 struct basic_context {
   /// f(i) for i in [0, n), in any order.
@@ -43,21 +43,21 @@ struct basic_context {
     for (std::ptrdiff_t row = 0; row < count; ++row) f(row, team{});
   }
 
-  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks
+  /// sums[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n): up to 64 rows in this order, more in blocks
   /// (see column_sums).
   template <class F, class T>
-  GPIPE_OUT_OF_LINE void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
-    detail::column_sums<F, T>{f, rows}.add_to(n, into);
+  GPIPE_OUT_OF_LINE void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* sums) const {
+    detail::column_sums<F, T>{f, rows}.add_to(n, sums);
   }
 
-  /// *into = f(0) + ... + f(n - 1), in double and in a fixed order.
+  /// *result = f(0) + ... + f(n - 1), in double and in a fixed order.
   template <class F>
-  GPIPE_OUT_OF_LINE void sum(std::ptrdiff_t n, F f, double* into) const {
-    *into = team{}.sum(n, detail::in_double<F>{f});
+  GPIPE_OUT_OF_LINE void sum(std::ptrdiff_t n, F f, double* result) const {
+    *result = team{}.sum(n, detail::in_double<F>{f});
   }
   /// The same in ascending order, for the rows of a loss: rows of zeros among them, such as padding, change no bit.
   template <class F>
-  GPIPE_OUT_OF_LINE void sum_rows(std::ptrdiff_t n, F f, double* into) const {
+  GPIPE_OUT_OF_LINE void sum_rows(std::ptrdiff_t n, F f, double* result) const {
     constexpr std::ptrdiff_t chunk = 64;
     double value[std::size_t{chunk}], total = 0;
     for (std::ptrdiff_t first = 0; first < n; first += chunk) {
@@ -66,49 +66,51 @@ struct basic_context {
       gpipe::detail::keep_rounded(value);
       for (std::ptrdiff_t i = 0; i < count; ++i) total += value[i];
     }
-    *into = total;
+    *result = total;
   }
 
   template <class T>
-  void copy(std::ptrdiff_t n, const T* from, T* into) const {
-    std::copy_n(from, n, into);
+  void copy(std::ptrdiff_t n, const T* source, T* target) const {
+    std::copy_n(source, n, target);
   }
   template <class T>
-  void fill(std::ptrdiff_t n, T value, T* into) const {
-    std::fill_n(into, n, value);
+  void fill(std::ptrdiff_t n, T value, T* target) const {
+    std::fill_n(target, n, value);
   }
-  /// into[i] += from[i], each sum rounded once.
+  /// target[i] += source[i], each sum rounded once.
   template <class T>
-  void add(std::ptrdiff_t n, const T* from, T* into) const {
-    each(n, detail::add_to<T>{from, into});
+  void add(std::ptrdiff_t n, const T* source, T* target) const {
+    each(n, detail::add_to<T>{source, target});
   }
 
-  /// into[to[r]][j] += scale * from[r][j] for each row r in [0, count), in this order, and j in [0, width).
+  /// target[indices[r]][j] += scale * source[r][j] for each row r in [0, count), in this order, and j in [0, width).
   template <class T>
-  GPIPE_OUT_OF_LINE void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* to, const T* from,
-                                  compute_type<T> scale, compute_type<T>* into) const {
+  GPIPE_OUT_OF_LINE void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* indices,
+                                  const T* source, compute_type<T> scale, compute_type<T>* target) const {
     for (std::ptrdiff_t row = 0; row < count; ++row) {
-      team{}.each(width, detail::add_scaled<T>{from + row * width, scale, into + std::ptrdiff_t{to[row]} * width});
+      team{}.each(width,
+                  detail::add_scaled<T>{source + row * width, scale, target + std::ptrdiff_t{indices[row]} * width});
     }
   }
 
   /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16. The source is
   /// row-major, with `stride` elements from row to row; if transposed, the source is B^T, n x k.
   template <class T>
-  GPIPE_OUT_OF_LINE void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
+  GPIPE_OUT_OF_LINE void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed,
+                              T* packed) const {
     for (int first = 0; first < n; first += panel_width) {
       const int width = (std::min)(panel_width, n - first);
-      if (width < panel_width) fill(std::ptrdiff_t{k} * panel_width, T(0), into);
+      if (width < panel_width) fill(std::ptrdiff_t{k} * panel_width, T(0), packed);
       if (transposed) {
         // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
         for (int square = 0; square < k; square += panel_width)
           transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square,
-                    stride, into + std::ptrdiff_t{square} * panel_width, panel_width);
+                    stride, packed + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
-          std::copy_n(source + std::ptrdiff_t{row} * stride + first, width, into + std::ptrdiff_t{row} * panel_width);
+          std::copy_n(source + std::ptrdiff_t{row} * stride + first, width, packed + std::ptrdiff_t{row} * panel_width);
       }
-      into += std::ptrdiff_t{k} * panel_width;
+      packed += std::ptrdiff_t{k} * panel_width;
     }
   }
 
@@ -128,8 +130,8 @@ struct basic_context {
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
     multiply_transposed(m, n, rows, row_parts<T>{{a}, rows}, row_parts<T>{{b}, rows}, c);
   }
-  /// The same, with the rows in several parts of A and B. The bits are those of one product after the other, and the
-  /// same `prepare_multiply_transposed` prepares it.
+  /// The same, with the rows in several parts of A and B, and the bits of one product after the other. The same
+  /// `prepare_multiply_transposed` prepares it.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const row_parts<T>& a, const row_parts<T>& b,
                            compute_type<T>* c) const {
@@ -150,13 +152,13 @@ struct basic_context {
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
   /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
   /// gives o = 0 and log sum -infinity. Keys beyond the length are not read. A row has the same bits whatever the other
-  /// queries and later keys are, if they are finite: a query with a cache of keys gives those of the whole sequence.
+  /// queries and later keys are, if they are finite: a query with a cache of keys gives the bits of the whole sequence.
   template <class T>
   void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
                  compute_type<T>* log_sums) const {
     Attention::forward(shape, q, k, v, lengths, o, log_sums);
   }
-  /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
+  /// The gradients of q, k and v, from the gradient of o; `attention` has written o and log_sums. Overwrites d_q, d_k
   /// and d_v. The heads that share a key head are added up in ascending order.
   template <class T>
   void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
@@ -169,12 +171,12 @@ struct basic_context {
     Attention::template prepare<T>(shape);
   }
 
-  /// y = x * w + bias (see convolution_shape); no bias if it is null. `packed` is what `pack_convolution` wrote.
+  /// y = x * w + bias (see convolution_shape); no bias if it is null. `pack_convolution` has written `packed`.
   template <class T>
   void convolve(const convolution_shape& shape, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
     Convolution::forward(shape, x, packed, bias, y);
   }
-  /// The gradient of x, from that of y. `packed` is what `pack_convolution_backward` wrote.
+  /// The gradient of x, from the gradient of y. `pack_convolution_backward` has written `packed`.
   template <class T>
   void convolve_backward_input(const convolution_shape& shape, const T* dy, const T* packed, T* dx) const {
     Convolution::backward_input(shape, dy, packed, dx);
@@ -192,12 +194,12 @@ struct basic_context {
   }
   /// Packs a weight {KH, KW, C / G, K} into convolution_packed_size(shape) elements, rounded if they are bf16.
   template <class T>
-  void pack_convolution(const convolution_shape& shape, const compute_type<T>* weight, T* into) const {
-    Convolution::pack(shape, weight, into);
+  void pack_convolution(const convolution_shape& shape, const compute_type<T>* weight, T* packed) const {
+    Convolution::pack(shape, weight, packed);
   }
   template <class T>
-  void pack_convolution_backward(const convolution_shape& shape, const compute_type<T>* weight, T* into) const {
-    Convolution::pack_backward(shape, weight, into);
+  void pack_convolution_backward(const convolution_shape& shape, const compute_type<T>* weight, T* packed) const {
+    Convolution::pack_backward(shape, weight, packed);
   }
   /// A layer calls this at construction for each convolution that it will run.
   template <class T>
@@ -206,8 +208,8 @@ struct basic_context {
   }
 
   // The runtime's part: all is executed at once, and the arena is the host's memory.
-  void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
-  void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
+  void upload(std::ptrdiff_t bytes, const std::byte* source, std::byte* target) const { copy(bytes, source, target); }
+  void download(std::ptrdiff_t bytes, const std::byte* source, std::byte* target) const { copy(bytes, source, target); }
   void mark(unmarked&) const {}
   void await(unmarked&) const {}
   void finish() const {}

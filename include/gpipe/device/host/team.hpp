@@ -8,7 +8,7 @@
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/tensors/lanes.hpp>
 
-// Iterations of a loop in any order may run side by side: no checks whether what one writes is what another reads.
+// Iterations of a loop in any order may run side by side: no checks for dependences between them.
 // clang++ would warn of each loop that it cannot vectorize.
 #if defined(__CUDACC__) || defined(__clang__)
 #define GPIPE_ANY_ORDER
@@ -78,8 +78,8 @@ struct team {
       for (std::ptrdiff_t i = 0; i < whole; i += lanes)
         for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);
     }
-    for (int apart = lanes / 2; apart > 0; apart /= 2)
-      for (int l = 0; l < apart; ++l) lane[l] = op(lane[l], lane[l + apart]);
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
+      for (int l = 0; l < distance; ++l) lane[l] = op(lane[l], lane[l + distance]);
     return lane[0];
   }
 };
@@ -94,18 +94,18 @@ struct in_double {
 template <class T>
 struct add_to {
   static constexpr bool updates = true;  ///< see gpipe::detail::each_element
-  const T* from;
-  T* into;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = into[i] + from[i]; }
+  const T* source;
+  T* target;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { target[i] = target[i] + source[i]; }
 };
 
 template <class T>
 struct add_scaled {
-  const T* from;
+  const T* source;
   compute_type<T> scale;
-  compute_type<T>* into;
+  compute_type<T>* target;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    into[i] = gpipe::detail::multiply_add(compute_type<T>(from[i]), scale, into[i]);
+    target[i] = gpipe::detail::multiply_add(compute_type<T>(source[i]), scale, target[i]);
   }
 };
 

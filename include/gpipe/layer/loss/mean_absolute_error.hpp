@@ -44,7 +44,7 @@ struct bent_error {
 
 }  // namespace detail
 
-/// The mean absolute error of a regression, over the N elements of a sample. Outliers weigh less than in
+/// The mean absolute error of a regression, over the N elements of a sample. Outliers have less weight than in
 /// `mean_squared_error`:
 ///
 ///     loss = weight (1/N) sum_j |x_j - target_j|,    d loss / d x_j = weight (1/N) sign(x_j - target_j)

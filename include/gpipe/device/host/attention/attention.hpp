@@ -15,7 +15,7 @@
 
 namespace gpipe::host {
 
-/// Attention in blocks, whose products are those of `Products`. The scratch is on the stack and does not grow with the
+/// Attention in blocks, with the products of `Products`. The scratch is on the stack and does not grow with the
 /// number of queries or keys.
 template <class Products>
 struct block_attention {

@@ -22,9 +22,8 @@ namespace gpipe::host {
 ///     S = K Q^T,  P = e^(scale S - L),  dP = V dO^T,  dS = scale P (dP - D),  dV += P dO,  dK += dS Q,  dQ += dS^T K
 ///
 /// Blocks of queries come in ascending order, and for each the blocks of keys. dK and dV are added up in memory, where
-/// a block's first product overwrites. In bf16 that would round each sum: there dQ has a pass of its own, and another
-/// pass has the blocks of keys outside, with the same order of each sum. So the results are those of float, rounded
-/// once.
+/// a block's first product overwrites. In bf16 that would round each sum, so dQ has a separate pass, and another pass
+/// has the blocks of keys outside, with the same order of each sum. The results are the float results, rounded once.
 template <class T, class Products>
 struct attention_backward {
   using number = compute_type<T>;
@@ -46,10 +45,10 @@ struct attention_backward {
       if (queries > 0) products(shape, height, queries).prepare(shape.causal);
   }
 
-  GPIPE_OUT_OF_LINE static void run(const attention_shape& shape, const std::int32_t* lengths, const arrays& all) {
+  GPIPE_OUT_OF_LINE static void run(const attention_shape& shape, const std::int32_t* lengths, const arrays& call) {
     if (shape.width > scratch::max_width) scratch::require_width(shape.width);
-    const int height = scratch::queries_of(shape.width), rest = shape.queries % height;
-    const both_products multiply{{shape, height, height}, {shape, height, rest}};
+    const int height = scratch::queries_of(shape.width), remainder = shape.queries % height;
+    const both_products multiply{{shape, height, height}, {shape, height, remainder}};
     const int group = shape.heads / shape.key_heads;
     for (int n = 0; n < shape.samples; ++n) {
       const int limit = lengths ? std::clamp<int>(lengths[n], 0, shape.keys) : shape.keys;
@@ -58,23 +57,23 @@ struct attention_backward {
         const auto head = [&](int member) {
           using detail::head_of;
           const int h = g * group + member;
-          return arrays{head_of(all.q, shape.q, n, h),
-                        head_of(all.k, shape.k, n, g),
-                        head_of(all.v, shape.v, n, g),
-                        head_of(all.o, shape.o, n, h),
-                        all.log_sums + (std::ptrdiff_t{n} * shape.heads + h) * shape.queries,
-                        head_of(all.d_o, shape.o, n, h),
-                        head_of(all.d_q, shape.q, n, h),
-                        head_of(all.d_k, shape.k, n, g),
-                        head_of(all.d_v, shape.v, n, g)};
+          return arrays{head_of(call.q, shape.q, n, h),
+                        head_of(call.k, shape.k, n, g),
+                        head_of(call.v, shape.v, n, g),
+                        head_of(call.o, shape.o, n, h),
+                        call.log_sums + (std::ptrdiff_t{n} * shape.heads + h) * shape.queries,
+                        head_of(call.d_o, shape.o, n, h),
+                        head_of(call.d_q, shape.q, n, h),
+                        head_of(call.d_k, shape.k, n, g),
+                        head_of(call.d_v, shape.v, n, g)};
         };
         // With strips that begin at a block of queries' first new key, products of new keys overwrite.
         const bool overwrites = !shape.causal || (seen.diagonal >= 0 && seen.diagonal % key_block::lanes == 0);
         if constexpr (!scratch::converts) {
-          const arrays of = head(0);
+          const arrays first_head = head(0);
           const int kept = overwrites && shape.queries > 0 ? limit : 0;
-          detail::zero_rows(shape.keys - kept, shape.width, of.d_k + kept * shape.k.row, shape.k.row);
-          detail::zero_rows(shape.keys - kept, shape.width, of.d_v + kept * shape.v.row, shape.v.row);
+          detail::zero_rows(shape.keys - kept, shape.width, first_head.d_k + kept * shape.k.row, shape.k.row);
+          detail::zero_rows(shape.keys - kept, shape.width, first_head.d_v + kept * shape.v.row, shape.v.row);
         }
         for (int member = 0; member < group; ++member)
           for (int i = 0; i < shape.queries; i += height)
@@ -121,7 +120,7 @@ struct attention_backward {
     products whole, last;
   };
 
-  // A block of queries of one head: what stays the same for all blocks of keys.
+  // A block of queries of one head, the same for all blocks of keys.
   struct query_block {
     alignas(gpipe::detail::alignment) number q[scratch::rows], d_o[scratch::rows];  // transposed
     alignas(gpipe::detail::alignment) number q_room[scratch::rows], o_room[scratch::rows];
@@ -132,8 +131,9 @@ struct attention_backward {
     int first, count, height, width;
     number scale, out_scale;
 
-    GPIPE_OUT_OF_LINE void load(const attention_shape& shape, const both_products& both, int from, const arrays& a) {
-      first = from, width = shape.width, height = scratch::queries_of(width);
+    GPIPE_OUT_OF_LINE void load(const attention_shape& shape, const both_products& both, int first_query,
+                                const arrays& a) {
+      first = first_query, width = shape.width, height = scratch::queries_of(width);
       count = (std::min)(height, shape.queries - first);
       multiply = count < height ? &both.last : &both.whole;
       out_scale = static_cast<number>(shape.scale), scale = static_cast<number>(shape.scale * std::numbers::log2e);
@@ -155,19 +155,20 @@ struct attention_backward {
     // P and dS, in s and d_s.
     void meet(const key_block& block, const number* keys, const number* values) {
       using detail::offset;
-      block.template each_piece<key_block::lanes>([&](int at, int count_of_keys, int query) {
-        multiply->scores(count_of_keys, query, false, keys + offset(at, multiply->k), q, s + offset(at, height));
-        multiply->differences(count_of_keys, query, false, values + offset(at, multiply->v), d_o,
-                              d_s + offset(at, height));
+      block.template each_piece<key_block::lanes>([&](int first_key, int count_of_keys, int query) {
+        multiply->scores(count_of_keys, query, false, keys + offset(first_key, multiply->k), q,
+                         s + offset(first_key, height));
+        multiply->differences(count_of_keys, query, false, values + offset(first_key, multiply->v), d_o,
+                              d_s + offset(first_key, height));
       });
       block_softmax<number>::backward(block, scale, out_scale, log_sums, means, s, d_s, height);
     }
 
-    void add_to_keys(int at, int keys, int query, bool add, number* d_k, number* d_v) const {
-      multiply->d_v(keys, query, add, s + detail::offset(at, height), o_rows.data,
-                    d_v + detail::offset(at, multiply->v));
-      multiply->d_k(keys, query, add, d_s + detail::offset(at, height), q_rows.data,
-                    d_k + detail::offset(at, multiply->k));
+    void add_to_keys(int first_key, int keys, int query, bool add, number* d_k, number* d_v) const {
+      multiply->d_v(keys, query, add, s + detail::offset(first_key, height), o_rows.data,
+                    d_v + detail::offset(first_key, multiply->v));
+      multiply->d_k(keys, query, add, d_s + detail::offset(first_key, height), q_rows.data,
+                    d_k + detail::offset(first_key, multiply->k));
     }
   };
 
@@ -179,10 +180,10 @@ struct attention_backward {
     query_block queries;
     queries.load(shape, both, first, a);
     const int count = queries.count, width = shape.width, end = seen(first + count - 1), step = step_of(width);
-    T* into = a.d_q + first * shape.q.row;
+    T* target = a.d_q + first * shape.q.row;
     number* d_q = queries.q_room;  // its rows of Q are for dK, which has its own pass if there is a conversion
     std::ptrdiff_t stride = width;
-    if constexpr (!scratch::converts) d_q = into, stride = shape.q.row;
+    if constexpr (!scratch::converts) d_q = target, stride = shape.q.row;
     bool add = seen(first) == 0;  // else the first product covers all queries
     if (add) detail::zero_rows(count, width, d_q, stride);
     const int old = !overwrites ? shape.keys : first == 0 ? 0 : seen(first - 1);  // keys that earlier queries have seen
@@ -192,16 +193,17 @@ struct attention_backward {
       const auto keys = rows_in(k, shape.k.row, block.count, width, scratch::converts, k_room);
       const auto values = rows_in(v, shape.v.row, block.count, width, scratch::converts, v_room);
       queries.meet(block, keys.data, values.data);
-      block.template each_piece<key_block::strip>([&](int at, int some, int query) {
-        queries.multiply->d_q(some, query, add, queries.d_s + offset(at, queries.height),
-                              keys.data + offset(at, keys.stride), d_q);
+      block.template each_piece<key_block::strip>([&](int first_key, int key_count, int query) {
+        queries.multiply->d_q(key_count, query, add, queries.d_s + offset(first_key, queries.height),
+                              keys.data + offset(first_key, keys.stride), d_q);
         add = true;
         if constexpr (!scratch::converts)
-          queries.add_to_keys(at, some, query, key + at < old, a.d_k + key * shape.k.row, a.d_v + key * shape.v.row);
+          queries.add_to_keys(first_key, key_count, query, key + first_key < old, a.d_k + key * shape.k.row,
+                              a.d_v + key * shape.v.row);
       });
     }
     if constexpr (scratch::converts)
-      for (int row = 0; row < count; ++row) detail::copy(width, d_q + offset(row, width), into + row * shape.q.row);
+      for (int row = 0; row < count; ++row) detail::copy(width, d_q + offset(row, width), target + row * shape.q.row);
   }
 
   // A block of keys with all queries of all heads that share the key head: dK and dV.
@@ -224,8 +226,9 @@ struct attention_backward {
         queries.load(shape, both, i, head(member));
         const key_block block{seen, i, queries.count, first, end - first};
         queries.meet(block, keys.data, values.data);
-        block.template each_piece<key_block::strip>(
-            [&](int at, int some, int query) { queries.add_to_keys(at, some, query, true, d_k, d_v); });
+        block.template each_piece<key_block::strip>([&](int first_key, int key_count, int query) {
+          queries.add_to_keys(first_key, key_count, query, true, d_k, d_v);
+        });
       }
     for (int row = 0; row < count; ++row) {
       detail::copy(width, d_k + offset(row, width), a.d_k + (first + row) * shape.k.row);

@@ -19,7 +19,7 @@
 namespace gpipe::host {
 
 /// Attention without an array of all scores (Dao et al., "FlashAttention", 2022). A block of queries meets the keys in
-/// blocks of 64, in ascending order, each row with a level m (about the maximum) and the sum l of what it has seen:
+/// blocks of 64, in ascending order, each row with a level m (about the maximum) and the sum l so far:
 ///
 ///     S = K Q^T,   m' = m or max S,   P = e^(S - m'),   f = e^(m - m'),   l = f l + sum P,   O = f O + P^T V
 ///
@@ -39,8 +39,8 @@ struct attention_forward {
   GPIPE_OUT_OF_LINE static void run(const attention_shape& shape, const T* q, const T* k, const T* v,
                                     const std::int32_t* lengths, T* o, number* log_sums) {
     if (shape.width > scratch::max_width) scratch::require_width(shape.width);
-    const int height = scratch::queries_of(shape.width), rest = shape.queries % height;
-    const products whole(shape, height, height), last(shape, height, rest);
+    const int height = scratch::queries_of(shape.width), remainder = shape.queries % height;
+    const products whole(shape, height, height), last(shape, height, remainder);
     for (int n = 0; n < shape.samples; ++n) {
       const int limit = lengths ? std::clamp<int>(lengths[n], 0, shape.keys) : shape.keys;
       const visible_keys seen{limit, shape.keys - shape.queries, shape.causal};
@@ -93,16 +93,17 @@ struct attention_forward {
       const key_block block{seen, first, count, key, (std::min)(key_block::largest, end - key)};
       const auto some_keys =
           detail::rows_in(k + key * shape.k.row, shape.k.row, block.count, width, scratch::converts, room);
-      block.template each_piece<key_block::lanes>([&](int at, int keys, int query) {
-        multiply.scores(keys, query, false, some_keys.data + offset(at, some_keys.stride), queries,
-                        scores + offset(at, height));
+      block.template each_piece<key_block::lanes>([&](int first_key, int keys, int query) {
+        multiply.scores(keys, query, false, some_keys.data + offset(first_key, some_keys.stride), queries,
+                        scores + offset(first_key, height));
       });
       block_softmax<number>::forward(block, scale, scores, height, level, sum, factor);
       if (add) rescale(count, width, factor, out);
       const auto values =
           detail::rows_in(v + key * shape.v.row, shape.v.row, block.count, width, scratch::converts, room);
-      block.template each_piece<key_block::strip>([&](int at, int keys, int query) {
-        multiply.outputs(keys, query, add, scores + offset(at, height), values.data + offset(at, values.stride), out);
+      block.template each_piece<key_block::strip>([&](int first_key, int keys, int query) {
+        multiply.outputs(keys, query, add, scores + offset(first_key, height),
+                         values.data + offset(first_key, values.stride), out);
         add = true;
       });
     }

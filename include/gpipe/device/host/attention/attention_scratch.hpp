@@ -15,7 +15,7 @@
 
 namespace gpipe::host {
 
-/// The blocks of attention's scratch, which stands on the stack: at most 176 KiB, whatever the number of queries and
+/// The blocks of attention's scratch, which is on the stack: at most 176 KiB, whatever the number of queries and
 /// keys. Elements of bf16 are converted to float block by block.
 template <class T>
 struct attention_scratch {
@@ -72,29 +72,31 @@ constexpr int stride_of(const attention_shape::strides& strides, int width, bool
 
 /// Rows from memory: in place, or copied into `room`.
 template <class T, class Number>
-attention_rows<Number> rows_in(const T* from, std::ptrdiff_t stride, int count, int width, bool copied, Number* room) {
+attention_rows<Number> rows_in(const T* source, std::ptrdiff_t stride, int count, int width, bool copied,
+                               Number* room) {
   if constexpr (std::is_same_v<T, Number>)
-    if (!copied) return {from, static_cast<int>(stride)};
-  for (int row = 0; row < count; ++row) copy(width, from + row * stride, room + offset(row, width));
+    if (!copied) return {source, static_cast<int>(stride)};
+  for (int row = 0; row < count; ++row) copy(width, source + row * stride, room + offset(row, width));
   return {room, width};
 }
 
-/// into[column][row] = from[row][column], with zeros for the rows from `count` up to a multiple of 16.
+/// target[column][row] = source[row][column], with zeros for the rows from `count` up to a multiple of 16.
 template <class Number>
-GPIPE_OUT_OF_LINE void transpose_rows(const attention_rows<Number>& from, int count, int width, Number* into,
-                                      int into_stride) {
+GPIPE_OUT_OF_LINE void transpose_rows(const attention_rows<Number>& source, int count, int width, Number* target,
+                                      int target_stride) {
   const int whole = count / 8 * 8, filled = (count + key_block::lanes - 1) / key_block::lanes * key_block::lanes;
-  transpose(width, whole, from.data, from.stride, into, into_stride);
+  transpose(width, whole, source.data, source.stride, target, target_stride);
   for (int column = 0; column < width && whole < filled; ++column)
     for (int row = whole; row < filled; ++row)
-      into[offset(column, into_stride) + row] = row < count ? from.data[offset(row, from.stride) + column] : Number(0);
+      target[offset(column, target_stride) + row] =
+          row < count ? source.data[offset(row, source.stride) + column] : Number(0);
 }
 
 /// Zeros in `count` rows.
 template <class T>
-void zero_rows(int count, int width, T* into, std::ptrdiff_t stride) {
+void zero_rows(int count, int width, T* target, std::ptrdiff_t stride) {
   for (int row = 0; row < count; ++row)
-    std::memset(into + row * stride, 0, sizeof(T) * static_cast<std::size_t>(width));
+    std::memset(target + row * stride, 0, sizeof(T) * static_cast<std::size_t>(width));
 }
 
 }  // namespace detail

@@ -39,17 +39,17 @@ struct block_softmax {
       const key_block::rows rows = block.rows_of(query);
       for (int lane = query; lane < query + key_block::lanes; lane += width) {
         const vector factor = vectors::repeat(scale), level = load(log_sum + lane), middle = load(mean + lane);
-        T *to = s + lane, *out = d + lane;
+        T *scores = s + lane, *out = d + lane;
         int row = 0;
-        for (; row < rows.plain; ++row, to += stride, out += stride) {
-          const vector p = exp2(multiply_add(load(to), factor, -level));
-          store(p, to);
+        for (; row < rows.plain; ++row, scores += stride, out += stride) {
+          const vector p = exp2(multiply_add(load(scores), factor, -level));
+          store(p, scores);
           store(p * out_scale * (load(out) - middle), out);
         }
-        for (; row < rows.masked; ++row, to += stride, out += stride) {
+        for (; row < rows.masked; ++row, scores += stride, out += stride) {
           const auto visible = sees(block, row, lane);
-          const vector p = exp2(multiply_add(load(to), factor, -level)), ds = p * out_scale * (load(out) - middle);
-          store(visible ? p : vector{}, to);
+          const vector p = exp2(multiply_add(load(scores), factor, -level)), ds = p * out_scale * (load(out) - middle);
+          store(visible ? p : vector{}, scores);
           store(visible ? ds : vector{}, out);
         }
         for (row = rows.zeroed; row < block.count; ++row) {
@@ -71,8 +71,8 @@ struct block_softmax {
     T lane[lanes];
     for (int v = 0; v < lanes / width; ++v) store(sums[v], lane + v * width);
     for (int l = 0; i < count; ++i, ++l) lane[l] = gpipe::detail::multiply_add(a[i], b[i], lane[l]);
-    for (int apart = lanes / 2; apart > 0; apart /= 2)
-      for (int l = 0; l < apart; ++l) lane[l] += lane[l + apart];
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
+      for (int l = 0; l < distance; ++l) lane[l] += lane[l + distance];
     return lane[0];
   }
 
@@ -80,43 +80,43 @@ struct block_softmax {
   using vectors = detail::vector<T>;
   using vector = typename vectors::type;
   static constexpr int width = vectors::width;
-  static vector load(const T* from) { return vectors::load(from); }
-  static void store(vector value, T* into) { vectors::store(value, into); }
+  static vector load(const T* source) { return vectors::load(source); }
+  static void store(vector value, T* target) { vectors::store(value, target); }
   static vector multiply_add(vector a, vector b, vector c) { return vectors::multiply_add(a, b, c); }
 
   static void column(const key_block& block, const key_block::rows& rows, int lane, T scale, T* s, int stride, T* level,
                      T* sum, T* factor) {
-    const vector before = load(level), by = vectors::repeat(scale);
+    const vector before = load(level), scales = vectors::repeat(scale);
     vector highest = before;
     {
-      vector other = highest;  // two maxima, because each comparison waits for the one before
-      const T* from = s;
+      vector odd_highest = highest;  // two maxima, because each comparison waits for the one before
+      const T* scores = s;
       int row = 0;
-      for (; row + 2 <= rows.plain; row += 2, from += 2 * std::ptrdiff_t{stride}) {
-        const vector a = load(from) * scale, b = load(from + stride) * scale;
+      for (; row + 2 <= rows.plain; row += 2, scores += 2 * std::ptrdiff_t{stride}) {
+        const vector a = load(scores) * scale, b = load(scores + stride) * scale;
         highest = larger(a, highest);
-        other = larger(b, other);
+        odd_highest = larger(b, odd_highest);
       }
-      for (; row < rows.masked; ++row, from += stride) {
-        const vector a = load(from) * scale;
+      for (; row < rows.masked; ++row, scores += stride) {
+        const vector a = load(scores) * scale;
         highest = (sees(block, row, lane) & (a > highest)) ? a : highest;
       }
-      highest = larger(other, highest);
+      highest = larger(odd_highest, highest);
       highest = highest > before + T(8) ? highest : before;
     }
     const vector change = exp2(before - highest);
     vector total = multiply_add(load(sum), change, vector{});  // rounded, and never fused with the first sum
-    T* to = s;
+    T* scores = s;
     int row = 0;
-    for (; row < rows.plain; ++row, to += stride) {
-      const vector p = exp2(multiply_add(load(to), by, -highest));
+    for (; row < rows.plain; ++row, scores += stride) {
+      const vector p = exp2(multiply_add(load(scores), scales, -highest));
       total += p;
-      store(p, to);
+      store(p, scores);
     }
-    for (; row < rows.masked; ++row, to += stride) {
-      const vector p = sees(block, row, lane) ? exp2(multiply_add(load(to), by, -highest)) : vector{};
+    for (; row < rows.masked; ++row, scores += stride) {
+      const vector p = sees(block, row, lane) ? exp2(multiply_add(load(scores), scales, -highest)) : vector{};
       total += p;
-      store(p, to);
+      store(p, scores);
     }
     for (row = rows.zeroed; row < block.count; ++row) store(vector{}, s + std::ptrdiff_t{row} * stride);
     store(highest, level);
@@ -124,7 +124,7 @@ struct block_softmax {
     store(change, factor);
   }
 
-  // The larger one; b if one of them is NaN. That is the processor's operation.
+  // The larger one; b if one of them is NaN, as in the processor's instruction.
   static vector larger(vector a, vector b) { return a > b ? a : b; }
 
   // The mask of the queries `lane`, `lane` + 1, ... that see the key of the row.

@@ -24,12 +24,12 @@ struct libxsmm_products {
   template <attention_product Product>
   class table<float, Product> {
    public:
-    explicit table(const attention_strides& of) : of_(of) {}
+    explicit table(const attention_strides& strides) : strides_(strides) {}
 
     /// Compiles the kernels of all pieces of a block of keys.
     GPIPE_COLD void prepare(bool causal) const {
       for (int keys = 1; keys <= key_block::largest; keys *= 2)
-        for (int query = 0; query < of_.queries; query += strip)
+        for (int query = 0; query < strides_.queries; query += strip)
           if (query == 0 || (causal && keys == strip))
             for (const bool add : {false, true})
               if (!add || Product != attention_product::scores) find(keys, query, add);
@@ -40,14 +40,15 @@ struct libxsmm_products {
       // Within a call the kernel of a piece is looked up once.
       auto& kernel = kernels_[std::countr_zero(static_cast<unsigned>(keys))][query / key_block::strip][add];
       if (!kernel) kernel = find(keys, query, add);
-      if (!kernel) return portable_products::table<float, Product>(of_)(keys, query, add, a, b, c);
+      if (!kernel) return portable_products::table<float, Product>(strides_)(keys, query, add, a, b, c);
       if constexpr (Product == attention_product::scores) b += query, c += query;
-      else if constexpr (transposed) a += query, c += offset(query, of_.c);
-      else a += query, b += offset(query, of_.b);
+      else if constexpr (transposed) a += query, c += offset(query, strides_.c);
+      else a += query, b += offset(query, strides_.b);
       kernel(a, b, c, nullptr);
       if (const int last = narrow(); last > 0)
-        narrow_block::multiply<transposed>(rows(keys, query), last, depth(keys, query), a, of_.a, b + of_.width - last,
-                                           of_.b, c + of_.width - last, of_.c, add);
+        narrow_block::multiply<transposed>(rows(keys, query), last, depth(keys, query), a, strides_.a,
+                                           b + strides_.width - last, strides_.b, c + strides_.width - last, strides_.c,
+                                           add);
     }
 
    private:
@@ -57,21 +58,21 @@ struct libxsmm_products {
     // With AVX-512, libxsmm computes 64 columns at once, and would add the products of one last vector in another
     // order.
     int narrow() const {
-      const int last = of_.width % 64;
-      return detail::has_masks && Product != attention_product::scores && of_.width > 64 && last <= 16 ? last : 0;
+      const int last = strides_.width % 64;
+      return detail::has_masks && Product != attention_product::scores && strides_.width > 64 && last <= 16 ? last : 0;
     }
-    int rows(int keys, int query) const { return transposed ? of_.queries - query : keys; }
+    int rows(int keys, int query) const { return transposed ? strides_.queries - query : keys; }
     int depth(int keys, int query) const {
-      return Product == attention_product::scores ? of_.width : transposed ? keys : of_.queries - query;
+      return Product == attention_product::scores ? strides_.width : transposed ? keys : strides_.queries - query;
     }
 
     libxsmm_product find(int keys, int query, bool add) const {
-      const int columns = Product == attention_product::scores ? of_.queries - query : of_.width - narrow();
+      const int columns = Product == attention_product::scores ? strides_.queries - query : strides_.width - narrow();
       return libxsmm_kernels::find(
-          {rows(keys, query), columns, depth(keys, query), of_.a, of_.c, add, transposed, of_.b, true});
+          {rows(keys, query), columns, depth(keys, query), strides_.a, strides_.c, add, transposed, strides_.b, true});
     }
 
-    attention_strides of_;
+    attention_strides strides_;
     mutable libxsmm_product kernels_[7][key_block::largest / key_block::strip][2] = {};
   };
 };

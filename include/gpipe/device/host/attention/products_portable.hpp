@@ -32,26 +32,27 @@ struct attention_strides {
 
 /// Products in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay
 /// in registers; where the machine can, a part of a vector is a `narrow_block`. Each sum is in ascending order, and
-/// consists of the same operations in a block and in its rest.
+/// consists of the same operations in a block and in its remainder.
 struct portable_products {
   template <class T, attention_product Product>
   struct table {
-    attention_strides of;
+    attention_strides strides;
 
-    explicit table(const attention_strides& strides) : of(strides) {}
+    explicit table(const attention_strides& given) : strides(given) {}
     void prepare(bool /*causal*/) const {}
 
-    /// The product with `keys` keys and the queries from `query` on. The matrices are those of query 0.
+    /// The product with `keys` keys and the queries from `query` on. The matrices begin at query 0.
     void operator()(int keys, int query, bool add, const T* a, const T* b, T* c) const {
       using detail::offset;
       if constexpr (Product == attention_product::scores)
-        multiply<T, false>(keys, of.queries - query, of.width, a, of.a, b + query, of.b, c + query, of.c, add);
+        multiply<T, false>(keys, strides.queries - query, strides.width, a, strides.a, b + query, strides.b, c + query,
+                           strides.c, add);
       else if constexpr (Product == attention_product::of_queries)
-        multiply<T, true>(of.queries - query, of.width, keys, a + query, of.a, b, of.b, c + offset(query, of.c), of.c,
-                          add);
+        multiply<T, true>(strides.queries - query, strides.width, keys, a + query, strides.a, b, strides.b,
+                          c + offset(query, strides.c), strides.c, add);
       else
-        multiply<T, false>(keys, of.width, of.queries - query, a + query, of.a, b + offset(query, of.b), of.b, c, of.c,
-                           add);
+        multiply<T, false>(keys, strides.width, strides.queries - query, a + query, strides.a,
+                           b + offset(query, strides.b), strides.b, c, strides.c, add);
     }
   };
 
@@ -69,26 +70,26 @@ struct portable_products {
     // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
     for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
       const int height = (rows - done + blocks - 1) / blocks;
-      const T* from = a + (Transposed ? done : detail::offset(done, lda));
-      T* into = c + detail::offset(done, ldc);
+      const T* a_rows = a + (Transposed ? done : detail::offset(done, lda));
+      T* c_rows = c + detail::offset(done, ldc);
       switch (height) {
         case 6:
-          strip<6, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<6, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
           break;
         case 5:
-          strip<5, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<5, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
           break;
         case 4:
-          strip<4, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<4, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
           break;
         case 3:
-          strip<3, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<3, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
           break;
         case 2:
-          strip<2, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<2, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
           break;
         default:
-          strip<1, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          strip<1, T, Transposed>(columns, k, a_rows, lda, b, ldb, c_rows, ldc, add);
       }
       done += height;
     }

@@ -44,32 +44,32 @@ class direct_convolution {
   }
 
   template <class T>
-  GPIPE_OUT_OF_LINE static void pack(const convolution_shape& s, const compute_type<T>* weight, T* into) {
+  GPIPE_OUT_OF_LINE static void pack(const convolution_shape& s, const compute_type<T>* weight, T* packed) {
     const int Kg = s.group_out(), Cg = s.group_in(),
               width = depthwise(s) ? s.out_channels : Products::template strip<T>;
     for (int group = 0; group < (depthwise(s) ? 1 : s.groups); ++group)
-      for (int first = 0, all = depthwise(s) ? s.out_channels : Kg; first < all; first += width) {
-        const int m = (std::min)(width, all - first);
+      for (int first = 0, channels = depthwise(s) ? s.out_channels : Kg; first < channels; first += width) {
+        const int m = (std::min)(width, channels - first);
         const compute_type<T>* row = weight + group * Kg + first;
-        for (int r = 0; r < s.taps() * Cg; ++r, row += s.out_channels, into += m)
-          for (int j = 0; j < m; ++j) into[j] = row[j];
+        for (int r = 0; r < s.taps() * Cg; ++r, row += s.out_channels, packed += m)
+          for (int j = 0; j < m; ++j) packed[j] = row[j];
       }
   }
 
   template <class T>
-  GPIPE_OUT_OF_LINE static void pack_backward(const convolution_shape& s, const compute_type<T>* weight, T* into) {
-    if (depthwise(s)) return pack(s, weight, into);
+  GPIPE_OUT_OF_LINE static void pack_backward(const convolution_shape& s, const compute_type<T>* weight, T* packed) {
+    if (depthwise(s)) return pack(s, weight, packed);
     const int Kg = s.group_out(), Cg = s.group_in(), K = s.out_channels, width = Products::template strip<T>;
     constexpr int side = 32;  // of a square that stays in the cache
     for (int group = 0; group < s.groups; ++group)
       for (int first = 0; first < Cg; first += width) {
         const int m = (std::min)(width, Cg - first);
-        for (int tap = 0; tap < s.taps(); ++tap, into += std::ptrdiff_t{Kg} * m) {
-          const compute_type<T>* from = weight + (std::ptrdiff_t{tap} * Cg + first) * K + group * Kg;
+        for (int tap = 0; tap < s.taps(); ++tap, packed += std::ptrdiff_t{Kg} * m) {
+          const compute_type<T>* source = weight + (std::ptrdiff_t{tap} * Cg + first) * K + group * Kg;
           for (int k = 0; k < Kg; k += side)
             for (int j = 0; j < m; j += side)
-              transpose((std::min)(side, Kg - k), (std::min)(side, m - j), from + std::ptrdiff_t{j} * K + k, K,
-                        into + std::ptrdiff_t{k} * m + j, m);
+              transpose((std::min)(side, Kg - k), (std::min)(side, m - j), source + std::ptrdiff_t{j} * K + k, K,
+                        packed + std::ptrdiff_t{k} * m + j, m);
         }
       }
   }
@@ -84,15 +84,15 @@ class direct_convolution {
       const int channel = group * s.group_out() + first;
       for (int n = 0, count; n < s.samples; n += count) {
         count = samples_of_call(program.plan(), s.samples - n);
-        for (const auto& it : program.plan().products)
-          run_pixels<T>(program, s, it, count, m, packed, x + n * in + std::ptrdiff_t{group} * s.group_in(),
-                        bias == nullptr ? nullptr : bias + channel, y + n * out + channel + it.c);
+        for (const auto& product : program.plan().products)
+          run_pixels<T>(program, s, product, count, m, packed, x + n * in + std::ptrdiff_t{group} * s.group_in(),
+                        bias == nullptr ? nullptr : bias + channel, y + n * out + channel + product.c);
       }
       packed += std::ptrdiff_t{s.taps()} * s.group_in() * m;
     });
   }
 
-  /// The gradient of x, from that of y.
+  /// The gradient of x, from the gradient of y.
   template <class T>
   GPIPE_OUT_OF_LINE static void backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) {
     const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
@@ -101,9 +101,9 @@ class direct_convolution {
         s, s.group_in(), [&](const auto& program, int group, int first, int m) {
           for (int n = 0, count; n < s.samples; n += count) {
             count = samples_of_call(program.plan(), s.samples - n);
-            for (const auto& it : program.plan().products)
-              run_pixels<T>(program, s, it, count, m, packed, dy + n * out + std::ptrdiff_t{group} * s.group_out(),
-                            nullptr, dx + n * in + group * s.group_in() + first + it.c);
+            for (const auto& product : program.plan().products)
+              run_pixels<T>(program, s, product, count, m, packed, dy + n * out + std::ptrdiff_t{group} * s.group_out(),
+                            nullptr, dx + n * in + group * s.group_in() + first + product.c);
           }
           packed += std::ptrdiff_t{s.taps()} * s.group_out() * m;
         });
@@ -126,14 +126,15 @@ class direct_convolution {
           const int channel = group * s.group_out() + first;
           const convolution_plan& plan = program.plan();
           for (int n = 0; n < s.samples; n += plan.together)
-            for (const auto& it : plan.products) {
+            for (const auto& product : plan.products) {
               const T *a = sample(dy, n, out), *b = sample(x, n, in);
               sample_taps rows;
               for (int i = n; i < (std::min)(n + plan.together, s.samples); ++i)
-                rows.add(plan.taps_of(it), bytes_between(a, sample(dy, i, out)), bytes_between(b, sample(x, i, in)));
-              a += channel + it.a, b += std::ptrdiff_t{group} * s.group_in() + it.b;
-              if (depthwise(s)) depthwise_weight(it, rows.list(), m, a, b, dw + it.c);
-              else program.run(it, 1, rows.list(), a, b, nullptr, dw + channel + it.c);
+                rows.add(plan.taps_of(product), bytes_between(a, sample(dy, i, out)),
+                         bytes_between(b, sample(x, i, in)));
+              a += channel + product.a, b += std::ptrdiff_t{group} * s.group_in() + product.b;
+              if (depthwise(s)) depthwise_weight(product, rows.list(), m, a, b, dw + product.c);
+              else program.run(product, 1, rows.list(), a, b, nullptr, dw + channel + product.c);
             }
         });
   }
@@ -169,32 +170,33 @@ class direct_convolution {
   }
 
   template <class T, convolution_pass Pass>
-  static const entry<T, Pass>& find(convolution_shape of) {
-    of.samples = 0;
+  static const entry<T, Pass>& find(convolution_shape shape) {
+    shape.samples = 0;
     static std::atomic<const entry<T, Pass>*> chains[256];
-    auto& first = chains[bucket_of(of)];
+    auto& first = chains[bucket_of(shape)];
     for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
-      if (e->shape == of) return *e;
-    return add<T, Pass>(of, first);
+      if (e->shape == shape) return *e;
+    return add<T, Pass>(shape, first);
   }
 
   template <class T, convolution_pass Pass>
-  GPIPE_COLD static const entry<T, Pass>& add(const convolution_shape& of, std::atomic<const entry<T, Pass>*>& first) {
+  GPIPE_COLD static const entry<T, Pass>& add(const convolution_shape& shape,
+                                              std::atomic<const entry<T, Pass>*>& first) {
     static std::mutex adding;
     const std::lock_guard lock{adding};
     for (const auto* e = first.load(); e != nullptr; e = e->next)  // another thread may have added it meanwhile
-      if (e->shape == of) return *e;
-    const int channels = depthwise(of)                              ? of.out_channels
-                         : Pass == convolution_pass::backward_input ? of.group_in()
-                                                                    : of.group_out();
-    const int width = depthwise(of) ? channels : (std::min)(channels, Products::template strip<T>);
-    const int rest = channels % width == 0 ? width : channels % width;
+      if (e->shape == shape) return *e;
+    const int channels = depthwise(shape)                           ? shape.out_channels
+                         : Pass == convolution_pass::backward_input ? shape.group_in()
+                                                                    : shape.group_out();
+    const int width = depthwise(shape) ? channels : (std::min)(channels, Products::template strip<T>);
+    const int last_width = channels % width == 0 ? width : channels % width;
     const auto program = [&](int m) {
-      return program_of<T, Pass>(detail::plan_convolution(of, Pass, m, static_cast<int>(sizeof(T))), m);
+      return program_of<T, Pass>(detail::plan_convolution(shape, Pass, m, static_cast<int>(sizeof(T))), m);
     };
-    decltype(entry<T, Pass>::packed) packed(of);
+    decltype(entry<T, Pass>::packed) packed(shape);
     const auto* made =  // never deleted, as kernels
-        new entry<T, Pass>{of, program(width), program(rest), first.load(), std::move(packed)};
+        new entry<T, Pass>{shape, program(width), program(last_width), first.load(), std::move(packed)};
     first.store(made, std::memory_order_release);
     return *made;
   }
@@ -213,14 +215,14 @@ class direct_convolution {
   }
 
   template <class T>
-  static const T* sample(const row_parts<T>& of, int i, std::ptrdiff_t size) {
-    return of.part[i / of.rows] + i % of.rows * size;
+  static const T* sample(const row_parts<T>& parts, int i, std::ptrdiff_t size) {
+    return parts.part[i / parts.rows] + i % parts.rows * size;
   }
 
   // Parts are separate arrays, so a distance may be negative: it wraps around.
   template <class T>
-  static unsigned long long bytes_between(const T* from, const T* to) {
-    return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  static unsigned long long bytes_between(const T* begin, const T* end) {
+    return reinterpret_cast<std::uintptr_t>(end) - reinterpret_cast<std::uintptr_t>(begin);
   }
 
   // The taps of one product in several samples.
@@ -237,18 +239,18 @@ class direct_convolution {
   };
 
   template <class T, class Program>
-  static void run_pixels(const Program& program, const convolution_shape& s, const convolution_plan::product& it,
+  static void run_pixels(const Program& program, const convolution_shape& s, const convolution_plan::product& product,
                          int samples, int m, const T* packed, const T* in, const compute_type<T>* row, T* c) {
-    const auto taps = program.plan().taps_of(it);
-    if (it.taps == 0) fill(it, samples, m, row, c);
-    else if (depthwise(s)) depthwise_pixels(it, samples, taps, m, packed, in + it.b, row, c);
-    else program.run(it, samples, taps, packed, in + it.b, row, c);
+    const auto taps = program.plan().taps_of(product);
+    if (product.taps == 0) fill(product, samples, m, row, c);
+    else if (depthwise(s)) depthwise_pixels(product, samples, taps, m, packed, in + product.b, row, c);
+    else program.run(product, samples, taps, packed, in + product.b, row, c);
   }
 
   // Pixels that see no tap.
   template <class T>
-  static void fill(const convolution_plan::product& it, int samples, int m, const compute_type<T>* row, T* c) {
-    for (int i = 0; i < it.n * samples; ++i, c += it.c_stride)
+  static void fill(const convolution_plan::product& product, int samples, int m, const compute_type<T>* row, T* c) {
+    for (int i = 0; i < product.n * samples; ++i, c += product.c_stride)
       for (int j = 0; j < m; ++j) c[j] = row == nullptr ? T(0) : static_cast<T>(row[j]);
   }
 
@@ -260,18 +262,18 @@ class direct_convolution {
 
   // y[pixel][channel] = sum over taps of x[pixel of the tap][channel] w[tap][channel]
   template <class T>
-  GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan::product& it, int samples,
+  GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan::product& product, int samples,
                                                  const convolution_plan::tap_list& taps, int channels, const T* weight,
                                                  const T* x, const compute_type<T>* row, T* y) {
-    for (int i = 0; i < it.n * samples; ++i, x += it.b_stride, y += it.c_stride)
+    for (int i = 0; i < product.n * samples; ++i, x += product.b_stride, y += product.c_stride)
       for (int first = 0; first < channels; first += lanes) {
         const int count = (std::min)(lanes, channels - first);
         compute_type<T> sum[std::size_t{lanes}] = {};
         for (int j = 0; row != nullptr && j < count; ++j) sum[j] = row[first + j];
         for (int tap = 0; tap < taps.count; ++tap) {
           const T* w = detail::moved(weight, taps.a[tap]) + first;
-          const T* from = detail::moved(x, taps.b[tap]) + first;
-          for (int j = 0; j < count; ++j) sum[j] = product_plus<T>(from[j], w[j], sum[j]);
+          const T* input = detail::moved(x, taps.b[tap]) + first;
+          for (int j = 0; j < count; ++j) sum[j] = product_plus<T>(input[j], w[j], sum[j]);
         }
         for (int j = 0; j < count; ++j) y[first + j] = static_cast<T>(sum[j]);
       }
@@ -279,7 +281,7 @@ class direct_convolution {
 
   // dw[channel] += sum over pixels of dy[pixel][channel] x[pixel][channel]
   template <class T>
-  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& it,
+  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& product,
                                                  const convolution_plan::tap_list& taps, int channels, const T* dy,
                                                  const T* x, compute_type<T>* dw) {
     for (int first = 0; first < channels; first += lanes) {
@@ -289,7 +291,7 @@ class direct_convolution {
       for (int tap = 0; tap < taps.count; ++tap) {
         const T* a = detail::moved(dy, taps.a[tap]) + first;
         const T* b = detail::moved(x, taps.b[tap]) + first;
-        for (int p = 0; p < it.k; ++p, a += it.a_stride, b += it.b_stride)
+        for (int p = 0; p < product.k; ++p, a += product.a_stride, b += product.b_stride)
           for (int j = 0; j < count; ++j) sum[j] = product_plus<T>(a[j], b[j], sum[j]);
       }
       for (int j = 0; j < count; ++j) dw[first + j] = sum[j];

@@ -14,13 +14,15 @@ namespace gpipe::host::detail {
 
 GPIPE_COLD GPIPE_INLINE std::vector<convolution_span> spans_of(const convolution_axis& axis) {
   std::vector<convolution_span> spans;
-  const auto same = [](const convolution_axis::tap& a, const convolution_axis::tap& b) { return a.kernel == b.kernel; };
+  const auto equal_taps = [](const convolution_axis::tap& a, const convolution_axis::tap& b) {
+    return a.kernel == b.kernel;
+  };
   for (int t = 0; t < axis.count; ++t) {
     std::vector<convolution_axis::tap> seen;
-    for (const auto& it : axis.taps)
-      if (axis.sees(it, t)) seen.push_back(it);
+    for (const auto& tap : axis.taps)
+      if (axis.sees(tap, t)) seen.push_back(tap);
     if (!spans.empty() &&
-        std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), same))
+        std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), equal_taps))
       spans.back().end = t + 1;
     else spans.push_back({t, t + 1, std::move(seen)});
   }
@@ -40,7 +42,8 @@ GPIPE_COLD GPIPE_INLINE convolution_axis backward_axis(int in, int out, int kern
                                                        int dilation, int phase) {
   convolution_axis axis{(in - phase + stride - 1) / stride, phase, stride, 1, out, {}};
   for (int i = 0; i < kernel; ++i)
-    if (const int from = phase + padding - i * dilation; from % stride == 0) axis.taps.push_back({i, from / stride});
+    if (const int position = phase + padding - i * dilation; position % stride == 0)
+      axis.taps.push_back({i, position / stride});
   return axis;
 }
 
@@ -72,45 +75,46 @@ class pixel_planner {
 
   GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns, const convolution_span& down,
                       const convolution_span& across) {
-    convolution_plan::product it{};
-    it.k = depth_;
-    it.a_stride = strip_;
-    it.first_tap = static_cast<int>(plan_.a_taps.size());
+    convolution_plan::product product{};
+    product.k = depth_;
+    product.a_stride = strip_;
+    product.first_tap = static_cast<int>(plan_.a_taps.size());
     std::ptrdiff_t lowest = 0;
     const auto offset_of = [&](const convolution_axis::tap& i, const convolution_axis::tap& j) {
       return (std::ptrdiff_t{i.offset} * in_.width + j.offset) * in_.channels;
     };
     for (const auto& i : down.taps)
-      for (const auto& j : across.taps) lowest = it.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
+      for (const auto& j : across.taps)
+        lowest = product.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
     for (const auto& i : down.taps)
       for (const auto& j : across.taps) {
         const std::ptrdiff_t kernel = std::ptrdiff_t{i.kernel} * kernel_width_ + j.kernel;
         plan_.a_taps.push_back(bytes(kernel * depth_ * strip_));
         plan_.b_taps.push_back(bytes(offset_of(i, j) - lowest));
       }
-    const auto at = [&](int t, int u, int n, int b_stride, int c_stride) {
-      it.n = n, it.b_stride = b_stride, it.c_stride = c_stride;
-      it.b =
+    const auto add_product = [&](int t, int u, int n, int b_stride, int c_stride) {
+      product.n = n, product.b_stride = b_stride, product.c_stride = c_stride;
+      product.b =
           (std::ptrdiff_t{t} * rows.in_step * in_.width + std::ptrdiff_t{u} * columns.in_step) * in_.channels + lowest;
-      it.c = (std::ptrdiff_t{rows.out_first + t * rows.out_step} * out_.width + columns.out_first +
-              std::ptrdiff_t{u} * columns.out_step) *
-             out_.channels;
-      plan_.products.push_back(it);
+      product.c = (std::ptrdiff_t{rows.out_first + t * rows.out_step} * out_.width + columns.out_first +
+                   std::ptrdiff_t{u} * columns.out_step) *
+                  out_.channels;
+      plan_.products.push_back(product);
     };
     const int width = across.end - across.first, height = down.end - down.first;
     if (single_) {
       for (int t = down.first; t < down.end; ++t)
-        for (int u = across.first; u < across.end; ++u) at(t, u, 1, in_.sample(), out_.sample());
+        for (int u = across.first; u < across.end; ++u) add_product(t, u, 1, in_.sample(), out_.sample());
     } else if (width >= (std::min)(height, tallest)) {
       for (int t = down.first; t < down.end; ++t)
         for (int u = across.first; u < across.end; u += longest)
-          at(t, u, (std::min)(longest, across.end - u), columns.in_step * in_.channels,
-             columns.out_step * out_.channels);
+          add_product(t, u, (std::min)(longest, across.end - u), columns.in_step * in_.channels,
+                      columns.out_step * out_.channels);
     } else {
       for (int u = across.first; u < across.end; ++u)
         for (int t = down.first; t < down.end; t += tallest)
-          at(t, u, (std::min)(tallest, down.end - t), rows.in_step * in_.width * in_.channels,
-             rows.out_step * out_.width * out_.channels);
+          add_product(t, u, (std::min)(tallest, down.end - t), rows.in_step * in_.width * in_.channels,
+                      rows.out_step * out_.width * out_.channels);
     }
   }
   unsigned long long bytes(std::ptrdiff_t elements) const {
@@ -123,11 +127,11 @@ class pixel_planner {
   convolution_plan plan_;
 };
 
-/// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else those of 14
+/// dw of a tap is a product over the pixels that see it: of several samples if a sample has few, else of 14
 /// rows of dy. A tap has one product if samples share it, so that they are added up one after the other.
 ///
 /// The taps of a row of the kernel are neighbours in memory. If x has few channels, as an image has, a product has all
-/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap,
+/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm needs rows that do not overlap,
 /// so the product then takes every second, third ... pixel:
 ///
 ///     x          |rgb|rgb|rgb|rgb|rgb|rgb|rgb|rgb|       3 taps, stride 1
@@ -135,7 +139,7 @@ class pixel_planner {
 ///     product 1      |pixel 1....|pixel 4....| ...
 ///     product 2          |pixel 2....|pixel 5....| ...
 ///
-/// Pixels at the sides, which do not see all taps of the row, have a product a tap.
+/// Pixels at the sides, which do not see all taps of the row, have one product per tap.
 GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
                                                               const convolution_axis& columns, int in_width,
                                                               int out_width, int element_bytes) {
@@ -144,38 +148,38 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
   const int tallest = fits ? rows.count : 14;
   convolution_plan plan;
   if (fits) plan.together = longest / (rows.count * columns.count);
-  const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& it) {
+  const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& tap) {
     convolution_span span{axis.count, 0, {}};
     for (int t = 0; t < axis.count; ++t)
-      if (axis.sees(it, t)) span.first = (std::min)(span.first, t), span.end = t + 1;
+      if (axis.sees(tap, t)) span.first = (std::min)(span.first, t), span.end = t + 1;
     return span;
   };
   // The product of rows [t, until) and columns [u, end) of dy, for `joined` taps from (i, j) on.
   using tap = convolution_axis::tap;
   const auto add = [&](const tap& i, const tap& j, int joined, int t, int until, int u, int end) {
-    const int apart = (joined + columns.in_step - 1) / columns.in_step;
+    const int pixel_step = (joined + columns.in_step - 1) / columns.in_step;
     while (u < end) {
       const int left = end - u, pieces = (left + longest - 1) / longest, pixels = (left + pieces - 1) / pieces;
-      for (int first = u; first < u + (std::min)(apart, pixels); ++first) {
-        convolution_plan::product it{};
-        it.n = joined * s.group_in();
-        it.k = (u + pixels - first + apart - 1) / apart;
-        it.a_stride = apart * s.out_channels;
-        it.b_stride = apart * columns.in_step * s.in_channels;
-        it.c_stride = s.out_channels;
-        it.a = (std::ptrdiff_t{t} * out_width + first) * s.out_channels;
-        it.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + first * columns.in_step + j.offset) *
-               s.in_channels;
-        it.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
-        it.first_tap = static_cast<int>(plan.a_taps.size());
-        it.taps = until - t;
-        for (int r = 0; r < it.taps; ++r) {
+      for (int first = u; first < u + (std::min)(pixel_step, pixels); ++first) {
+        convolution_plan::product product{};
+        product.n = joined * s.group_in();
+        product.k = (u + pixels - first + pixel_step - 1) / pixel_step;
+        product.a_stride = pixel_step * s.out_channels;
+        product.b_stride = pixel_step * columns.in_step * s.in_channels;
+        product.c_stride = s.out_channels;
+        product.a = (std::ptrdiff_t{t} * out_width + first) * s.out_channels;
+        product.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + first * columns.in_step + j.offset) *
+                    s.in_channels;
+        product.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
+        product.first_tap = static_cast<int>(plan.a_taps.size());
+        product.taps = until - t;
+        for (int r = 0; r < product.taps; ++r) {
           const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
           plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
           plan.b_taps.push_back(
               row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width * s.in_channels));
         }
-        plan.products.push_back(it);
+        plan.products.push_back(product);
       }
       u += pixels;
     }

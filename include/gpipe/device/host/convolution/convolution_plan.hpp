@@ -20,12 +20,12 @@ enum class convolution_pass : std::uint8_t { forward, backward_input, backward_w
 ///     backward_weight   channels of x pixels of y   channels of y      dy             x       dw, which it adds to
 ///
 /// A strip is `strip` channels m; the last may be narrower. Pixels that see the same taps are computed together, so no
-/// padded copy is made. Offsets count elements from the sample's, the strip's and the group's first one, and those of
-/// taps bytes, as libxsmm wants them.
+/// padded copy is made. Offsets count elements from the first one of the sample, the strip and the group; offsets of
+/// taps count bytes, as libxsmm needs them.
 ///
 /// Small images share a call, so that a weight is read once for several samples. Forward and backward_input then have
-/// the rows n of one sample after those of the other. In backward_weight a tap is a row of pixels, and the taps of one
-/// sample come after those of the other.
+/// the rows n of one sample after the other's. In backward_weight a tap is a row of pixels, and the taps of one sample
+/// come after the other's.
 struct convolution_plan {
   static constexpr int max_pixels = 448;  ///< of a call of backward_weight
 
@@ -43,8 +43,8 @@ struct convolution_plan {
   std::vector<unsigned long long> a_taps, b_taps;  ///< in bytes
   int together = 1;  ///< the number of samples that share a call, at most; a power of two but in backward_weight
 
-  tap_list taps_of(const product& it) const {
-    return {a_taps.data() + it.first_tap, b_taps.data() + it.first_tap, it.taps};
+  tap_list taps_of(const product& listed) const {
+    return {a_taps.data() + listed.first_tap, b_taps.data() + listed.first_tap, listed.taps};
   }
 };
 
@@ -59,9 +59,9 @@ struct convolution_axis {
   int count, out_first, out_step, in_step, in_extent;
   std::vector<tap> taps;
 
-  bool sees(const tap& it, int t) const {
-    const int at = t * in_step + it.offset;
-    return 0 <= at && at < in_extent;
+  bool sees(const tap& candidate, int t) const {
+    const int position = t * in_step + candidate.offset;
+    return 0 <= position && position < in_extent;
   }
 };
 

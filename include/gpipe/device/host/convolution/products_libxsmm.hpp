@@ -31,24 +31,24 @@ struct libxsmm_taps {
     using portable = portable_taps::program<T, Transposed>;
 
    public:
-    GPIPE_COLD program(convolution_plan from, int m) : portable(std::move(from), m), m_(m) {
-      for (const auto& it : plan().products)
+    GPIPE_COLD program(convolution_plan source_plan, int m) : portable(std::move(source_plan), m), m_(m) {
+      for (const auto& product : plan().products)
         for (int samples = 1; samples <= (Transposed ? 1 : plan().together); samples *= 2)
-          kernels_.push_back(it.taps == 0
-                                 ? libxsmm_batch<T>()
-                                 : libxsmm_kernels::find_batch<T>({it.n * samples, m, it.k, it.b_stride, it.c_stride,
-                                                                   Transposed, Transposed, it.a_stride}));
+          kernels_.push_back(product.taps == 0 ? libxsmm_batch<T>()
+                                               : libxsmm_kernels::find_batch<T>(
+                                                     {product.n * samples, m, product.k, product.b_stride,
+                                                      product.c_stride, Transposed, Transposed, product.a_stride}));
     }
     using portable::plan;
 
-    void run(const convolution_plan::product& it, int samples, const convolution_plan::tap_list& taps, const T* a,
+    void run(const convolution_plan::product& product, int samples, const convolution_plan::tap_list& taps, const T* a,
              const T* b, const T* row, T* c) const {
-      const auto product = static_cast<std::size_t>(&it - plan().products.data());
+      const auto position = static_cast<std::size_t>(&product - plan().products.data());
       const auto power = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(samples)));
-      const auto kernel = kernels_[product * (kernels_.size() / plan().products.size()) + power];
-      if (!kernel) return portable::run(it, samples, taps, a, b, row, c);
+      const auto kernel = kernels_[position * (kernels_.size() / plan().products.size()) + power];
+      if (!kernel) return portable::run(product, samples, taps, a, b, row, c);
       kernel(b, a, c, static_cast<unsigned long long>(taps.count), taps.b, taps.a);
-      if (row != nullptr) add(it.n * samples, it.c_stride, row, c);
+      if (row != nullptr) add(product.n * samples, product.c_stride, row, c);
     }
 
    private:

@@ -23,8 +23,8 @@ namespace gpipe::host {
 namespace detail {
 
 template <class T>
-const T* moved(const T* from, unsigned long long bytes) {
-  return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(from) + bytes);
+const T* moved(const T* pointer, unsigned long long bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
 }
 
 }  // namespace detail
@@ -44,67 +44,68 @@ struct portable_taps {
     using number = compute_type<T>;
     using result = std::conditional_t<Transposed, number, T>;
 
-    GPIPE_COLD program(convolution_plan from, int m) : plan_(std::move(from)), m_(m) {}
+    GPIPE_COLD program(convolution_plan source_plan, int m) : plan_(std::move(source_plan)), m_(m) {}
     const convolution_plan& plan() const { return plan_; }
 
     /// The product for `samples` samples, a power of two. `row` is added to each row of C, if it is not null.
-    void run(const convolution_plan::product& it, int samples, const convolution_plan::tap_list& taps, const T* a,
+    void run(const convolution_plan::product& product, int samples, const convolution_plan::tap_list& taps, const T* a,
              const T* b, const number* row, result* c) const {
-      const int count = it.n * samples;
+      const int count = product.n * samples;
       if constexpr (std::is_same_v<T, number>)
-        if (narrow_block::fits<T>(m_)) return narrow(it, count, taps, a, b, row, c);
+        if (narrow_block::fits<T>(m_)) return narrow(product, count, taps, a, b, row, c);
       int n = 0;
-      for (; n + 4 <= count; n += 4) rows<4>(it, n, taps, a, b, row, c);
-      for (; n < count; ++n) rows<1>(it, n, taps, a, b, row, c);
+      for (; n + 4 <= count; n += 4) rows<4>(product, n, taps, a, b, row, c);
+      for (; n < count; ++n) rows<1>(product, n, taps, a, b, row, c);
     }
 
    private:
     using vector = detail::vector<number>;
 
-    void narrow(const convolution_plan::product& it, int count, const convolution_plan::tap_list& taps, const T* a,
+    void narrow(const convolution_plan::product& product, int count, const convolution_plan::tap_list& taps, const T* a,
                 const T* b, const number* row, number* c) const {
-      narrow_block::multiply<Transposed>(count, m_, it.k, b, it.b_stride, a, it.a_stride, c, it.c_stride, Transposed,
-                                         {taps.b, taps.a, taps.count});
+      narrow_block::multiply<Transposed>(count, m_, product.k, b, product.b_stride, a, product.a_stride, c,
+                                         product.c_stride, Transposed, {taps.b, taps.a, taps.count});
       if (row == nullptr) return;
-      for (int i = 0; i < count; ++i, c += it.c_stride)
+      for (int i = 0; i < count; ++i, c += product.c_stride)
         for (int j = 0; j < m_; ++j) c[j] += row[j];
     }
 
     template <int Rows>
-    void rows(const convolution_plan::product& it, int n, const convolution_plan::tap_list& taps, const T* a,
+    void rows(const convolution_plan::product& product, int n, const convolution_plan::tap_list& taps, const T* a,
               const T* b, const number* row, result* c) const {
-      b += Transposed ? n : std::ptrdiff_t{n} * it.b_stride;
-      c += std::ptrdiff_t{n} * it.c_stride;
+      b += Transposed ? n : std::ptrdiff_t{n} * product.b_stride;
+      c += std::ptrdiff_t{n} * product.c_stride;
       for (int first = 0; first < m_; first += 2 * vector::width) {
         const int left = m_ - first;
         const number* start = row == nullptr ? nullptr : row + first;
-        if (left >= 2 * vector::width) block<Rows, true>(it, left, taps, a + first, b, start, c + first);
-        else block<Rows, false>(it, left, taps, a + first, b, start, c + first);
+        if (left >= 2 * vector::width) block<Rows, true>(product, left, taps, a + first, b, start, c + first);
+        else block<Rows, false>(product, left, taps, a + first, b, start, c + first);
       }
     }
 
     template <int Rows, bool Whole>
-    GPIPE_OUT_OF_LINE static void block(const convolution_plan::product& it, int columns,
+    GPIPE_OUT_OF_LINE static void block(const convolution_plan::product& product, int columns,
                                         const convolution_plan::tap_list& taps, const T* a, const T* b,
                                         const number* row, result* c) {
       typename vector::type sum[std::size_t{Rows}][2] = {};
       if constexpr (Transposed) {
         GPIPE_UNROLL_ROWS
         for (int r = 0; r < Rows; ++r) {
-          const number* start = c + std::ptrdiff_t{r} * it.c_stride;
+          const number* start = c + std::ptrdiff_t{r} * product.c_stride;
           sum[r][0] = load<Whole>(start, columns);
           sum[r][1] = load<Whole>(start + vector::width, columns - vector::width);
         }
       }
       for (int tap = 0; tap < taps.count; ++tap) {
         const T* right = detail::moved(a, taps.a[tap]);
-        const T* from = detail::moved(b, taps.b[tap]);
-        for (int p = 0; p < it.k; ++p, right += it.a_stride, from += Transposed ? it.b_stride : 1) {
+        const T* left_values = detail::moved(b, taps.b[tap]);
+        for (int p = 0; p < product.k;
+             ++p, right += product.a_stride, left_values += Transposed ? product.b_stride : 1) {
           const auto right0 = load<Whole>(right, columns),
                      right1 = load<Whole>(right + vector::width, columns - vector::width);
           GPIPE_UNROLL_ROWS
           for (int r = 0; r < Rows; ++r) {
-            const auto left = vector::repeat(from[Transposed ? r : std::ptrdiff_t{r} * it.b_stride]);
+            const auto left = vector::repeat(left_values[Transposed ? r : std::ptrdiff_t{r} * product.b_stride]);
             sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
             sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
           }
@@ -120,32 +121,32 @@ struct portable_taps {
       }
       GPIPE_UNROLL_ROWS
       for (int r = 0; r < Rows; ++r) {
-        result* out = c + std::ptrdiff_t{r} * it.c_stride;
+        result* out = c + std::ptrdiff_t{r} * product.c_stride;
         store<Whole>(sum[r][0], out, columns);
         store<Whole>(sum[r][1], out + vector::width, columns - vector::width);
       }
     }
 
     template <bool Whole, class From>
-    static typename vector::type load(const From* from, int columns) {
+    static typename vector::type load(const From* source, int columns) {
       if constexpr (Whole && std::is_same_v<From, number>) {
-        return vector::load(from);
+        return vector::load(source);
       } else {
         number some[vector::width] = {};
         for (int i = 0; i < vector::width; ++i)
-          if (Whole || i < columns) some[i] = from[i];
+          if (Whole || i < columns) some[i] = source[i];
         return vector::load(some);
       }
     }
     template <bool Whole>
-    static void store(typename vector::type sum, result* into, int columns) {
+    static void store(typename vector::type sum, result* target, int columns) {
       if constexpr (Whole && std::is_same_v<result, number>) {
-        vector::store(sum, into);
+        vector::store(sum, target);
       } else {
         number some[vector::width];
         vector::store(sum, some);
         for (int i = 0; i < vector::width; ++i)
-          if (Whole || i < columns) into[i] = static_cast<result>(some[i]);
+          if (Whole || i < columns) target[i] = static_cast<result>(some[i]);
       }
     }
 

@@ -14,8 +14,8 @@
 
 namespace gpipe::host {
 
-/// How a weight's gradient is computed from packed copies of x and dy. Rows of x a power of two apart share few lines
-/// of the first-level cache, and no prefetcher follows them from page to page.
+/// The packed copies of x and dy from which a weight's gradient is computed. Rows of x a power of two apart share few
+/// lines of the first-level cache, and no prefetcher follows them from page to page.
 ///
 /// A chunk is some rows of one sample's dy, or small samples whole. Its x is packed in panels of `panel` channels, and
 /// its dy one strip at a time:
@@ -40,7 +40,7 @@ struct packed_chunks {
 namespace detail {
 
 /// The products of a panel of n channels and a strip of m: C is the weight's gradient, and A and B are packed. Taps of
-/// one sample follow those of the other. The chunks are the same for all n and m.
+/// one sample follow the other's. The chunks are the same for all n and m.
 convolution_plan plan_packed(const convolution_shape& shape, packed_chunks& chunks, int n, int m, int element_bytes);
 packed_chunks chunks_of(const convolution_shape& shape, int strip, int element_bytes);
 
@@ -82,10 +82,10 @@ class packed_weight_gradient {
             for (int first = 0; first < Kg; first += strip) {
               const int m = (std::min)(strip, Kg - first);
               pack_strip(s, dy, n, samples, chunk, group * Kg + first, m, pixels);
-              number* into = dw + group * Kg + first;
-              for (int at = channel; at < end; at += panel) {
-                const T* from = panels + std::ptrdiff_t{at - channel} * in_pixels;
-                multiply(s, chunk, samples, at, m, from, pixels, into);
+              number* gradient = dw + group * Kg + first;
+              for (int panel_channel = channel; panel_channel < end; panel_channel += panel) {
+                const T* panel_x = panels + std::ptrdiff_t{panel_channel - channel} * in_pixels;
+                multiply(s, chunk, samples, panel_channel, m, panel_x, pixels, gradient);
               }
             }
           }
@@ -98,41 +98,42 @@ class packed_weight_gradient {
   static constexpr int room_for_panels = packed_chunks::panels_bytes / static_cast<int>(sizeof(T));
   using program = typename Products::template program<T, true>;
 
-  static const T* sample(const row_parts<T>& of, int i, std::ptrdiff_t size) {
-    return of.part[i / of.rows] + i % of.rows * size;
+  static const T* sample(const row_parts<T>& parts, int i, std::ptrdiff_t size) {
+    return parts.part[i / parts.rows] + i % parts.rows * size;
   }
 
   // All panels of a pixel at once: memory is read in its order.
   void pack_panels(const convolution_shape& s, const row_parts<T>& x, int n, int samples,
-                   const packed_chunks::chunk& chunk, int channel, int count, T* into) const {
-    const int C = s.in_channels, whole = count / panel * panel, rest = count - whole;
-    const std::ptrdiff_t apart = std::ptrdiff_t{samples} * chunk.in_rows * chunks_.in_width;  // pixels of a panel
-    T* last = into + apart * whole;
+                   const packed_chunks::chunk& chunk, int channel, int count, T* packed) const {
+    const int C = s.in_channels, whole = count / panel * panel, remainder = count - whole;
+    const std::ptrdiff_t panel_pixels =
+        std::ptrdiff_t{samples} * chunk.in_rows * chunks_.in_width;  // pixels of a panel
+    T* last = packed + panel_pixels * whole;
     for (int i = n; i < n + samples; ++i)
       for (int row = 0; row < chunk.in_rows; ++row) {
-        const T* from = sample(x, i, std::ptrdiff_t{s.in_height} * s.in_width * C) + channel +
-                        std::ptrdiff_t{(chunk.in_row + row) * chunks_.step_down} * s.in_width * C;
-        for (int pixel = 0; pixel < chunks_.in_width; ++pixel, from += std::ptrdiff_t{chunks_.step_across} * C) {
+        const T* source = sample(x, i, std::ptrdiff_t{s.in_height} * s.in_width * C) + channel +
+                          std::ptrdiff_t{(chunk.in_row + row) * chunks_.step_down} * s.in_width * C;
+        for (int pixel = 0; pixel < chunks_.in_width; ++pixel, source += std::ptrdiff_t{chunks_.step_across} * C) {
           for (int first = 0; first < whole; first += panel)
-            std::memcpy(into + apart * first, from + first, sizeof(T) * panel);
-          into += panel;
-          for (int j = 0; j < rest; ++j) *last++ = from[whole + j];
+            std::memcpy(packed + panel_pixels * first, source + first, sizeof(T) * panel);
+          packed += panel;
+          for (int j = 0; j < remainder; ++j) *last++ = source[whole + j];
         }
       }
   }
 
   void pack_strip(const convolution_shape& s, const row_parts<T>& dy, int n, int samples,
-                  const packed_chunks::chunk& chunk, int channel, int m, T* into) const {
+                  const packed_chunks::chunk& chunk, int channel, int m, T* packed) const {
     const int K = s.out_channels, rows = (std::min)(chunks_.rows, s.out_height() - chunk.row);
     const bool more = channel + m < K;  // to be fetched into the second-level cache
     for (int i = n; i < n + samples; ++i) {
-      const T* from = sample(dy, i, std::ptrdiff_t{s.out_height()} * s.out_width() * K) + channel +
-                      std::ptrdiff_t{chunk.row} * chunks_.out_width * K;
-      for (int pixel = 0; pixel < rows * chunks_.out_width; ++pixel, from += K, into += m) {
+      const T* source = sample(dy, i, std::ptrdiff_t{s.out_height()} * s.out_width() * K) + channel +
+                        std::ptrdiff_t{chunk.row} * chunks_.out_width * K;
+      for (int pixel = 0; pixel < rows * chunks_.out_width; ++pixel, source += K, packed += m) {
         if (more)
-          for (int j = 0; j < m; j += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(from + m + j, 0, 2);
-        if (m == strip) std::memcpy(into, from, sizeof(T) * strip);
-        else std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(m));
+          for (int j = 0; j < m; j += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(source + m + j, 0, 2);
+        if (m == strip) std::memcpy(packed, source, sizeof(T) * strip);
+        else std::memcpy(packed, source, sizeof(T) * static_cast<std::size_t>(m));
       }
     }
   }
@@ -143,20 +144,20 @@ class packed_weight_gradient {
     const program& run = programs_[2 * static_cast<std::size_t>(last_panel) + static_cast<std::size_t>(last_strip)];
     dw += std::ptrdiff_t{channel} * s.out_channels;
     for (int i = chunk.first; i < chunk.end; ++i) {
-      const auto& it = run.plan().products[static_cast<std::size_t>(i)];
-      auto taps = run.plan().taps_of(it);
+      const auto& product = run.plan().products[static_cast<std::size_t>(i)];
+      auto taps = run.plan().taps_of(product);
       taps.count *= samples;
-      number* c = dw + it.c;
-      const number* next = i + 1 < chunk.end ? dw + (&it)[1].c : c + std::ptrdiff_t{panel} * s.out_channels;
+      number* c = dw + product.c;
+      const number* next = i + 1 < chunk.end ? dw + (&product)[1].c : c + std::ptrdiff_t{panel} * s.out_channels;
       if (i + 1 < chunk.end || channel + 2 * panel <= s.group_in())  // the next block of C
-        for (int r = 0; r < it.n; ++r, next += s.out_channels)
+        for (int r = 0; r < product.n; ++r, next += s.out_channels)
           for (int j = 0; j < m; j += 64 / static_cast<int>(sizeof(number))) __builtin_prefetch(next + j, 1, 2);
-      run.run(it, 1, taps, dy + it.a, x + it.b, nullptr, c);
+      run.run(product, 1, taps, dy + product.a, x + product.b, nullptr, c);
     }
   }
 
   packed_chunks chunks_;
-  std::vector<program> programs_;  // of a whole panel and strip, of the last strip; the same of the last panel
+  std::vector<program> programs_;  // for a whole panel and strip, for the last strip; the same for the last panel
 };
 
 }  // namespace gpipe::host

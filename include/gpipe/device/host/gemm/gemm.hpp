@@ -25,12 +25,12 @@ struct gemm : gemm_transposed<Tile> {
     const int parts = sharing->threads();
     const auto part = [&](int i) {
       const int panels = (n + panel_width - 1) / panel_width;
-      const auto column = [&](int at) {
-        return (std::min)(n, static_cast<int>(std::ptrdiff_t{panels} * at / parts) * panel_width);
+      const auto column = [&](int share) {
+        return (std::min)(n, static_cast<int>(std::ptrdiff_t{panels} * share / parts) * panel_width);
       };
       multiply_columns(column(i), column(i + 1), rows, n, k, a, b, c, accumulate, start);
     };
-    sharing->run([](const void* of, int i) { (*static_cast<decltype(&part)>(of))(i); }, &part);
+    sharing->run([](const void* function, int i) { (*static_cast<decltype(&part)>(function))(i); }, &part);
   }
 
   /// The columns [begin, end) of `multiply`; both are n or a multiple of the panels' width.
@@ -45,13 +45,13 @@ struct gemm : gemm_transposed<Tile> {
       const bool add = accumulate || start || inner > 0;
       for (int row = 0; row < rows;) {
         // A run of blocks of equal height, for which the tile is looked up once.
-        const int height = Tile::rows_of(rows - row), behind = row + (rows - row) / height * height;
+        const int height = Tile::rows_of(rows - row), run_end = row + (rows - row) / height * height;
         const auto panel = [&](int column) { return b + offset(column, k) + offset(inner, panel_width); };
         if (begin < full) {
           const auto tile = Tile::template find<T, false>(height, panel_width, depth, k, n, add);
           for (int column = begin; column < full; column += panel_width) {
             const T* next = panel(column + panel_width < end ? column + panel_width : column);
-            for (int i = row; i < behind; i += height) {
+            for (int i = row; i < run_end; i += height) {
               T* out = c + offset(i, n) + column;
               if (row_of_start)
                 for (int r = 0; r < height; ++r) detail::copy(panel_width, row_of_start + column, out + offset(r, n));
@@ -62,11 +62,11 @@ struct gemm : gemm_transposed<Tile> {
         if (last) {
           const int columns = Tile::template columns_of<T, false>(last);
           const auto tile = Tile::template find<T, false>(height, columns, depth, k, panel_width, add);
-          for (int i = row; i < behind; i += height)
+          for (int i = row; i < run_end; i += height)
             detail::at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
                             [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out, panel(full)); });
         }
-        row = behind;
+        row = run_end;
       }
     }
   }

@@ -11,7 +11,7 @@
 
 namespace gpipe::host {
 
-/// Matrix products of bf16, in addition to those of `gemm`: A's rows and B's panels are converted to float block by
+/// Matrix products of bf16, in addition to `gemm`'s: A's rows and B's panels are converted to float block by
 /// block, the tile multiplies these, and a block of C is rounded when its sums are complete.
 template <class Tile>
 struct gemm_with_bf16 : gemm<Tile> {
@@ -31,8 +31,8 @@ struct gemm_with_bf16 : gemm<Tile> {
         const auto out = [&](int r) { return c + offset(row + r, n) + column; };
         if (start != nullptr || accumulate) {
           for (int r = 0; r < count; ++r)
-            if (float* into = sums + offset(r, panel_width); start != nullptr) copy(width, start + column, into);
-            else copy(width, out(r), into);
+            if (float* sum_row = sums + offset(r, panel_width); start != nullptr) copy(width, start + column, sum_row);
+            else copy(width, out(r), sum_row);
         }
         for (int inner = 0; inner < k; inner += depth_at_once) {
           const int depth = (std::min)(depth_at_once, k - inner);

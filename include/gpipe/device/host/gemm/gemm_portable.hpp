@@ -47,26 +47,26 @@ struct portable_tile {
       // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
       for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
         const int height = (rows - done + blocks - 1) / blocks;
-        const T* from = a + (Transposed ? done : std::ptrdiff_t{done} * lda);
-        T* into = c + std::ptrdiff_t{done} * ldc;
+        const T* a_rows = a + (Transposed ? done : std::ptrdiff_t{done} * lda);
+        T* c_rows = c + std::ptrdiff_t{done} * ldc;
         switch (height) {
           case 6:
-            strip<6, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<6, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
             break;
           case 5:
-            strip<5, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<5, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
             break;
           case 4:
-            strip<4, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<4, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
             break;
           case 3:
-            strip<3, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<3, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
             break;
           case 2:
-            strip<2, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<2, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
             break;
           default:
-            strip<1, T, Transposed>(columns, k, from, lda, b, into, ldc, accumulate);
+            strip<1, T, Transposed>(columns, k, a_rows, lda, b, c_rows, ldc, accumulate);
         }
         done += height;
       }
@@ -89,12 +89,12 @@ struct portable_tile {
           sum[r][1] = vector::load(out + std::ptrdiff_t{r} * ldc + width);
         }
       }
-      const T *panel = b + column, *from = a;
-      for (int p = 0; p < k; ++p, panel += panel_width, from += Transposed ? lda : 1) {
+      const T *panel = b + column, *left_values = a;
+      for (int p = 0; p < k; ++p, panel += panel_width, left_values += Transposed ? lda : 1) {
         const auto right0 = vector::load(panel), right1 = vector::load(panel + width);
         GPIPE_UNROLL_ROWS
         for (int r = 0; r < Rows; ++r) {
-          const auto left = vector::repeat(from[Transposed ? r : std::ptrdiff_t{r} * lda]);
+          const auto left = vector::repeat(left_values[Transposed ? r : std::ptrdiff_t{r} * lda]);
           sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
           sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
         }

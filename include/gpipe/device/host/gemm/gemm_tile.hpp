@@ -22,8 +22,8 @@ namespace gpipe::host {
 ///                                 arguments it neither allocates nor compiles.
 ///
 /// All matrices are row-major. Every tile adds the products of an element in ascending order of the inner index, by
-/// `multiply_add`, in one sum. So the bits of an element depend on its row and its column alone, and are those of every
-/// tile. (libxsmm fuses each product with its sum even if the program is compiled for processors that cannot.)
+/// `multiply_add`, in one sum. So the bits of an element depend only on its row and its column, and are the same in
+/// every tile. (libxsmm fuses each product with its sum even if the program is compiled for processors that cannot.)
 inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 
 namespace detail {
@@ -31,10 +31,10 @@ namespace detail {
 constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
 
 template <class From, class T>
-void copy(int count, const From* from, T* into) {
-  if constexpr (std::is_same_v<From, T>) std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
+void copy(int count, const From* source, T* target) {
+  if constexpr (std::is_same_v<From, T>) std::memcpy(target, source, sizeof(T) * static_cast<std::size_t>(count));
   else
-    for (int i = 0; i < count; ++i) into[i] = from[i];
+    for (int i = 0; i < count; ++i) target[i] = source[i];
 }
 
 // If C ends inside a panel, the block is computed in a buffer of whole vectors, and its valid columns are copied.

@@ -16,8 +16,8 @@ namespace gpipe::host {
 /// the same bits.
 template <class Tile>
 struct gemm_transposed {
-  /// C[m x n] += A[rows x m]^T * B[rows x n], with the rows in several parts of A and B. The bits are those of one
-  /// product after the other.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], with the rows in several parts of A and B. The bits are the same as of
+  /// one product after the other.
   template <class From>
   GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a,
                                                     const row_parts<From>& b, compute_type<From>* c) {
@@ -42,7 +42,7 @@ struct gemm_transposed {
       for (int first = 0; first < staying.width; first += max_width) {
         const int until = (std::min)(staying.width, first + max_width);
         const packed_panels<T> panels{stays, passes, depth, first, until, a_stays, m, n, c};
-        for (int at = first; at < until; at += panel_width) staying.pack(at, panels.staying(at));
+        for (int column = first; column < until; column += panel_width) staying.pack(column, panels.staying(column));
         for (int next = 0; next < passing.width; next += panel_width) {
           passing.pack(next, passes);
           panels.multiply(next);
@@ -79,21 +79,21 @@ struct gemm_transposed {
 
     // The panel that begins with `column`.
     template <class T>
-    void pack(int column, T* into) const {
+    void pack(int column, T* packed) const {
       const int columns = (std::min)(panel_width, width - column);
-      if (columns < panel_width) std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(depth * panel_width));
-      int part = first / source.rows, inside = first % source.rows;
-      const From* from = source.part[part] + detail::offset(inside, width) + column;
-      for (int row = 0; row < filled; ++row, ++inside, from += width, into += panel_width) {
-        if (inside == source.rows) {
-          inside = 0;
-          from = source.part[++part] + column;
+      if (columns < panel_width) std::memset(packed, 0, sizeof(T) * static_cast<std::size_t>(depth * panel_width));
+      int part = first / source.rows, part_row = first % source.rows;
+      const From* values = source.part[part] + detail::offset(part_row, width) + column;
+      for (int row = 0; row < filled; ++row, ++part_row, values += width, packed += panel_width) {
+        if (part_row == source.rows) {
+          part_row = 0;
+          values = source.part[++part] + column;
         }
-        if (column + panel_width < width) fetch(1, from + panel_width, width);  // for the next panel
-        if (columns == panel_width) detail::copy(panel_width, from, into);      // a length known at compile time
-        else detail::copy(columns, from, into);
+        if (column + panel_width < width) fetch(1, values + panel_width, width);  // for the next panel
+        if (columns == panel_width) detail::copy(panel_width, values, packed);    // a length known at compile time
+        else detail::copy(columns, values, packed);
       }
-      std::fill_n(into, detail::offset(depth - filled, panel_width), static_cast<T>(zero));
+      std::fill_n(packed, detail::offset(depth - filled, panel_width), static_cast<T>(zero));
     }
   };
 
@@ -106,7 +106,7 @@ struct gemm_transposed {
     int m, n;
     T* c;
 
-    T* staying(int at) const { return stays + detail::offset(at - first, depth); }
+    T* staying(int column) const { return stays + detail::offset(column - first, depth); }
 
     // Multiplies all panels that stay with the panel that passes, which begins with the column `next`.
     void multiply(int next) const {
@@ -116,34 +116,34 @@ struct gemm_transposed {
     }
 
    private:
-    T* block(int at, int next) const {
-      return a_stays ? c + detail::offset(at, n) + next : c + detail::offset(next, n) + at;
+    T* block(int column, int next) const {
+      return a_stays ? c + detail::offset(column, n) + next : c + detail::offset(next, n) + column;
     }
 
     // Blocks of one shape, of the panels [from, to) that stay: the tile is looked up once.
-    void run(int from, int to, int next) const {
-      if (from == to) return;
-      const int height = (std::min)(panel_width, m - (a_stays ? from : next));
-      const int columns = (std::min)(panel_width, n - (a_stays ? next : from));
+    void run(int begin, int end, int next) const {
+      if (begin == end) return;
+      const int height = (std::min)(panel_width, m - (a_stays ? begin : next));
+      const int columns = (std::min)(panel_width, n - (a_stays ? next : begin));
       const bool whole = columns == panel_width;
       const auto tile =
           Tile::template find<T, true>(height, whole ? panel_width : Tile::template columns_of<T, true>(columns), depth,
                                        panel_width, whole ? n : panel_width, true);
-      for (int at = from; at < to; at += panel_width) {
-        const T *left = a_stays ? staying(at) : passes, *right = a_stays ? passes : staying(at);
+      for (int column = begin; column < end; column += panel_width) {
+        const T *left = a_stays ? staying(column) : passes, *right = a_stays ? passes : staying(column);
         const auto multiply_into = [&](T* out) { tile(left, right, out, right); };
         if (whole) {
-          if (const T* soon = depth >= deep ? after(at, next) : nullptr) fetch(height, soon, n);
-          multiply_into(block(at, next));
+          if (const T* soon = depth >= deep ? after(column, next) : nullptr) fetch(height, soon, n);
+          multiply_into(block(column, next));
         } else {
-          detail::at_edge(height, columns, block(at, next), n, true, nullptr, multiply_into);
+          detail::at_edge(height, columns, block(column, next), n, true, nullptr, multiply_into);
         }
       }
     }
 
     // The block that comes after, or null after the last.
-    const T* after(int at, int next) const {
-      if (at + panel_width < until) return block(at + panel_width, next);
+    const T* after(int column, int next) const {
+      if (column + panel_width < until) return block(column + panel_width, next);
       return next + panel_width < (a_stays ? n : m) ? block(first, next + panel_width) : nullptr;
     }
   };
@@ -151,10 +151,10 @@ struct gemm_transposed {
   // Prefetches rows of a panel from memory into the second-level cache. Always inline: g++ removes a call that seems to
   // change nothing.
   template <class T>
-  [[gnu::always_inline]] static void fetch(int rows, const T* from, int stride) {
+  [[gnu::always_inline]] static void fetch(int rows, const T* begin, int stride) {
     constexpr int line = 64 / static_cast<int>(sizeof(T));
-    for (int row = 0; row < rows; ++row, from += stride)
-      for (int column = 0; column < panel_width; column += line) __builtin_prefetch(from + column, 0, 2);
+    for (int row = 0; row < rows; ++row, begin += stride)
+      for (int column = 0; column < panel_width; column += line) __builtin_prefetch(begin + column, 0, 2);
   }
 };
 

@@ -119,7 +119,7 @@ inline libxsmm_bitfield libxsmm_flags(const libxsmm_shape& shape) {
          (shape.accumulate ? 0U : unsigned{LIBXSMM_GEMM_FLAG_BETA_0});
 }
 
-/// The arguments of a kernel, of which it writes C alone.
+/// The arguments of a kernel, which writes only C.
 template <class T>
 libxsmm_gemm_param libxsmm_arguments(const T* a, const T* b, T* c) {
   libxsmm_gemm_param arguments;

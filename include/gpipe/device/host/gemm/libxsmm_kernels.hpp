@@ -102,7 +102,7 @@ class libxsmm_kernels {
   }
 
   /// Whether a kernel for AVX-512 adds every second or fourth product separately: it does so in a block of one vector
-  /// and few rows, where it has spare registers, and in such a rest of four vectors. Kernels for AVX2 never do.
+  /// and few rows, where it has spare registers, and in such a remainder of four vectors. Kernels for AVX2 never do.
   template <class Kernel>
   static bool splits_sums(const shape& wanted) {
     const int bytes = wanted.columns * static_cast<int>(sizeof(typename Kernel::number)), last = (bytes - 1) % 256 + 1;

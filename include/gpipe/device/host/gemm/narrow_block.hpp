@@ -17,7 +17,7 @@
 
 namespace gpipe::host {
 
-/// Products of at most one vector of columns, of which up to twelve rows are computed at once. Two vectors of six rows
+/// Products of at most one vector of columns, computed up to twelve rows at once. Two vectors of six rows
 /// would leave half of the registers empty, and a sum waits for its last product:
 ///
 ///            b        one row of B: one load
@@ -91,8 +91,8 @@ class narrow_block {
   }
 
   template <class T>
-  static const T* moved(const T* from, unsigned long long bytes) {
-    return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(from) + bytes);
+  static const T* moved(const T* pointer, unsigned long long bytes) {
+    return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
   }
 };
 

@@ -4,14 +4,14 @@
 
 namespace gpipe::host {
 
-/// Other threads that take parts of a product. A product that reads much memory for little arithmetic, such as that of
-/// one token with a layer's weight, takes half the time on two cores. Columns of the product are divided, so the bits
-/// are those of one thread.
+/// Other threads that take parts of a product. A product that reads much memory for little arithmetic, such as one
+/// token times a layer's weight, takes half the time on two cores. Threads divide the columns of the product, so the
+/// bits are the same as on one thread.
 class product_sharing {
  public:
   virtual int threads() const = 0;
-  /// Calls part(of, i) for i in [0, threads()), each on a thread of its own, and returns when all have returned.
-  virtual void run(void (*part)(const void* of, int i), const void* of) = 0;
+  /// Calls part(data, i) for i in [0, threads()), each on a separate thread, and returns when all have returned.
+  virtual void run(void (*part)(const void* data, int i), const void* data) = 0;
 
  protected:
   ~product_sharing() = default;
