@@ -83,7 +83,7 @@ struct solved_pipeline {
 };
 
 inline std::vector<std::unique_ptr<solved_pipeline>> solved_pipelines() {
-  std::ifstream file(GPIPE_TESTS_FOLDER "/plan/search/optima.csv");
+  std::ifstream file(GPIPE_TESTS_FOLDER "/tools/search/optima.csv");
   std::vector<std::unique_ptr<solved_pipeline>> all;
   for (std::string line; std::getline(file, line);)
     if (line[0] != '#') all.push_back(std::make_unique<solved_pipeline>(line));
