@@ -18,39 +18,39 @@ namespace gpipe::detail {
 /// Finds the shortest table of a small pipeline, by branch and bound.
 ///
 /// A table grows in the order of time (Giffler and Thompson, 1960). Among all actions that could be next, take the one
-/// that would end first, at e. Its worker begins next one of those that it can begin before e:
+/// that would end first, at e. The next action of its worker is one that can begin before e:
 ///
 ///     worker 2  ... F3 |--I1--|         I1 ends first, at e
-///                      |---F4---|       or F4, which begins before e; what begins later leaves room for I1 before it
+///                      |---F4---|       or F4, which begins before e; a later action leaves room for I1 before it
 ///
 /// An earlier end of I1 or of a parameter part harms nothing. An earlier forward takes its bytes earlier, and on a V
-/// the other stage may need them. Then there is one more way: the worker waits until e, and begins another code.
+/// the other stage may need them. Then there is one more branch: the worker waits until e and begins another code.
 ///
-/// Two parts of tables with the same counts differ only in times. If none of the times of one is earlier, it cannot end
-/// earlier, and it is left. So is one whose `table_bound` is as long as the best table so far.
+/// Two partial tables with the same counts differ only in times. One that is nowhere earlier than the other cannot end
+/// earlier and is discarded. So is one whose `table_bound` is at least the makespan of the best table so far.
 class exact_order {
  public:
-  /// Begins with the best table that is known.
-  GPIPE_COLD exact_order(const searched_pipeline& of, const worker_orders& known, std::int64_t makespan)
-      : of_(of),
-        S_(of.stage_count()),
-        M_(of.micro_batches),
-        bound_(of),
-        orders_(of),
-        best_(of),
+  /// Starts from the best known table.
+  GPIPE_COLD exact_order(const searched_pipeline& pipeline, const worker_orders& known, std::int64_t makespan)
+      : pipeline_(pipeline),
+        S_(pipeline.stage_count()),
+        M_(pipeline.micro_batches),
+        bound_(pipeline),
+        orders_(pipeline),
+        best_(pipeline),
         makespan_(makespan),
-        lengths_(index(of.workers)),
-        bytes_(index(of.workers)),
-        waiting_(index(of.workers)),
+        lengths_(index(pipeline.workers)),
+        bytes_(index(pipeline.workers)),
+        waiting_(index(pipeline.workers)),
         arrivals_(index(2 * S_ * M_)),
         links_(index(2 * S_)) {
     best_.assign(known);
   }
 
-  /// Tries at most this number of parts of tables. Returns whether it tried all, so that the best is the shortest.
+  /// Tries at most `parts` partial tables. Returns whether it tried all, so that the best table is the shortest.
   GPIPE_COLD bool run(std::int64_t parts) {
     parts_ = parts;
-    extend(of_.workers * orders_.length());
+    extend(pipeline_.workers * orders_.length());
     return parts_ >= 0;
   }
   const worker_orders& best() const { return best_; }
@@ -61,83 +61,83 @@ class exact_order {
     int worker, code;
     std::int64_t begin;
   };
-  struct way {
+  struct branch {
     step next;
     std::int64_t bound;
   };
-  /// The state that a step changes, beside counts.
-  struct before {
-    std::int64_t now, link;
+  /// The state that a step changes, except the counts.
+  struct saved_state {
+    std::int64_t worker_free, link;
     unsigned waiting;
   };
 
-  int codes() const { return 3 * of_.chunks(); }
+  int codes() const { return 3 * pipeline_.chunks(); }
   std::int64_t& arrival(bool back, int s, int m) { return arrivals_[index((back * S_ + s) * M_ + m)]; }
-  searched_stage stage_of(int w, int code) const { return of_.stage(of_.stage_at(w, chunk_of(code))); }
+  searched_stage stage_of(int w, int code) const { return pipeline_.stage(pipeline_.stage_at(w, chunk_of(code))); }
   std::int64_t time(int w, int code) const { return time_of(stage_of(w, code), kind_of(code)); }
 
-  /// When the worker's next action of a code may begin; -1: not after these.
+  /// When the worker's next action of a code may begin; -1: not after the present part.
   std::int64_t begin_of(int w, int code) {
-    const int m = bound_.placed(w, code), s = of_.stage_at(w, chunk_of(code));
+    const int m = bound_.placed(w, code), s = pipeline_.stage_at(w, chunk_of(code));
     const action_kind kind = kind_of(code);
     if (m == M_ || (waiting_[index(w)] >> code & 1u) != 0) return -1;
     if (kind != action_kind::forward && m == bound_.placed(w, code - 1)) return -1;
-    std::int64_t needs = 0;
+    std::int64_t ready = 0;
     if (kind == action_kind::forward) {
-      if (bytes_[index(w)] > of_.limit(w) - of_.stage(s).kept) return -1;
+      if (bytes_[index(w)] > pipeline_.limit(w) - pipeline_.stage(s).kept) return -1;
       if (s > 0) {
-        if (m == bound_.placed(of_.worker_of(s - 1), code_of(kind, of_.chunk_of(s - 1)))) return -1;
-        needs = arrival(false, s - 1, m);
+        if (m == bound_.placed(pipeline_.worker_of(s - 1), code_of(kind, pipeline_.chunk_of(s - 1)))) return -1;
+        ready = arrival(false, s - 1, m);
       }
     } else if (kind == action_kind::backward_input && s + 1 < S_) {
-      if (m == bound_.placed(of_.worker_of(s + 1), code_of(kind, of_.chunk_of(s + 1)))) return -1;
-      needs = arrival(true, s + 1, m);
+      if (m == bound_.placed(pipeline_.worker_of(s + 1), code_of(kind, pipeline_.chunk_of(s + 1)))) return -1;
+      ready = arrival(true, s + 1, m);
     }
-    return (std::max)(needs, bound_.now(w));
+    return (std::max)(ready, bound_.worker_free(w));
   }
 
-  before begin(const step& its) {
-    const auto [w, code, begin] = its;
-    const int s = of_.stage_at(w, chunk_of(code)), m = bound_.placed(w, code);
+  saved_state begin(const step& action) {
+    const auto [w, code, begin] = action;
+    const int s = pipeline_.stage_at(w, chunk_of(code)), m = bound_.placed(w, code);
     const action_kind kind = kind_of(code);
-    before was{bound_.now(w), 0, waiting_[index(w)]};
+    saved_state saved{bound_.worker_free(w), 0, waiting_[index(w)]};
     waiting_[index(w)] = 0;
     orders_.row(w)[lengths_[index(w)]++] = static_cast<std::uint8_t>(code);
-    bytes_[index(w)] += taken_by(of_.stage(s), kind);
+    bytes_[index(w)] += taken_by(pipeline_.stage(s), kind);
     bound_.place(w, code, begin);
-    if (kind == action_kind::backward_parameters) return was;
+    if (kind == action_kind::backward_parameters) return saved;
     const bool back = kind == action_kind::backward_input;
-    const int to = back ? s - 1 : s + 1;
-    std::int64_t arrived = bound_.now(w);
-    if (to >= 0 && to < S_) {
+    const int target = back ? s - 1 : s + 1;
+    std::int64_t arrived = bound_.worker_free(w);
+    if (target >= 0 && target < S_) {
       std::int64_t& link = links_[index(2 * s + back)];
-      was.link = link;
-      if (const std::int64_t takes = of_.transfer(back ? to : s, back); takes > 0)
+      saved.link = link;
+      if (const std::int64_t takes = pipeline_.transfer(back ? target : s, back); takes > 0)
         arrived = link = (std::max)(link, arrived) + takes;
     }
     arrival(back, s, m) = arrived;
-    return was;
+    return saved;
   }
-  void take_back(const step& its, const before& was) {
-    const auto [w, code, begin] = its;
-    const int s = of_.stage_at(w, chunk_of(code));
+  void take_back(const step& action, const saved_state& saved) {
+    const auto [w, code, begin] = action;
+    const int s = pipeline_.stage_at(w, chunk_of(code));
     const action_kind kind = kind_of(code);
-    waiting_[index(w)] = was.waiting;
+    waiting_[index(w)] = saved.waiting;
     --lengths_[index(w)];
-    bytes_[index(w)] -= taken_by(of_.stage(s), kind);
-    bound_.take_back(w, code, was.now);
+    bytes_[index(w)] -= taken_by(pipeline_.stage(s), kind);
+    bound_.take_back(w, code, saved.worker_free);
     if (kind != action_kind::backward_parameters)
-      links_[index(2 * s + (kind == action_kind::backward_input))] = was.link;
+      links_[index(2 * s + (kind == action_kind::backward_input))] = saved.link;
   }
 
-  /// Whether the worker has room for a forward and for all forwards of its other stage that could come before it.
+  /// Whether the worker has room for a forward and for all forwards of its other stage that could precede it.
   bool has_room(int w, int code) const {
-    if (of_.chunks() == 1) return true;
-    const int other = 3 - code, most = code == 0 ? bound_.placed(w, 0) : M_;
-    const std::int64_t left = of_.limit(w) - bytes_[index(w)] - stage_of(w, code).kept;
-    const std::int64_t each = stage_of(w, other).kept;
-    const int count = most - bound_.placed(w, other);
-    return count == 0 || each == 0 || left / each >= count;
+    if (pipeline_.chunks() == 1) return true;
+    const int other_code = 3 - code, most = code == 0 ? bound_.placed(w, 0) : M_;
+    const std::int64_t left = pipeline_.limit(w) - bytes_[index(w)] - stage_of(w, code).kept;
+    const std::int64_t other_kept = stage_of(w, other_code).kept;
+    const int count = most - bound_.placed(w, other_code);
+    return count == 0 || other_kept == 0 || left / other_kept >= count;
   }
 
   /// The bound of the present part, at least `makespan_` if another part is as good.
@@ -156,7 +156,7 @@ class exact_order {
       hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
       hash ^= hash >> 29;
     };
-    for (int w = 0; w < of_.workers; ++w) {
+    for (int w = 0; w < pipeline_.workers; ++w) {
       std::uint64_t word = waiting_[index(w)];
       std::int64_t next = -1;  // a lower bound of the begin of the worker's next action
       for (int c = 0; c < codes(); ++c) {
@@ -167,31 +167,33 @@ class exact_order {
         if (next < 0 || head < next) next = head;
       }
       add(word);
-      times_.push_back((std::max)(next, bound_.now(w)));
+      times_.push_back((std::max)(next, bound_.worker_free(w)));
     }
     for (int s = 0; s < S_; ++s)
       for (const bool back : {false, true}) {
-        const int to = back ? s - 1 : s + 1;
-        if (to < 0 || to == S_) continue;
-        const int code = code_of(back ? action_kind::backward_input : action_kind::forward, of_.chunk_of(s));
-        const int code_there = code_of(kind_of(code), of_.chunk_of(to)), there = of_.worker_of(to);
-        const int made = bound_.placed(of_.worker_of(s), code);
-        const std::int64_t begins = times_[index(there)];
-        for (int m = bound_.placed(there, code_there); m < made; ++m)
+        const int target = back ? s - 1 : s + 1;
+        if (target < 0 || target == S_) continue;
+        const int code = code_of(back ? action_kind::backward_input : action_kind::forward, pipeline_.chunk_of(s));
+        const int target_code = code_of(kind_of(code), pipeline_.chunk_of(target)),
+                  target_worker = pipeline_.worker_of(target);
+        const int made = bound_.placed(pipeline_.worker_of(s), code);
+        const std::int64_t begins = times_[index(target_worker)];
+        for (int m = bound_.placed(target_worker, target_code); m < made; ++m)
           times_.push_back((std::max)(arrival(back, s, m), begins));
-        if (of_.transfer(back ? to : s, back) > 0) times_.push_back(links_[index(2 * s + back)]);
+        if (pipeline_.transfer(back ? target : s, back) > 0) times_.push_back(links_[index(2 * s + back)]);
       }
-    std::int32_t& first = parts_of_.try_emplace(hash, -1).first->second;
+    std::int32_t& newest = newest_part_.try_emplace(hash, -1).first->second;
     const auto K = static_cast<std::ptrdiff_t>(key_.size());
-    for (std::int32_t at = first; at >= 0; at = next_of_[index(at)]) {
-      const auto it = kept_.begin() + begins_[index(at)];
+    for (std::int32_t part = newest; part >= 0; part = older_part_[index(part)]) {
+      const auto it = kept_.begin() + begins_[index(part)];
       if (std::equal(key_.begin(), key_.end(), it) &&
-          std::equal(times_.begin(), times_.end(), it + K, [](auto now, auto then) { return then <= now; }))
+          std::equal(times_.begin(), times_.end(), it + K,
+                     [](auto present, auto earlier) { return earlier <= present; }))
         return true;
     }
-    next_of_.push_back(first);
+    older_part_.push_back(newest);
     begins_.push_back(static_cast<std::ptrdiff_t>(kept_.size()));
-    first = static_cast<std::int32_t>(next_of_.size() - 1);
+    newest = static_cast<std::int32_t>(older_part_.size() - 1);
     kept_.insert(kept_.end(), key_.begin(), key_.end());
     kept_.insert(kept_.end(), times_.begin(), times_.end());
     return false;
@@ -201,23 +203,24 @@ class exact_order {
     if (--parts_ < 0) return;
     if (left == 0) {
       std::int64_t last = 0;
-      for (int w = 0; w < of_.workers; ++w) last = (std::max)(last, bound_.now(w));
+      for (int w = 0; w < pipeline_.workers; ++w) last = (std::max)(last, bound_.worker_free(w));
       if (last < makespan_) makespan_ = last, best_.assign(orders_);
       return;
     }
     step first{-1, 0, 0};
     std::int64_t end = 0;
     const auto forward = [](int code) { return code % 3 == 0; };
-    for (int w = 0; w < of_.workers; ++w)
+    for (int w = 0; w < pipeline_.workers; ++w)
       for (int c = 0; c < codes(); ++c)
         if (const std::int64_t begin = begin_of(w, c); begin >= 0) {
-          const std::int64_t its = begin + time(w, c);
-          const bool sooner = first.worker == -1 || its < end || (its == end && forward(first.code) && !forward(c));
-          if (sooner) first = {w, c, begin}, end = its;
+          const std::int64_t action_end = begin + time(w, c);
+          const bool sooner =
+              first.worker == -1 || action_end < end || (action_end == end && forward(first.code) && !forward(c));
+          if (sooner) first = {w, c, begin}, end = action_end;
         }
     if (first.worker == -1) return;  // forwards have taken all bytes
     const int w = first.worker;
-    way ways[7];
+    branch branches[7];
     int count = 0;
     unsigned tried = 0;
     for (const int c : {4, 1, 3, 0, 5, 2}) {
@@ -225,47 +228,47 @@ class exact_order {
       const step next{w, c, begin_of(w, c)};
       if (next.begin < 0 || (next.begin >= end && c != first.code)) continue;
       tried |= 1u << c;
-      const before was = begin(next);
-      ways[count++] = {next, bound_of_part()};
-      take_back(next, was);
+      const saved_state saved = begin(next);
+      branches[count++] = {next, bound_of_part()};
+      take_back(next, saved);
     }
-    const std::int64_t now = bound_.now(w);
+    const std::int64_t free_time = bound_.worker_free(w);
     const unsigned waits = waiting_[index(w)];
     const bool may_wait = forward(first.code) && !has_room(w, first.code);
     const auto wait = [&] { waiting_[index(w)] = waits | tried, bound_.wait(w, end); };
-    const auto go_on = [&] { waiting_[index(w)] = waits, bound_.wait(w, now); };
+    const auto go_on = [&] { waiting_[index(w)] = waits, bound_.wait(w, free_time); };
     if (may_wait) {
       wait();
-      ways[count++] = {{-1, 0, 0}, bound_of_part()};
+      branches[count++] = {{-1, 0, 0}, bound_of_part()};
       go_on();
     }
-    std::stable_sort(ways, ways + count, [](const way& a, const way& b) { return a.bound < b.bound; });
+    std::stable_sort(branches, branches + count, [](const branch& a, const branch& b) { return a.bound < b.bound; });
     for (int i = 0; i < count && parts_ >= 0; ++i) {
-      if (ways[i].bound >= makespan_) continue;
-      if (ways[i].next.worker == -1) {
+      if (branches[i].bound >= makespan_) continue;
+      if (branches[i].next.worker == -1) {
         wait();
         extend(left);
         go_on();
       } else {
-        const before was = begin(ways[i].next);
+        const saved_state saved = begin(branches[i].next);
         extend(left - 1);
-        take_back(ways[i].next, was);
+        take_back(branches[i].next, saved);
       }
     }
   }
 
-  const searched_pipeline of_;
+  const searched_pipeline pipeline_;
   int S_, M_;
   table_bound bound_;
   worker_orders orders_, best_;
   std::int64_t makespan_, parts_ = 0;
   std::vector<int> lengths_;
   std::vector<std::int64_t> bytes_;
-  std::vector<unsigned> waiting_;  // codes that a worker does not begin next
+  std::vector<unsigned> waiting_;  // per worker, the codes that it does not begin next
   std::vector<std::int64_t> arrivals_, links_;
-  // The parts of tables that were tried, in lists by the hash of their counts.
-  std::unordered_map<std::uint64_t, std::int32_t> parts_of_;
-  std::vector<std::int32_t> next_of_;
+  // The partial tables that were tried, in lists by the hash of their counts, newest first.
+  std::unordered_map<std::uint64_t, std::int32_t> newest_part_;
+  std::vector<std::int32_t> older_part_;
   std::vector<std::ptrdiff_t> begins_;
   std::vector<std::int64_t> kept_, key_, times_;
 };

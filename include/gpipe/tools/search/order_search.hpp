@@ -11,13 +11,13 @@
 
 namespace gpipe::detail {
 
-/// The library's random numbers, one after the other.
+/// The library's random numbers as a sequence.
 class random_sequence {
  public:
   constexpr explicit random_sequence(std::uint64_t seed) : key_{.seed = seed} {}
   constexpr std::uint32_t next() {
-    if (at_ % 4 == 0) words_ = draw(key_, 0, at_ / 4);
-    return words_.word[at_++ % 4];
+    if (position_ % 4 == 0) words_ = draw(key_, 0, position_ / 4);
+    return words_.word[position_++ % 4];
   }
   constexpr int below(int count) {
     return static_cast<int>((std::uint64_t{next()} * static_cast<unsigned>(count)) >> 32);
@@ -26,31 +26,36 @@ class random_sequence {
  private:
   random_key key_;
   random_words words_{};
-  std::uint32_t at_ = 0;
+  std::uint32_t position_ = 0;
 };
 
 /// Improves orders by simulated annealing (Kirkpatrick, Gelatt, Vecchi, 1983). Only a change of a longest path can make
-/// a step shorter. So each move takes two neighbours on one, and either moves the later before some of those that it
-/// waits for, or the earlier behind some:
+/// a step shorter. So each move takes two neighbours on such a path, and moves either the later one before some of the
+/// actions that it waits for, or the earlier one after some:
 ///
 ///     worker 2    ... W3  F7 [I4] ...        I4 begins when F7 ends: it moves before F7, or before W3
 ///
-/// Many orders have the same makespan; the one whose workers end earlier is better.
+/// Among orders with the same makespan, the one whose workers end earlier is better.
 class order_search {
  public:
-  constexpr order_search(const searched_pipeline& of, std::uint64_t seed)
-      : of_(of), now_(of), best_(of), times_(of), random_(seed), path_(of.workers * now_.length()) {}
+  constexpr order_search(const searched_pipeline& pipeline, std::uint64_t seed)
+      : pipeline_(pipeline),
+        current_(pipeline),
+        best_(pipeline),
+        times_(pipeline),
+        random_(seed),
+        path_(pipeline.workers * current_.length()) {}
 
-  /// Begins with these orders, which must hold.
-  constexpr void start(const worker_orders& from) {
-    now_.assign(from);
-    best_.assign(from);
-    best_makespan_ = times_.run(now_);
+  /// Starts from these orders, which must be valid.
+  constexpr void start(const worker_orders& orders) {
+    current_.assign(orders);
+    best_.assign(orders);
+    best_makespan_ = times_.run(current_);
     energy_ = energy(best_makespan_);
     find_path();
   }
-  /// Makes this number of moves, until the makespan is `enough`. A move that makes a step longer by `heat` is still
-  /// taken now and then, at first; less and less later.
+  /// Makes at most this number of moves, until the makespan is `enough`. At first, a move that makes a step longer by
+  /// `heat` is sometimes accepted; later less and less often.
   constexpr void run(int moves, std::int64_t enough, double heat) {
     for (int k = 0; k < moves && best_makespan_ > enough && steps_ > 0; ++k) {
       const double left = static_cast<double>(moves - k) / moves;
@@ -62,35 +67,36 @@ class order_search {
 
  private:
   struct step {
-    int worker, at;
+    int worker, position;
   };
 
   constexpr std::int64_t energy(std::int64_t makespan) const {
     std::int64_t sum = 0;
-    for (int w = 0; w < of_.workers; ++w) sum += times_.end_of(w);
-    return makespan + sum / (4 * of_.workers);
+    for (int w = 0; w < pipeline_.workers; ++w) sum += times_.end_of(w);
+    return makespan + sum / (4 * pipeline_.workers);
   }
 
   constexpr void move(double heat) {
-    const int length = now_.length();
-    const step on = path_[random_.below(steps_)];
-    std::uint8_t* const row = now_.row(on.worker);
-    int from = on.at, to = on.at - 1;
+    const int length = current_.length();
+    const step chosen = path_[random_.below(steps_)];
+    std::uint8_t* const row = current_.row(chosen.worker);
+    int source = chosen.position, target = chosen.position - 1;
     if (random_.below(2) == 0) {
-      for (int distance = random_.below(8); distance > 0 && to > 0; distance -= 1 + random_.below(2)) --to;
+      for (int distance = random_.below(8); distance > 0 && target > 0; distance -= 1 + random_.below(2)) --target;
     } else {
-      from = on.at - 1, to = on.at;
-      for (int distance = random_.below(8); distance > 0 && to + 1 < length; distance -= 1 + random_.below(2)) ++to;
+      source = chosen.position - 1, target = chosen.position;
+      for (int distance = random_.below(8); distance > 0 && target + 1 < length; distance -= 1 + random_.below(2))
+        ++target;
     }
-    shift(row, from, to);
-    if (!row_holds(of_, on.worker, row, length)) return shift(row, to, from);
-    const std::int64_t then = times_.run(now_);
-    const std::int64_t changed = then < 0 ? -1 : energy(then);
-    if (then < 0 || (changed > energy_ && static_cast<double>(changed - energy_) > heat * drawn()))
-      return shift(row, to, from);
-    energy_ = changed;
+    shift(row, source, target);
+    if (!row_holds(pipeline_, chosen.worker, row, length)) return shift(row, target, source);
+    const std::int64_t makespan = times_.run(current_);
+    const std::int64_t new_energy = makespan < 0 ? -1 : energy(makespan);
+    if (makespan < 0 || (new_energy > energy_ && static_cast<double>(new_energy - energy_) > heat * drawn()))
+      return shift(row, target, source);
+    energy_ = new_energy;
     find_path();
-    if (then < best_makespan_) best_.assign(now_), best_makespan_ = then;
+    if (makespan < best_makespan_) best_.assign(current_), best_makespan_ = makespan;
   }
 
   /// About -log u of a uniform number u: exact at powers of two, and linear between.
@@ -101,38 +107,39 @@ class order_search {
     return 0.693 * (zeros + 2 - static_cast<double>(u << zeros) / 2147483648.0);
   }
 
-  static constexpr void shift(std::uint8_t* row, int from, int to) {
-    const std::uint8_t moved = row[from];
-    for (; from > to; --from) row[from] = row[from - 1];
-    for (; from < to; ++from) row[from] = row[from + 1];
-    row[to] = moved;
+  static constexpr void shift(std::uint8_t* row, int source, int target) {
+    const std::uint8_t moved = row[source];
+    for (; source > target; --source) row[source] = row[source - 1];
+    for (; source < target; ++source) row[source] = row[source + 1];
+    row[target] = moved;
   }
 
-  /// A longest path, from its end: lists the actions that begin when the one before them on the worker ends, if that is
-  /// of another code.
+  /// Follows a longest path from its end, and lists the actions that begin when the previous one of their worker ends,
+  /// if that has another code.
   constexpr void find_path() {
     steps_ = 0;
-    int w = times_.last_worker(), at = now_.length() - 1;
-    while (at >= 0) {
-      const std::uint8_t* const row = now_.row(w);
-      const int code = row[at], s = of_.stage_at(w, chunk_of(code));
-      const std::int64_t begin = times_.begin(w, at);
-      const int needs = times_.needed(s, times_.micro_batch(w, at), kind_of(code));
+    int w = times_.last_worker(), position = current_.length() - 1;
+    while (position >= 0) {
+      const std::uint8_t* const row = current_.row(w);
+      const int code = row[position], s = pipeline_.stage_at(w, chunk_of(code));
+      const std::int64_t begin = times_.begin(w, position);
+      const int needs = times_.needed(s, times_.micro_batch(w, position), kind_of(code));
       const bool waits = needs >= 0 && times_.arrival(needs) == begin;
-      if (at > 0 && times_.end(w, at - 1, row[at - 1]) == begin && (!waits || random_.below(2) == 0)) {
-        if (row[at - 1] != code) path_[steps_++] = {w, at};
-        --at;
+      if (position > 0 && times_.end(w, position - 1, row[position - 1]) == begin &&
+          (!waits || random_.below(2) == 0)) {
+        if (row[position - 1] != code) path_[steps_++] = {w, position};
+        --position;
       } else if (waits) {
-        w = of_.worker_of(kind_of(code) == action_kind::forward ? s - 1 : s + 1);
-        at = times_.made_at(needs);
+        w = pipeline_.worker_of(kind_of(code) == action_kind::forward ? s - 1 : s + 1);
+        position = times_.made_at(needs);
       } else {
         return;
       }
     }
   }
 
-  const searched_pipeline of_;
-  worker_orders now_, best_;
+  const searched_pipeline pipeline_;
+  worker_orders current_, best_;
   order_times times_;
   random_sequence random_;
   zeroed_array<step> path_;

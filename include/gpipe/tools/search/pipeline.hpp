@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// What a search of tables knows of a stage: its times for a micro-batch, and the bytes that a micro-batch takes there.
+/// A stage, for a search of tables: its times for a micro-batch, and the bytes that a micro-batch takes there.
 ///
 ///     F ------ kept ------ I --- held --- W        until backward's input part, then until its parameter part
 ///
@@ -19,7 +19,7 @@ struct searched_stage {
   std::int64_t kept = 1, held = 1;
 };
 
-/// The stages of workers: one each, or two each, as a V.
+/// The stages of a worker: one, or two that form a V.
 ///
 ///     worker 0   stage 0    |  stage 0      stage 3
 ///     worker 1   stage 1    |     stage 1  stage 2
@@ -29,9 +29,9 @@ enum class placement : std::uint8_t { one_each, v };
 struct searched_pipeline {
   int workers = 1, micro_batches = 1;
   placement placed = placement::one_each;
-  const searched_stage* stages = nullptr;  ///< null: all alike, and a byte is a micro-batch
-  const link_times* transfers = nullptr;   ///< from stage s to s + 1, if they have two workers; null: no time
-  const std::int64_t* limits = nullptr;    ///< bytes of each worker; null: no limit
+  const searched_stage* stages = nullptr;  ///< null: all are equal, and a micro-batch takes one byte
+  const link_times* transfers = nullptr;   ///< between stages s and s + 1 of different workers; null: no time
+  const std::int64_t* limits = nullptr;    ///< bytes per worker; null: no limit
 
   constexpr int chunks() const { return placed == placement::v ? 2 : 1; }
   constexpr int stage_count() const { return chunks() * workers; }
@@ -51,8 +51,8 @@ struct searched_pipeline {
 
 namespace detail {
 
-/// A worker's next action in short: its kind and its chunk. Micro-batches of one code ascend, so that the codes alone
-/// are a worker's order.
+/// The code of a worker's next action: its kind and its chunk. Micro-batches of one code ascend, so the codes alone
+/// define a worker's order.
 constexpr int code_of(action_kind kind, int chunk) {
   return 3 * chunk + (kind == action_kind::forward ? 0 : kind == action_kind::backward_input ? 1 : 2);
 }
@@ -62,22 +62,24 @@ constexpr action_kind kind_of(int code) {
 }
 constexpr int chunk_of(int code) { return code / 3; }
 
-constexpr std::int64_t time_of(const searched_stage& of, action_kind kind) {
-  return kind == action_kind::forward          ? of.forward
-         : kind == action_kind::backward_input ? of.backward_input
-                                               : of.backward_parameters;
+constexpr std::int64_t time_of(const searched_stage& stage, action_kind kind) {
+  return kind == action_kind::forward          ? stage.forward
+         : kind == action_kind::backward_input ? stage.backward_input
+                                               : stage.backward_parameters;
 }
-/// The bytes that an action takes; negative: that it frees.
-constexpr std::int64_t taken_by(const searched_stage& of, action_kind kind) {
-  return kind == action_kind::forward ? of.kept : kind == action_kind::backward_input ? of.held - of.kept : -of.held;
+/// The bytes that an action takes; negative if it frees bytes.
+constexpr std::int64_t taken_by(const searched_stage& stage, action_kind kind) {
+  return kind == action_kind::forward          ? stage.kept
+         : kind == action_kind::backward_input ? stage.held - stage.kept
+                                               : -stage.held;
 }
 
 [[noreturn]] GPIPE_COLD inline void bad_pipeline(int workers, int micro_batches) {
   throw_error({"a search has ", workers, " workers and ", micro_batches, " micro-batches"},
               {"give at least one of each"});
 }
-[[noreturn]] GPIPE_COLD inline void bad_bytes(int stage, const searched_stage& of) {
-  throw_error({"stage ", stage, " keeps ", of.kept, " bytes of a micro-batch and then holds ", of.held},
+[[noreturn]] GPIPE_COLD inline void bad_bytes(int stage, const searched_stage& costs) {
+  throw_error({"stage ", stage, " keeps ", costs.kept, " bytes of a micro-batch and then holds ", costs.held},
               {"give zero or more, and hold at most what it keeps"});
 }
 [[noreturn]] GPIPE_COLD inline void bytes_overflow(int stage, std::int64_t kept, int micro_batches) {
@@ -90,29 +92,29 @@ constexpr std::int64_t taken_by(const searched_stage& of, action_kind kind) {
               {"choose at least ", least, " bytes"});
 }
 
-/// Throws for what no table has, and if the sum of all times overflows.
-GPIPE_COLD constexpr void require_searchable(const searched_pipeline& of) {
-  if (of.workers < 1 || of.micro_batches < 1) bad_pipeline(of.workers, of.micro_batches);
-  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / of.micro_batches;
-  const std::int64_t most_kept = left / (2 * of.stage_count());
-  const auto take = [&left](std::int64_t time, const char* what, int index) {
-    if (time < 0) bad_times(what, index);
+/// Throws if no table of the pipeline exists, or if the sum of all times overflows.
+GPIPE_COLD constexpr void require_searchable(const searched_pipeline& pipeline) {
+  if (pipeline.workers < 1 || pipeline.micro_batches < 1) bad_pipeline(pipeline.workers, pipeline.micro_batches);
+  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / pipeline.micro_batches;
+  const std::int64_t most_kept = left / (2 * pipeline.stage_count());
+  const auto take = [&left](std::int64_t time, const char* name, int index) {
+    if (time < 0) bad_times(name, index);
     if (time > left) times_overflow();
     left -= time;
   };
-  for (int s = 0; s < of.stage_count(); ++s) {
-    const searched_stage stage = of.stage(s);
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    const searched_stage stage = pipeline.stage(s);
     for (const std::int64_t time : {stage.forward, stage.backward_input, stage.backward_parameters})
       take(time, "stage", s);
     if (stage.held < 0 || stage.held > stage.kept) bad_bytes(s, stage);
-    if (stage.kept > most_kept) bytes_overflow(s, stage.kept, of.micro_batches);
+    if (stage.kept > most_kept) bytes_overflow(s, stage.kept, pipeline.micro_batches);
     for (const bool back : {false, true})
-      if (s + 1 < of.stage_count()) take(of.transfer(s, back), "link", s);
+      if (s + 1 < pipeline.stage_count()) take(pipeline.transfer(s, back), "link", s);
   }
-  for (int w = 0; w < of.workers; ++w) {
+  for (int w = 0; w < pipeline.workers; ++w) {
     std::int64_t least = 0;
-    for (int c = 0; c < of.chunks(); ++c) least += of.stage(of.stage_at(w, c)).kept;
-    if (least > of.limit(w)) no_room(w, of.limit(w), least);
+    for (int c = 0; c < pipeline.chunks(); ++c) least += pipeline.stage(pipeline.stage_at(w, c)).kept;
+    if (least > pipeline.limit(w)) no_room(w, pipeline.limit(w), least);
   }
 }
 

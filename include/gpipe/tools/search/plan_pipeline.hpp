@@ -20,11 +20,12 @@
 namespace gpipe {
 
 /// The stages of a plan as a pipeline for a search: their predicted times, transfers between neighbours if the plan's
-/// options count them, and, under a memory limit, the bytes of one micro-batch more and what is left beside the rest.
+/// options count them, and, with a memory limit, the bytes of one more micro-batch and the bytes left for
+/// micro-batches.
 ///
-/// The plan's schedule gives each worker one stage, or two as a V; the search is for all of these, if the plan folds
-/// them onto fewer. A search does not know links that skip stages, and that whole micro-batches run again only as
-/// needed. Times are in picoseconds.
+/// The plan's schedule gives each worker one stage, or two as a V; the search has all of these workers, even if the
+/// plan folds them onto fewer. It ignores links that skip stages, and recomputes every micro-batch of a stage that
+/// recomputes any. Times are in picoseconds.
 class plan_pipeline {
  public:
   GPIPE_COLD plan_pipeline(const network& net, const step_plan& plan) {
@@ -64,13 +65,13 @@ class plan_pipeline {
     const memory_requirements needs = plan.requirements(s);
     if (by_layer) times.backward_input += times.recompute;
     else if (needs.kept_copies < needs.in_flight) times.backward_input += times.forward;
-    const std::int64_t all = memory_of(stage, needs).total();
+    const std::int64_t total = memory_of(stage, needs).total();
     memory_requirements more = needs;
     ++more.in_flight;
     if (needs.kept_copies == needs.in_flight) ++more.kept_copies;
     if (needs.held > 0) ++more.held;
     if (needs.stash.next > 0) ++more.stash.next;
-    const std::int64_t bytes = memory_of(stage, more).total() - all;
+    const std::int64_t bytes = memory_of(stage, more).total() - total;
     stages_.push_back({times.forward, times.backward_input, times.backward_parameters, bytes, bytes});
     const std::int64_t limit = plan.options.limit_of(s);
     std::int64_t& left = limits_[detail::index(pipeline_.worker_of(s))];
@@ -78,7 +79,7 @@ class plan_pipeline {
       left += (std::int64_t{1} << 60) / pipeline_.workers;
       return false;
     }
-    left += limit - all + needs.in_flight * bytes;
+    left += limit - total + needs.in_flight * bytes;
     return true;
   }
 

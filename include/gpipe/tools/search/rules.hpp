@@ -9,8 +9,8 @@
 
 namespace gpipe {
 
-/// The rule of zero-bubble schedules: input parts first, for which other workers wait, then forwards, later stages
-/// first; parameter parts when nothing else can begin.
+/// The rule of zero-bubble schedules: input parts first, because other workers wait for them, then forwards, later
+/// stages first; parameter parts when nothing else can begin.
 struct gradients_first {
   constexpr std::int64_t operator()(const ready_action& a) const {
     const int kind = a.kind == action_kind::backward_input ? 0 : a.kind == action_kind::forward ? 1 : 2;
@@ -20,18 +20,18 @@ struct gradients_first {
 
 namespace detail {
 
-/// A random rule: which kind comes first; the earlier or the later stages; how long a worker waits for what it prefers;
-/// how full it may be before parameter parts come first; and how many micro-batches a stage takes at most.
+/// A random rule. It draws which kind comes first, whether earlier or later stages do, how long a worker waits for a
+/// preferred action, how full it may be before parameter parts come first, and how many micro-batches a stage takes.
 class random_rule {
  public:
-  constexpr random_rule(const searched_pipeline& of, random_sequence& random) {
+  constexpr random_rule(const searched_pipeline& pipeline, random_sequence& random) {
     for (int& direction : by_stage_) direction = random.below(3) - 1;
     forward_first_ = random.below(4) == 0;
     full_ = random.below(3) == 0 ? 1.0 : 0.4 + 0.01 * random.below(60);
-    waits_ = random.below(2) == 0 ? 0 : longest_forward(of) / 8 * random.below(8);
-    lead_ = 2 + random.below(2 * of.workers);
+    waits_ = random.below(2) == 0 ? 0 : longest_forward(pipeline) / 8 * random.below(8);
+    lead_ = 2 + random.below(2 * pipeline.workers);
     lead_by_worker_ = random.below(5);
-    lead_up_ = 2 + random.below(of.workers + of.workers / 2);
+    lead_up_ = 2 + random.below(pipeline.workers + pipeline.workers / 2);
   }
 
   constexpr std::int64_t waits() const { return waits_; }
@@ -48,10 +48,10 @@ class random_rule {
   }
 
  private:
-  static constexpr std::int64_t longest_forward(const searched_pipeline& of) {
+  static constexpr std::int64_t longest_forward(const searched_pipeline& pipeline) {
     std::int64_t max = 0;
-    for (int s = 0; s < of.stage_count(); ++s)
-      if (of.stage(s).forward > max) max = of.stage(s).forward;
+    for (int s = 0; s < pipeline.stage_count(); ++s)
+      if (pipeline.stage(s).forward > max) max = pipeline.stage(s).forward;
     return max;
   }
 

@@ -15,10 +15,10 @@ namespace gpipe {
 /// file cannot be read or its table is wrong.
 GPIPE_COLD inline schedule_table read_schedule(const std::string& path) { return {path, read_file(path)}; }
 
-/// A schedule from a file for plans, which it must outlive.
+/// A schedule from a file, for plans. It must outlive them.
 ///
-///     const file_schedule mine("mine.csv");
-///     trainer<net> training{mine.chosen_in({.micro_batch_size = 8})};
+///     const file_schedule schedule("schedule.csv");
+///     trainer<net> training{schedule.chosen_in({.micro_batch_size = 8})};
 class file_schedule : public table_schedule {
  public:
   GPIPE_COLD explicit file_schedule(const std::string& path) : table_schedule(read_schedule(path)) {}

@@ -16,10 +16,10 @@
 
 namespace gpipe::detail {
 
-/// Plans with a table that is searched for the stages. The plan of a known schedule decides the cut: under a memory
-/// limit of each that fits, because they run again differently; else of the one with the shortest step. A table is
-/// searched for each, and the shortest step of all wins. So none of the library's is shorter, and a table whose stages
-/// do not fit, because the search counts bytes roughly, is left.
+/// Plans with a table that is searched for the stages. The cut comes from the plan of a known schedule: with a memory
+/// limit, from each that fits, because they recompute differently; without one, from the one with the shortest step. A
+/// table is searched for each cut, and the shortest step wins. So no schedule of the library is shorter. A table whose
+/// stages do not fit, because the search counts bytes roughly, is discarded.
 GPIPE_COLD GPIPE_INLINE step_plan searched_plan::make(const network& net, plan_options options,
                                                       const std::span<const int>* cut) {
   options.custom_schedule = nullptr;

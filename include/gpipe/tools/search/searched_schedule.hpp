@@ -30,7 +30,7 @@ class made_schedule : public table_schedule {
   std::int64_t makespan() const { return makespan_; }
   /// No table of this pipeline is shorter.
   std::int64_t lower_bound() const { return lower_bound_; }
-  /// The table is at most this share longer than the best.
+  /// The table is at most this share longer than the shortest one.
   double gap() const {
     return lower_bound_ == 0 ? 0 : static_cast<double>(makespan_ - lower_bound_) / static_cast<double>(lower_bound_);
   }
@@ -40,19 +40,19 @@ class made_schedule : public table_schedule {
     std::string text;
     std::int64_t makespan = 0, lower_bound = 0;
   };
-  GPIPE_COLD made_schedule(const char* name, const made& by)
-      : table_schedule({name, by.text}), makespan_(by.makespan), lower_bound_(by.lower_bound) {}
+  GPIPE_COLD made_schedule(const char* name, const made& table)
+      : table_schedule({name, table.text}), makespan_(table.makespan), lower_bound_(table.lower_bound) {}
 
   /// The text of orders, for `schedule_table`.
-  GPIPE_COLD static std::string text_of(const searched_pipeline& of, const detail::worker_orders& orders) {
+  GPIPE_COLD static std::string text_of(const searched_pipeline& pipeline, const detail::worker_orders& orders) {
     std::string text;
-    for (int w = 0; w < of.workers; ++w) {
+    for (int w = 0; w < pipeline.workers; ++w) {
       int done[6]{};
       for (int i = 0; i < orders.length(); ++i) {
         const int code = orders.row(w)[i];
-        const cell its{detail::kind_of(code), of.stage_at(w, detail::chunk_of(code)), done[code]++};
+        const cell action{detail::kind_of(code), pipeline.stage_at(w, detail::chunk_of(code)), done[code]++};
         if (i > 0) text += ',';
-        text += detail::label_of(its, true).text();
+        text += detail::label_of(action, true).text();
       }
       text += '\n';
     }
@@ -63,62 +63,63 @@ class made_schedule : public table_schedule {
   std::int64_t makespan_, lower_bound_;
 };
 
-/// A schedule that is a rule: which of the actions that a worker could begin comes first? The smallest rank does; a
-/// negative one waits until no worker can begin anything else. Backward comes in two parts.
+/// A schedule made by a rule, which ranks the actions that a worker could begin. The smallest rank comes first; a
+/// negative one waits until no worker can begin anything else. Backward has two parts.
 ///
-///     const ruled_schedule mine({.workers = 4, .micro_batches = 16}, [](const ready_action& a) {
+///     const ruled_schedule ruled({.workers = 4, .micro_batches = 16}, [](const ready_action& a) {
 ///       return a.kind == action_kind::backward_input ? 0 : a.kind == action_kind::forward ? 1 : 2;
 ///     });
-///     trainer<net> training{mine.chosen_in({.micro_batch_size = 8})};
+///     trainer<net> training{ruled.chosen_in({.micro_batch_size = 8})};
 class ruled_schedule : public made_schedule {
  public:
   template <class Rule>
-  ruled_schedule(const searched_pipeline& of, const Rule& rule) : made_schedule("ruled", make(of, rule)) {}
+  ruled_schedule(const searched_pipeline& pipeline, const Rule& rule) : made_schedule("ruled", make(pipeline, rule)) {}
 
  private:
   template <class Rule>
-  GPIPE_COLD static made make(const searched_pipeline& of, const Rule& rule) {
-    detail::require_searchable(of);
-    detail::worker_orders orders(of);
-    const std::int64_t makespan = detail::list_schedule(of, rule, orders).run();
-    return {text_of(of, orders), makespan, lower_bound_of_tables(of)};
+  GPIPE_COLD static made make(const searched_pipeline& pipeline, const Rule& rule) {
+    detail::require_searchable(pipeline);
+    detail::worker_orders orders(pipeline);
+    const std::int64_t makespan = detail::list_schedule(pipeline, rule, orders).run();
+    return {text_of(pipeline, orders), makespan, lower_bound_of_tables(pipeline)};
   }
 };
 
-/// A schedule whose table is searched for the times, the links and the bytes of given stages, which need not be equal:
+/// A schedule whose table is searched for the times, links and bytes of given stages, which need not be equal:
 ///
-/// 1. Tables come from the library's schedules that fit, from `gradients_first`, and from random rules.
-/// 2. Simulated annealing improves those that are near the best. So the result is never longer than one of these.
-/// 3. Branch and bound finds the best table of a small pipeline, and proves it: then `gap()` is 0.
-/// 4. For others a lower bound of every table says how far it may be from the best.
+/// 1. The first tables come from the library's schedules that fit, from `gradients_first` and from random rules.
+/// 2. Simulated annealing improves those near the best one. So the result is never longer than any of them.
+/// 3. For a small pipeline, branch and bound finds the shortest table and proves it: then `gap()` is 0.
+/// 4. For others a lower bound of all tables limits the distance to the shortest.
 ///
-/// A search gives the same table in every run. Its time grows with `effort`: half a second or so for 1.
+/// A search gives the same table in every run. Its time grows with `effort`: about half a second for 1.
 ///
 ///     const searched_schedule found({.workers = 4, .micro_batches = 16, .stages = stages.data()});
 ///     trainer<net> training{found.chosen_in({.micro_batch_size = 8})};
 ///
-/// A plan of `schedule_kind::searched` searches one for its stages by itself.
+/// A plan with `schedule_kind::searched` runs this search for its own stages.
 class searched_schedule : public made_schedule {
  public:
-  explicit searched_schedule(const searched_pipeline& of, double effort = 1)
-      : made_schedule("searched", search(of, effort)) {}
+  explicit searched_schedule(const searched_pipeline& pipeline, double effort = 1)
+      : made_schedule("searched", search(pipeline, effort)) {}
 
  private:
-  static made search(const searched_pipeline& of, double effort);
+  static made search(const searched_pipeline& pipeline, double effort);
 };
 
 namespace detail {
 
 /// Reads the orders of a schedule's workers. False: it has another placement, or a row breaks a limit.
-GPIPE_COLD inline bool read_orders(const searched_pipeline& of, const schedule_choice& schedule, worker_orders& into) {
-  const int S = of.stage_count(), M = of.micro_batches;
-  if (!schedule.trains || !schedule.admits(S, M) || schedule.workers(S) != of.workers) return false;
+GPIPE_COLD inline bool read_orders(const searched_pipeline& pipeline, const schedule_choice& schedule,
+                                   worker_orders& orders) {
+  const int S = pipeline.stage_count(), M = pipeline.micro_batches;
+  if (!schedule.trains || !schedule.admits(S, M) || schedule.workers(S) != pipeline.workers) return false;
   for (int s = 0; s < S; ++s)
-    if (schedule.worker_of(S, s) != of.worker_of(s)) return false;
-  for (int w = 0; w < of.workers; ++w) {
+    if (schedule.worker_of(S, s) != pipeline.worker_of(s)) return false;
+  for (int w = 0; w < pipeline.workers; ++w) {
     int n = 0;
     const auto put = [&](action_kind kind, int stage) {
-      into.row(w)[n++] = static_cast<std::uint8_t>(code_of(kind, of.chunk_of(stage)));
+      orders.row(w)[n++] = static_cast<std::uint8_t>(code_of(kind, pipeline.chunk_of(stage)));
     };
     for (int t = 0; t < schedule.ticks(S, M); ++t) {
       const cell c = schedule.at(S, M, w, t);
@@ -126,7 +127,7 @@ GPIPE_COLD inline bool read_orders(const searched_pipeline& of, const schedule_c
       put(c.kind == action_kind::backward ? action_kind::backward_input : c.kind, c.stage);
       if (c.kind == action_kind::backward) put(action_kind::backward_parameters, c.stage);
     }
-    if (!row_holds(of, w, into.row(w), into.length())) return false;
+    if (!row_holds(pipeline, w, orders.row(w), orders.length())) return false;
   }
   return true;
 }
@@ -134,7 +135,8 @@ GPIPE_COLD inline bool read_orders(const searched_pipeline& of, const schedule_c
 /// The orders that a search has found so far.
 class order_candidates {
  public:
-  explicit order_candidates(const searched_pipeline& of) : of_(of), bound_(lower_bound_of_tables(of)), made_(of) {}
+  explicit order_candidates(const searched_pipeline& pipeline)
+      : pipeline_(pipeline), bound_(lower_bound_of_tables(pipeline)), orders_(pipeline) {}
 
   struct candidate {
     std::unique_ptr<worker_orders> orders;
@@ -142,44 +144,45 @@ class order_candidates {
     bool by_rule;
   };
 
-  bool optimal() const { return !all_.empty() && best().makespan == bound_; }
+  bool optimal() const { return !candidates_.empty() && best().makespan == bound_; }
   /// No table is shorter.
   std::int64_t lower_bound() const { return bound_; }
-  const candidate& best() const { return *std::min_element(all_.begin(), all_.end(), shorter); }
+  const candidate& best() const { return *std::min_element(candidates_.begin(), candidates_.end(), shorter); }
 
   GPIPE_COLD void add_known() {
-    order_times times(of_);
+    order_times times(pipeline_);
     for (const schedule_kind kind : schedule_kinds)
-      if (read_orders(of_, kind, made_)) add(times.run(made_), false);
+      if (read_orders(pipeline_, kind, orders_)) add(times.run(orders_), false);
   }
   /// The best of `gradients_first` and a number of random rules.
   GPIPE_COLD void add_by_rules(int rules) {
-    add(list_schedule(of_, gradients_first{}, made_).run(), true);
-    candidate& kept = all_.back();
+    add(list_schedule(pipeline_, gradients_first{}, orders_).run(), true);
+    candidate& best_ruled = candidates_.back();
     random_sequence random(first_seed + 1);
-    for (int k = 0; k < rules && kept.makespan > bound_; ++k) {
-      const random_rule rule(of_, random);
-      const std::int64_t makespan = list_schedule(of_, rule, made_).run();
-      if (makespan >= kept.makespan) continue;
-      kept.makespan = makespan;
-      kept.orders->assign(made_);
+    for (int k = 0; k < rules && best_ruled.makespan > bound_; ++k) {
+      const random_rule rule(pipeline_, random);
+      const std::int64_t makespan = list_schedule(pipeline_, rule, orders_).run();
+      if (makespan >= best_ruled.makespan) continue;
+      best_ruled.makespan = makespan;
+      best_ruled.orders->assign(orders_);
     }
   }
-  /// A third of the moves for all near the best, a third for the best known one and the best by a rule, because these
-  /// are far apart, and a third for the best.
+  /// Spends a third of the moves on all tables near the best, a third on the best one of a known schedule and the best
+  /// one by a rule, because these are far apart, and a third on the best.
   GPIPE_COLD void improve(double moves, double longest) {
     constexpr double heat[] = {0.15, 0.09, 0.045};
     for (std::size_t round = 0; round < 3 && !optimal(); ++round) {
-      std::sort(all_.begin(), all_.end(), shorter);
+      std::sort(candidates_.begin(), candidates_.end(), shorter);
       std::vector<candidate*> chosen;
       bool found[2] = {false, false};
-      for (candidate& it : all_) {
-        const bool is_near = static_cast<double>(it.makespan) < 1.04 * static_cast<double>(all_.front().makespan);
-        if (round == 0 ? is_near : round == 1 ? !found[it.by_rule] : chosen.empty()) chosen.push_back(&it);
-        found[it.by_rule] = true;
+      for (candidate& known : candidates_) {
+        const bool is_near =
+            static_cast<double>(known.makespan) < 1.04 * static_cast<double>(candidates_.front().makespan);
+        if (round == 0 ? is_near : round == 1 ? !found[known.by_rule] : chosen.empty()) chosen.push_back(&known);
+        found[known.by_rule] = true;
       }
       for (std::size_t i = 0; i < chosen.size() && !optimal(); ++i) {
-        order_search search(of_, first_seed + 100 * round + i);
+        order_search search(pipeline_, first_seed + 100 * round + i);
         search.start(*chosen[i]->orders);
         search.run(static_cast<int>(moves / 3 / static_cast<double>(chosen.size())), bound_, longest * heat[round]);
         chosen[i]->orders->assign(search.best());
@@ -188,10 +191,10 @@ class order_candidates {
     }
   }
 
-  /// Looks for the shortest table, and proves it, unless there are too many parts of tables to try.
+  /// Finds the shortest table and proves it, unless there are more than `parts` partial tables to try.
   GPIPE_COLD void prove(double parts) {
-    candidate& known = *std::min_element(all_.begin(), all_.end(), shorter);
-    exact_order search(of_, *known.orders, known.makespan);
+    candidate& known = *std::min_element(candidates_.begin(), candidates_.end(), shorter);
+    exact_order search(pipeline_, *known.orders, known.makespan);
     const bool proven = search.run(static_cast<std::int64_t>(parts));
     known.orders->assign(search.best());
     known.makespan = search.makespan();
@@ -199,36 +202,36 @@ class order_candidates {
   }
 
  private:
-  /// The best of five that were tried: with others the idle share of 8 workers at 3/4 of 1F1B's activations is 5.9 to
-  /// 7.2 %, and that of 16 workers 6.6 to 10.5 %.
+  /// The best of five seeds: with the others the idle share at 3/4 of 1F1B's activations is 5.9 to 7.2 % for 8 workers
+  /// and 6.6 to 10.5 % for 16.
   static constexpr std::uint64_t first_seed = 2000;
 
   static bool shorter(const candidate& a, const candidate& b) { return a.makespan < b.makespan; }
   void add(std::int64_t makespan, bool by_rule) {
-    all_.push_back({std::make_unique<worker_orders>(of_), makespan, by_rule});
-    all_.back().orders->assign(made_);
+    candidates_.push_back({std::make_unique<worker_orders>(pipeline_), makespan, by_rule});
+    candidates_.back().orders->assign(orders_);
   }
 
-  const searched_pipeline of_;
+  const searched_pipeline pipeline_;
   std::int64_t bound_;
-  worker_orders made_;
-  std::vector<candidate> all_;
+  worker_orders orders_;
+  std::vector<candidate> candidates_;
 };
 
 }  // namespace detail
 
-GPIPE_COLD inline made_schedule::made searched_schedule::search(const searched_pipeline& of, double effort) {
-  detail::require_searchable(of);
-  constexpr double rules = 2e5, moves = 1e8;  // actions that are placed in a second or so
-  constexpr double parts = 1e5;               // of tables, which are tried in half a second
-  constexpr double few = 256;                 // actions; more have too many parts
+GPIPE_COLD inline made_schedule::made searched_schedule::search(const searched_pipeline& pipeline, double effort) {
+  detail::require_searchable(pipeline);
+  constexpr double rules = 2e5, moves = 1e8;  // actions placed in about a second
+  constexpr double parts = 1e5;               // partial tables tried in half a second
+  constexpr double few = 256;                 // actions; more have too many partial tables
   std::int64_t longest = 0;
-  for (int s = 0; s < of.stage_count(); ++s) {
-    const searched_stage its = of.stage(s);
-    longest = (std::max)({longest, its.forward, its.backward_input, its.backward_parameters});
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    const searched_stage stage = pipeline.stage(s);
+    longest = (std::max)({longest, stage.forward, stage.backward_input, stage.backward_parameters});
   }
-  const double actions = 3.0 * of.stage_count() * of.micro_batches;
-  detail::order_candidates candidates(of);
+  const double actions = 3.0 * pipeline.stage_count() * pipeline.micro_batches;
+  detail::order_candidates candidates(pipeline);
   candidates.add_known();
   if (!candidates.optimal()) candidates.add_by_rules(static_cast<int>((std::min)(1e6, 1 + rules * effort / actions)));
   const auto improve = [&](double share) {
@@ -237,7 +240,7 @@ GPIPE_COLD inline made_schedule::made searched_schedule::search(const searched_p
   if (actions <= few) improve(0.02);
   if (actions <= few && !candidates.optimal()) candidates.prove((std::min)(1e6, parts * effort));
   improve(1);
-  return {text_of(of, *candidates.best().orders), candidates.best().makespan, candidates.lower_bound()};
+  return {text_of(pipeline, *candidates.best().orders), candidates.best().makespan, candidates.lower_bound()};
 }
 
 }  // namespace gpipe

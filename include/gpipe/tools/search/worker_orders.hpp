@@ -8,23 +8,25 @@
 
 namespace gpipe::detail {
 
-/// The orders of all workers: a row of codes each.
+/// The orders of all workers: one row of codes per worker.
 ///
 /// With equal micro-batches nothing is lost if the micro-batches of each stage and part ascend: number the forwards of
-/// a stage by their begins, and so its input parts and its parameter parts. If each x(i) ends before its y(i) begins,
-/// then the k-th end of the x is before the k-th begin of the y. So every dependence still holds, and the bytes, which
-/// depend on counts, are the same. A row is therefore an interleaving of counters, and no other table can be shorter.
+/// a stage by their begins, and likewise its input parts and its parameter parts. If each x(i) ends before its y(i)
+/// begins, the k-th end of the x is before the k-th begin of the y. So every dependence still holds, and the bytes,
+/// which depend on counts, are the same. A row is therefore an interleaving of counters, and no other table is shorter.
 class worker_orders {
  public:
-  constexpr explicit worker_orders(const searched_pipeline& of)
-      : length_(3 * of.chunks() * of.micro_batches), rows_(of.workers), codes_(of.workers * length_) {}
+  constexpr explicit worker_orders(const searched_pipeline& pipeline)
+      : length_(3 * pipeline.chunks() * pipeline.micro_batches),
+        rows_(pipeline.workers),
+        codes_(pipeline.workers * length_) {}
 
   constexpr int length() const { return length_; }
   constexpr int rows() const { return rows_; }
   constexpr std::uint8_t* row(int worker) { return codes_.data() + worker * length_; }
   constexpr const std::uint8_t* row(int worker) const { return codes_.data() + worker * length_; }
-  constexpr void assign(const worker_orders& from) {
-    for (int i = 0; i < rows_ * length_; ++i) codes_[i] = from.codes_[i];
+  constexpr void assign(const worker_orders& source) {
+    for (int i = 0; i < rows_ * length_; ++i) codes_[i] = source.codes_[i];
   }
 
  private:
@@ -32,8 +34,8 @@ class worker_orders {
   zeroed_array<std::uint8_t> codes_;
 };
 
-/// Whether a worker's row obeys its own dependences and its limit.
-constexpr bool row_holds(const searched_pipeline& of, int worker, const std::uint8_t* row, int length) {
+/// Whether a worker's row obeys the dependences within the worker, and its limit.
+constexpr bool row_holds(const searched_pipeline& pipeline, int worker, const std::uint8_t* row, int length) {
   int done[6]{};
   std::int64_t bytes = 0;
   for (int i = 0; i < length; ++i) {
@@ -41,8 +43,8 @@ constexpr bool row_holds(const searched_pipeline& of, int worker, const std::uin
     const action_kind kind = kind_of(code);
     if (kind != action_kind::forward && done[code] == done[code - 1]) return false;
     ++done[code];
-    bytes += taken_by(of.stage(of.stage_at(worker, chunk_of(code))), kind);
-    if (bytes > of.limit(worker)) return false;
+    bytes += taken_by(pipeline.stage(pipeline.stage_at(worker, chunk_of(code))), kind);
+    if (bytes > pipeline.limit(worker)) return false;
   }
   return true;
 }
