@@ -61,17 +61,17 @@ struct some_plan_fits_its_devices {
 
 template <int D>
 struct devices {
-  static constexpr void choose(plan_space& of) { of.devices = D; }
+  static constexpr void choose(plan_space& space) { space.devices = D; }
 };
-/// The samples of a step, of all replicas.
+/// The samples of a step, over all replicas.
 template <int Samples>
 struct mini_batch {
-  static constexpr void choose(plan_space& of) { of.batch = Samples; }
+  static constexpr void choose(plan_space& space) { space.batch = Samples; }
 };
 
 /// An option of a compile-time plan: the compiler chooses stages, micro-batches, their size, replicas, schedule, cut
-/// and recompute by `choose_best`. Further choices fix numbers; other options of the plan, such as `memory_limit`,
-/// which is that of each device, stand among them or beside `best`.
+/// and recompute by `choose_best`. Further choices fix numbers. Other options of the plan, such as `memory_limit`,
+/// which is per device, may be among them or next to `best`.
 ///
 ///     using plan = gpipe::plan<net, best<devices<4>, mini_batch<64>, memory_limit<16_GiB>>>;
 template <class... Choices>
@@ -86,11 +86,11 @@ inline constexpr bool is_best = false;
 template <class... Choices>
 inline constexpr bool is_best<best<Choices...>> = true;
 
-/// The options in one list, with those of `best` among them.
+/// All options in one list, including the choices of `best`.
 template <class... Options>
 struct option_list {
   template <template <class...> class Of, class First>
-  using of = Of<First, Options...>;
+  using apply = Of<First, Options...>;
   template <class... Others>
   static option_list<Options..., Others...> with(option_list<Others...>);
 };
@@ -112,11 +112,11 @@ constexpr auto flatten() {
 }
 
 template <class Option>
-concept of_space = requires(plan_space& space) {
+concept space_option = requires(plan_space& space) {
   Option::choose(space);
 };
 
-/// Whether `best` obeys an option.
+/// Whether `best` accepts an option.
 template <class Option>
 inline constexpr bool suits_best = true;
 template <int S>
@@ -174,23 +174,23 @@ struct compiled_best {
     plan_options o;
     o.replicas = o.micro_batches = o.micro_batch_size = 0;
     const auto take = [&o]<class Option>(std::type_identity<Option>) {
-      if constexpr (!of_space<Option>) detail::choose<Option>(o);
+      if constexpr (!space_option<Option>) detail::choose<Option>(o);
     };
     (take(std::type_identity<Choices>{}), ...);
     return o;
   }();
   static constexpr plan_space space = [] {
-    plan_space of{.devices = 0, .batch = 0};
-    const auto take = [&of]<class Option>(std::type_identity<Option>) {
-      if constexpr (of_space<Option>) Option::choose(of);
+    plan_space chosen{.devices = 0, .batch = 0};
+    const auto take = [&chosen]<class Option>(std::type_identity<Option>) {
+      if constexpr (space_option<Option>) Option::choose(chosen);
     };
     (take(std::type_identity<Choices>{}), ...);
-    of.replicas = given.replicas;
-    of.workers = given.workers;
-    of.micro_batches = given.micro_batches;
-    of.micro_batch_size = given.micro_batch_size;
-    if (chosen_types<Choices...>::has_schedule) of.schedule = given.schedule;
-    return of;
+    chosen.replicas = given.replicas;
+    chosen.workers = given.workers;
+    chosen.micro_batches = given.micro_batches;
+    chosen.micro_batch_size = given.micro_batch_size;
+    if (chosen_types<Choices...>::has_schedule) chosen.schedule = given.schedule;
+    return chosen;
   }();
   using planned = typename model_in<typename as::type, given.precision>::type;
 
@@ -206,13 +206,13 @@ struct compiled_best {
                                    has_size && !as::mistaken &&
                                    (suits<Choices, planned, given.micro_batch_size>() && ...);
 
-  static constexpr plan_options all = options_of_search(given);
+  static constexpr plan_options search_options = options_of_search(given);
   static constexpr stage_shares shares = [] {
-    if constexpr (searches) return measure_stages(network_of<planned>, space, all);
+    if constexpr (searches) return measure_stages(network_of<planned>, space, search_options);
     else return stage_shares{};
   }();
   template <int R>
-  static constexpr ranked_plans ranked_with = rank_plans(network_of<planned>, space, all, shares, R);
+  static constexpr ranked_plans ranked_with = rank_plans(network_of<planned>, space, search_options, shares, R);
   static constexpr ranked_plans ranked = [] {
     ranked_plans found{};
     if constexpr (searches) {
@@ -229,7 +229,7 @@ struct compiled_best {
   static_assert(sizeof(broken::best_has_a_plan < space.devices, space.batch, space.replicas, space.workers,
                        space.micro_batches, space.micro_batch_size, has_plan || !searches >) > 0);
 
-  static constexpr int tries = all.limits_memory() ? 2 : 1;  // of each plan
+  static constexpr int tries = search_options.limits_memory() ? 2 : 1;  // per plan
   /// The best of the first `Count` tries.
   template <bool Nearby, int Count>
   static constexpr best_choice best_of() {
@@ -237,32 +237,34 @@ struct compiled_best {
     else if constexpr (Count == 0) return best_choice{};
     else {
       constexpr best_choice before = best_of<Nearby, Count - 1>();
-      constexpr plan_candidate it = [] {
-        if constexpr (Nearby) return nearby.of[(Count - 1) / tries].it;
-        else return ranked.of[(Count - 1) / tries].it;
+      constexpr plan_candidate candidate = [] {
+        if constexpr (Nearby) return nearby.entries[(Count - 1) / tries].candidate;
+        else return ranked.entries[(Count - 1) / tries].candidate;
       }();
-      constexpr tried_cut tried = cut_to_try(network_of<planned>, it, all, before, (Count - 1) % tries == 1);
-      return simulate_plan(network_of<planned>, it, all, before, tried);
+      constexpr tried_cut tried =
+          cut_to_try(network_of<planned>, candidate, search_options, before, (Count - 1) % tries == 1);
+      return simulate_plan(network_of<planned>, candidate, search_options, before, tried);
     }
   }
-  static constexpr best_choice of_ranked = best_of<false, ranked.count * tries>();
+  static constexpr best_choice best_ranked = best_of<false, ranked.count * tries>();
   static constexpr best_choice first = [] {
-    best_choice found = of_ranked;
-    if constexpr (has_plan && !of_ranked.fits())
-      found = simulate_plan(network_of<planned>, ranked.smallest, all, found,
-                            cut_to_try(network_of<planned>, ranked.smallest, all, found, true));
+    best_choice found = best_ranked;
+    if constexpr (has_plan && !best_ranked.fits())
+      found = simulate_plan(network_of<planned>, ranked.smallest, search_options, found,
+                            cut_to_try(network_of<planned>, ranked.smallest, search_options, found, true));
     found.min = ranked.min;
     return found;
   }();
   static constexpr std::int64_t sufficient = [] {
-    if constexpr (has_plan && !first.fits()) return sufficient_bytes(network_of<planned>, ranked.smallest, all);
+    if constexpr (has_plan && !first.fits())
+      return sufficient_bytes(network_of<planned>, ranked.smallest, search_options);
     else return std::int64_t{0};
   }();
-  static_assert(sizeof(broken::some_plan_fits_its_devices < space.devices, all.device.memory_limit, sufficient,
-                       first.fits() || !has_plan >) > 0);
+  static_assert(sizeof(broken::some_plan_fits_its_devices < space.devices, search_options.device.memory_limit,
+                       sufficient, first.fits() || !has_plan >) > 0);
 
   static constexpr ranked_plans nearby = [] {
-    if constexpr (first.fits()) return rank_near(network_of<planned>, space, all, shares, first, ranked);
+    if constexpr (first.fits()) return rank_near(network_of<planned>, space, search_options, shares, first, ranked);
     else return ranked_plans{};
   }();
   template <int Rounds>
@@ -270,16 +272,16 @@ struct compiled_best {
     if constexpr (Rounds == 0) return cut_moves{best_of<true, nearby.count * tries>()};
     else {
       constexpr cut_moves before = moved<Rounds - 1>();
-      return before.further(network_of<planned>, all);
+      return before.further(network_of<planned>, search_options);
     }
   }
   static constexpr best_choice choice = [] {
     if constexpr (first.fits()) return moved<rounds_of_moves>().best;
     else return best_choice{};  // its error is above
   }();
-  static constexpr plan_options options = choice.fits() ? choice.winner.in(all) : plan_options{};
+  static constexpr plan_options options = choice.fits() ? choice.winner.in(search_options) : plan_options{};
 
-  /// An option that a plan checks with the model; in place of others one without an effect.
+  /// An option that a plan checks with the model; any other option has no effect here.
   template <class Option>
   struct checked {
     static constexpr void choose(plan_options&) {}
@@ -297,11 +299,11 @@ struct compiled_best {
 
 }  // namespace detail
 
-/// A plan whose options the compiler has chosen. It is an ordinary one beside.
+/// A plan whose options the compiler chose. It is used as any other plan.
 template <class Model, class... Options>
 requires(detail::is_best<Options> || ...) class plan<Model, Options...>
-    : public decltype(detail::flatten<Options...>())::template of<detail::compiled_best, Model>::type {
-  using search = typename decltype(detail::flatten<Options...>())::template of<detail::compiled_best, Model>;
+    : public decltype(detail::flatten<Options...>())::template apply<detail::compiled_best, Model>::type {
+  using search = typename decltype(detail::flatten<Options...>())::template apply<detail::compiled_best, Model>;
 
  public:
   /// Replicas, workers and the predicted step with the update, and a bound: no plan of the space has a shorter step.

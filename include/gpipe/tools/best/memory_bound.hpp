@@ -19,40 +19,40 @@ namespace gpipe::detail {
 
 /// A lower bound of a step whose stages obey their memory limits, for any cut of equal devices, in picoseconds.
 ///
-/// Before the first backward of a stage n micro-batches have passed it. What backward reads of them is in memory, or a
-/// layer runs again to write it:
+/// Before the first backward of a stage, n micro-batches have passed it. The values that backward reads from them are
+/// in memory, or a layer runs again to write them:
 ///
 ///     parameters, gradients, moments | kept of micro-batch 0 | ... | kept of n - 1 |
 ///     |<------------------- the limit ------------------->|<- at least these bytes are written again ->|
 ///
-/// So for each n micro-batches layers run again, first those with the least time for a byte. A stage is a range of
-/// layers, and no range needs less than a part of it, so the best cut by this cost is found by taking layers in turn.
+/// So layers run again for every n micro-batches, first those with the least time per byte. A stage is a range of
+/// layers, and no range costs less than a part of it, so taking layers in turn finds the best cut by this cost.
 class memory_bound {
  public:
-  memory_bound(const network& net, const plan_options& o, const stage_costs& costs)
+  memory_bound(const network& net, const plan_options& options, const stage_costs& costs)
       : layers_(net.layer_count),
-        stages_(o.stages),
-        micro_batches_(o.micro_batches),
-        as_needed_(o.recompute_whole() == recompute_mode::as_needed && o.recompute_layers.empty()),
-        chained_(o.stages == 1 || chained_from(net).begin(true) <= 1),
-        schedule_(o.chosen_schedule()) {
+        stages_(options.stages),
+        micro_batches_(options.micro_batches),
+        as_needed_(options.recompute_whole() == recompute_mode::as_needed && options.recompute_layers.empty()),
+        chained_(options.stages == 1 || chained_from(net).begin(true) <= 1),
+        schedule_(options.chosen_schedule()) {
     split_ = splits_backward(schedule_, stages_, micro_batches_);
-    count_bytes(net, o);
+    count_bytes(net, options);
     for (int l = 0; l < layers_; ++l) {
       const layer_cost& c = costs.of(0)[l];
       time_.push_back({c.forward, summed(c.backward_input, c.backward_parameters)});
-      all_.forward += time_.back().forward, all_.backward += time_.back().backward;
+      total_.forward += time_.back().forward, total_.backward += time_.back().backward;
     }
     class_items(costs);
     tick_index<schedule_choice> table(schedule_, stages_, micro_batches_);
-    for (int s = 0; s < stages_; ++s) rows_.push_back(row_of(table.of(s), o.limit_of(s)));
+    for (int s = 0; s < stages_; ++s) rows_.push_back(row_of(table.of(s), options.limit_of(s)));
   }
 
   /// `unlimited`: no cut obeys the limits.
   std::int64_t step() const {
     constexpr std::int64_t most = unlimited / 2;
     const bool several = schedule_.workers(stages_) < stages_;
-    const std::int64_t fill = several || !chained_ ? 0 : split_ ? all_.forward : all_.forward + all_.backward;
+    const std::int64_t fill = several || !chained_ ? 0 : split_ ? total_.forward : total_.forward + total_.backward;
     if (!has_cut(most, fill > 0)) return unlimited;
     std::int64_t low = 0, high = most;  // a cut has a stage of more than `low`
     while (high - low > low / 1024 + 1) {
@@ -63,61 +63,63 @@ class memory_bound {
   }
 
  private:
-  struct item {
+  struct kept_item {
     std::int64_t bytes = 0;  ///< of a micro-batch
-    int layer = 0;           ///< that writes them, again if need be
-    int at = 0;              ///< a stage with this layer holds them
+    int layer = 0;           ///< the layer that writes them, again if need be
+    int holder = 0;          ///< a stage with this layer holds them
   };
-  /// A stage, as the table has it.
-  struct row {
+  /// A stage's row of the table.
+  struct stage_row {
     int in_flight = 1;         ///< before its first backward
-    std::int64_t windows = 1;  ///< disjoint sets of as many micro-batches that wait together
+    std::int64_t windows = 1;  ///< disjoint sets of this number of micro-batches that wait together
     std::int64_t limit = 0;
   };
 
-  void count_bytes(const network& net, const plan_options& o) {
-    const int R = o.shares();
-    const std::int64_t shared = o.tensor_rule == nullptr ? o.optimizer_moments : 0;
+  void count_bytes(const network& net, const plan_options& options) {
+    const int R = options.shares();
+    const std::int64_t shared = options.tensor_rule == nullptr ? options.optimizer_moments : 0;
     for (int l = 0; l < layers_; ++l) {
-      const auto own = static_cast<std::int64_t>(net.own_bytes(l));
+      const auto own_bytes = static_cast<std::int64_t>(net.own_bytes(l));
       const auto tied = net.owns(l) ? 0 : 2 * static_cast<std::int64_t>(net.tied_bytes(l));
-      fixed_.push_back(own + (o.shard == shard::gradients && R > 1 ? own / R : own) + shared * own / R + tied);
-      if (const auto extras = static_cast<std::int64_t>(net.type_of(l).extra_bytes(o.micro_batch_size)); extras > 0)
+      fixed_.push_back(own_bytes + (options.shard == shard::gradients && R > 1 ? own_bytes / R : own_bytes) +
+                       shared * own_bytes / R + tied);
+      if (const auto extras = static_cast<std::int64_t>(net.type_of(l).extra_bytes(options.micro_batch_size));
+          extras > 0)
         items_.push_back({extras, l, l});
     }
     for (int v = 0; v < net.value_count; ++v)
-      if (const int at = holder_of(net, v); at >= 0)
-        items_.push_back(
-            {static_cast<std::int64_t>(net.values[v].part.bytes(o.micro_batch_size)), net.values[v].writer, at});
+      if (const int holder = holder_of(net, v); holder >= 0)
+        items_.push_back({static_cast<std::int64_t>(net.values[v].part.bytes(options.micro_batch_size)),
+                          net.values[v].writer, holder});
   }
-  /// A layer whose stage holds the value for backward, wherever the cut falls; -1: there is none.
+  /// A layer whose stage holds the value for backward, for any cut; -1: there is none.
   static int holder_of(const network& net, int v) {
-    const value& of = net.values[v];
-    if (of.writer < 0 || net.type_of(of.writer).view) return -1;
-    if (net.type_of(of.writer).keeps.output) return of.writer;
-    for (int i = 0; i < of.readers; ++i)
+    const value& value = net.values[v];
+    if (value.writer < 0 || net.type_of(value.writer).view) return -1;
+    if (net.type_of(value.writer).keeps.output) return value.writer;
+    for (int i = 0; i < value.readers; ++i)
       if (net.type_of(net.reader(v, i)).keeps.input) return net.reader(v, i);
     return -1;
   }
-  // Items are in classes of about the same time for a byte, and of each class the sums of bytes are known.
+  // Groups the items into classes of about the same time per byte, and sums the bytes of each class.
   void class_items(const stage_costs& costs) {
-    const auto ratio_of = [&](const item& it) {
-      return it.bytes == 0 ? 0 : multiplied(costs.of(0)[it.layer].forward, parts) / it.bytes;
+    const auto ratio_of = [&](const kept_item& item) {
+      return item.bytes == 0 ? 0 : multiplied(costs.of(0)[item.layer].forward, parts) / item.bytes;
     };
-    std::vector<std::int64_t> all;
-    for (const item& it : items_) all.push_back(ratio_of(it));
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    const std::size_t each = all.size() / max_classes + 1;
-    for (std::size_t i = 0; i < all.size(); i += each) ratios_.push_back(all[i]);
+    std::vector<std::int64_t> ratios;
+    for (const kept_item& item : items_) ratios.push_back(ratio_of(item));
+    std::sort(ratios.begin(), ratios.end());
+    ratios.erase(std::unique(ratios.begin(), ratios.end()), ratios.end());
+    const std::size_t stride = ratios.size() / max_classes + 1;
+    for (std::size_t i = 0; i < ratios.size(); i += stride) ratios_.push_back(ratios[i]);
     held_.assign(ratios_.size(), std::vector<std::int64_t>(index(layers_)));
-    for (const item& it : items_) {
-      const auto above = std::upper_bound(ratios_.begin(), ratios_.end(), ratio_of(it));
-      held_[static_cast<std::size_t>(above - ratios_.begin()) - 1][index(it.at)] += it.bytes;
+    for (const kept_item& item : items_) {
+      const auto above = std::upper_bound(ratios_.begin(), ratios_.end(), ratio_of(item));
+      held_[static_cast<std::size_t>(above - ratios_.begin()) - 1][index(item.holder)] += item.bytes;
     }
   }
-  row row_of(const cell_ticks* ticks, std::int64_t limit) const {
-    row its{0, 1, limit};
+  stage_row row_of(const cell_ticks* ticks, std::int64_t limit) const {
+    stage_row row{0, 1, limit};
     const auto waiting = [&](int first) {  // micro-batches from `first` on that have passed before its backward
       int count = 0;
       for (int m = first; m < micro_batches_ && ticks[m].forward < ticks[first].backward; ++m) ++count;
@@ -125,9 +127,9 @@ class memory_bound {
     };
     for (int m = 1; m < micro_batches_; ++m)
       if (ticks[m].forward < ticks[m - 1].forward || ticks[m].backward < ticks[m - 1].backward) return {1, 1, limit};
-    its.in_flight = waiting(0);
-    for (int m = its.in_flight; m < micro_batches_ && waiting(m) >= its.in_flight; m += its.in_flight) ++its.windows;
-    return its;
+    row.in_flight = waiting(0);
+    for (int m = row.in_flight; m < micro_batches_ && waiting(m) >= row.in_flight; m += row.in_flight) ++row.windows;
+    return row;
   }
 
   /// The least cost of a stage, while layers are added to it.
@@ -136,28 +138,28 @@ class memory_bound {
     std::int64_t fixed = 0;
     std::vector<std::int64_t> held{};  // [class]
   };
-  void add(stage_range& to, int l) const {
-    to.work.forward += time_[index(l)].forward, to.work.backward += time_[index(l)].backward;
-    to.fixed += fixed_[index(l)];
-    for (std::size_t c = 0; c < held_.size(); ++c) to.held[c] += held_[c][index(l)];
+  void add(stage_range& range, int l) const {
+    range.work.forward += time_[index(l)].forward, range.work.backward += time_[index(l)].backward;
+    range.fixed += fixed_[index(l)];
+    for (std::size_t c = 0; c < held_.size(); ++c) range.held[c] += held_[c][index(l)];
   }
-  /// `unlimited` if it exceeds the limit even if all that can runs again.
-  std::int64_t cost_of(const stage_range& it, const row& its, bool fills) const {
+  /// `unlimited` if it exceeds the limit even with all possible recompute.
+  std::int64_t cost_of(const stage_range& range, const stage_row& row, bool fills) const {
     const int M = micro_batches_;
-    std::int64_t over = it.fixed - its.limit, again = 0;
+    std::int64_t over = range.fixed - row.limit, recompute_time = 0;
     if (as_needed_) {
-      for (const std::int64_t bytes : it.held) over += its.in_flight * bytes;
+      for (const std::int64_t bytes : range.held) over += row.in_flight * bytes;
       for (std::size_t c = 0; c < ratios_.size() && over > 0; ++c) {
-        const std::int64_t bytes = (std::min)(over, its.in_flight * it.held[c]);
+        const std::int64_t bytes = (std::min)(over, row.in_flight * range.held[c]);
         over -= bytes;
-        again += bytes * ratios_[c] / parts;
+        recompute_time += bytes * ratios_[c] / parts;
       }
     }
     if (over > 0) return unlimited;
-    return (fills ? M - its.in_flight : M) * it.work.forward + (fills && !split_ ? M - 1 : M) * it.work.backward +
-           its.windows * again;
+    return (fills ? M - row.in_flight : M) * range.work.forward + (fills && !split_ ? M - 1 : M) * range.work.backward +
+           row.windows * recompute_time;
   }
-  /// Whether a cut has no stage above `cost`: each takes as many layers as it can.
+  /// Whether some cut has no stage above `cost`: each stage takes as many layers as it can.
   bool has_cut(std::int64_t cost, bool fills) const {
     int l = 0;
     stage_range taken;
@@ -175,19 +177,19 @@ class memory_bound {
     return l == layers_;
   }
 
-  static constexpr std::int64_t parts = 16;  // of a picosecond, for a byte
+  static constexpr std::int64_t parts = 16;  // of a picosecond, per byte
   static constexpr std::size_t max_classes = 16;
 
   int layers_, stages_, micro_batches_;
   bool as_needed_, chained_, split_ = false;
   const schedule_choice schedule_;
-  pass_cost all_{};
+  pass_cost total_{};
   std::vector<pass_cost> time_;      // [layer]
   std::vector<std::int64_t> fixed_;  // [layer]
-  std::vector<item> items_;
-  std::vector<std::int64_t> ratios_;             // [class], ascending, in parts of a picosecond for a byte
+  std::vector<kept_item> items_;
+  std::vector<std::int64_t> ratios_;             // [class], ascending, in parts of a picosecond per byte
   std::vector<std::vector<std::int64_t>> held_;  // [class][layer]: bytes of a micro-batch
-  std::vector<row> rows_;                        // [stage]
+  std::vector<stage_row> rows_;                  // [stage]
 };
 
 }  // namespace gpipe::detail

@@ -15,7 +15,7 @@
 
 namespace gpipe::detail {
 
-/// About how much memory the plans of a model need, before they have a cut.
+/// Estimates the memory that plans of a model need, before they have a cut.
 class memory_estimate {
  public:
   constexpr explicit memory_estimate(const network& net)
@@ -27,76 +27,77 @@ class memory_estimate {
 
   constexpr std::int64_t parameter_bytes() const { return parameter_bytes_; }
 
-  /// Whether a layer alone, with what it reads and writes, exceeds the limit of every stage.
-  constexpr bool exceeds_in_one_layer(const plan_options& o) const {
+  /// Whether a layer alone, with its inputs and outputs, exceeds the limit of every stage.
+  constexpr bool exceeds_in_one_layer(const plan_options& options) const {
     std::int64_t limit = 0;
-    for (int s = 0; s < kinds(o); ++s) limit = o.limit_of(s) > limit ? o.limit_of(s) : limit;
+    for (int s = 0; s < kinds(options); ++s) limit = options.limit_of(s) > limit ? options.limit_of(s) : limit;
     for (int l = 0; l < net_.layer_count; ++l) {
       if (net_.type_of(l).cost.kind == work_kind::other) continue;
       auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
       for (int i = 0; i < net_.layers[l].reads; ++i)
-        bytes += bytes_sent(net_.values[net_.reads_value(l, i)].part, o.micro_batch_size);
+        bytes += bytes_sent(net_.values[net_.reads_value(l, i)].part, options.micro_batch_size);
       for (int i = 0; i < net_.layers[l].writes; ++i)
-        bytes += bytes_sent(net_.values[net_.writes_value(l, i)].part, o.micro_batch_size);
+        bytes += bytes_sent(net_.values[net_.writes_value(l, i)].part, options.micro_batch_size);
       if (bytes > limit) return true;
     }
     return false;
   }
 
-  /// The micro-batches in flight, of all layers.
-  static constexpr double copies_in_flight(const plan_options& o) {
-    const schedule_choice schedule = o.chosen_schedule();
+  /// The micro-batches in flight, averaged over the layers.
+  static constexpr double copies_in_flight(const plan_options& options) {
+    const schedule_choice schedule = options.chosen_schedule();
     double copies = 0;
-    for (int s = 0; s < o.stages; ++s)
-      copies += static_cast<double>(schedule.in_flight(o.stages, o.micro_batches, s)) / o.stages;
+    for (int s = 0; s < options.stages; ++s)
+      copies += static_cast<double>(schedule.in_flight(options.stages, options.micro_batches, s)) / options.stages;
     return copies;
   }
-  /// The bytes for the parameters and the copies of what micro-batches keep, over those of the workers. With one copy:
-  /// if all stages recompute, for one micro-batch and what comes and goes. 0: there is no limit.
-  constexpr double needed_over_had(const plan_options& o, double copies) const {
+  /// The bytes for the parameters and for `copies` of the values that a micro-batch keeps, over the workers' bytes. One
+  /// copy is for the case that all stages recompute: one micro-batch and temporary values. 0: there is no limit.
+  constexpr double needed_over_had(const plan_options& options, double copies) const {
     double have = 0;
     std::int64_t limit = 0;
-    for (int s = 0; s < o.stages; ++s) {
-      if (s < kinds(o)) limit = o.limit_of(s);
+    for (int s = 0; s < options.stages; ++s) {
+      if (s < kinds(options)) limit = options.limit_of(s);
       if (limit == no_memory_limit) return 0;
       have += static_cast<double>(limit);
     }
-    const double R = o.shares(), arrays = 1 + (o.shard == shard::gradients ? 1 / R : 1) + o.optimizer_moments / R;
+    const double R = options.shares(),
+                 arrays = 1 + (options.shard == shard::gradients ? 1 / R : 1) + options.optimizer_moments / R;
     const double parameters = arrays * static_cast<double>(parameter_bytes_);
-    const double kept = static_cast<double>(kept_bytes_) * o.micro_batch_size;
+    const double kept = static_cast<double>(kept_bytes_) * options.micro_batch_size;
     return (1.1 * parameters + 1.2 * copies * kept) / have;
   }
 
   /// A cut whose stages have about the same bytes.
-  constexpr void cut_evenly(const plan_options& o, int* first) const {
+  constexpr void cut_evenly(const plan_options& options, int* first) const {
     const zeroed_array<pass_cost> bytes(net_.layer_count);
     for (int l = 0; l < net_.layer_count; ++l) {
-      const layer_type& r = net_.type_of(l);
-      std::int64_t kept = static_cast<std::int64_t>(r.extra_bytes(o.micro_batch_size));
-      for (int i = 0; i < net_.layers[l].writes && !r.view; ++i)
-        kept += static_cast<std::int64_t>(net_.values[net_.writes_value(l, i)].part.bytes(o.micro_batch_size));
-      bytes[l] = {static_cast<std::int64_t>(net_.own_bytes(l)) * (2 + o.optimizer_moments), kept};
+      const layer_type& type = net_.type_of(l);
+      std::int64_t kept = static_cast<std::int64_t>(type.extra_bytes(options.micro_batch_size));
+      for (int i = 0; i < net_.layers[l].writes && !type.view; ++i)
+        kept += static_cast<std::int64_t>(net_.values[net_.writes_value(l, i)].part.bytes(options.micro_batch_size));
+      bytes[l] = {static_cast<std::int64_t>(net_.own_bytes(l)) * (2 + options.optimizer_moments), kept};
     }
-    partition_problem problem{net_.layer_count, o.stages, o.micro_batches, bytes.data()};
+    partition_problem problem{net_.layer_count, options.stages, options.micro_batches, bytes.data()};
     problem.goal = objective::bottleneck;
     partition(problem, first);
   }
 
  private:
-  /// The stages with limits of their own: on equal devices all have that of the first.
-  static constexpr int kinds(const plan_options& o) { return o.device_count > 0 ? o.stages : 1; }
-  /// Whether backward reads the value, wherever the cut falls.
+  /// The number of stages with different limits: on equal devices all have the first stage's.
+  static constexpr int kinds(const plan_options& options) { return options.device_count > 0 ? options.stages : 1; }
+  /// Whether backward reads the value, for any cut.
   constexpr bool is_kept(int v) const {
-    const value& of = net_.values[v];
-    if (of.writer < 0 || net_.type_of(of.writer).view) return false;
-    if (net_.type_of(of.writer).keeps.output) return true;
-    for (int i = 0; i < of.readers; ++i)
+    const value& value = net_.values[v];
+    if (value.writer < 0 || net_.type_of(value.writer).view) return false;
+    if (net_.type_of(value.writer).keeps.output) return true;
+    for (int i = 0; i < value.readers; ++i)
       if (net_.type_of(net_.reader(v, i)).keeps.input) return true;
     return false;
   }
 
   const network& net_;
-  std::int64_t parameter_bytes_, kept_bytes_ = 0;  // the latter of a sample, in backward
+  std::int64_t parameter_bytes_, kept_bytes_ = 0;  // kept: per sample, for backward
 };
 
 }  // namespace gpipe::detail

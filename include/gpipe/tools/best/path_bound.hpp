@@ -15,15 +15,15 @@
 
 namespace gpipe::detail {
 
-/// A lower bound of the step of a schedule's table, for any cut of a chain of layers, in picoseconds. It knows how long
-/// the pipeline fills and drains, with any number of stages a worker.
+/// A lower bound of the step of a schedule's table, for any cut of a chain of layers, in picoseconds. It includes the
+/// time in which the pipeline fills and drains, with any number of stages per worker.
 ///
 /// A path through the table, from cell to cell that must come later, has a length for each cut. No step is shorter
 /// than a path, or than a mean of paths, and the cut for which a mean is shortest is found exactly, layer by layer:
 ///
 ///     shortest step >= max over means of paths, min over cuts, of the mean's length
 ///
-/// It is the value of a game of two players. In turn each answers the mean of what the other has played: the longest
+/// The maximum is the value of a game of two players. Each in turn answers the mean of the other's moves: the longest
 /// path for the mean of the cuts, then the cut for which the mean of the paths is shortest (fictitious play, Brown,
 /// 1951). Each round gives a bound.
 class path_bound {
@@ -38,7 +38,7 @@ class path_bound {
   /// The cells of the table: a round visits each of them, and each stage with each layer.
   std::int64_t cells() const { return static_cast<std::int64_t>(cells_.size()); }
 
-  /// Plays until a bound reaches `enough`, or for some rounds. The first cut has equally many layers in each stage.
+  /// Plays until a bound reaches `enough`, at most `rounds` rounds. The first cut has equally many layers per stage.
   std::int64_t step(std::int64_t enough, int rounds) {
     cut_.clear();
     for (int s = 0; s <= stages_; ++s) cut_.push_back(static_cast<int>(std::int64_t{s} * costs_.layers / stages_));
@@ -54,13 +54,13 @@ class path_bound {
 
  private:
   enum kind { forward, input, parameters, kinds };
-  struct place {
+  struct table_cell {
     int stage;
-    action_kind is;
-    int before_here, before_there;  ///< cells that come earlier: of the worker, and of another stage; -1: none
+    action_kind kind_of_action;
+    int worker_cell, input_cell;  ///< earlier cells: of the worker, and of another stage; -1: none
   };
 
-  /// Lists the cells so that each comes behind those that it waits for.
+  /// Lists the cells so that each comes after those that it waits for.
   void read(const schedule_choice& schedule, int micro_batches) {
     const int K = schedule.workers(stages_), M = micro_batches;
     const tick_index<schedule_choice> table(schedule, stages_, M);
@@ -81,14 +81,14 @@ class path_bound {
         for (; next[w] < rows[w].size(); ++next[w], moved = true) {
           const cell& c = rows[w][next[w]];
           const bool back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
-          int there = -1;
+          int input_cell = -1;
           if (c.kind == action_kind::forward && c.stage > 0) {
-            if ((there = forwards[index((c.stage - 1) * M + c.micro_batch)]) < 0) break;
+            if ((input_cell = forwards[index((c.stage - 1) * M + c.micro_batch)]) < 0) break;
           } else if (back && c.stage + 1 < stages_) {
-            if ((there = backwards[index((c.stage + 1) * M + c.micro_batch)]) < 0) break;
+            if ((input_cell = backwards[index((c.stage + 1) * M + c.micro_batch)]) < 0) break;
           }
           const int number = static_cast<int>(cells_.size());
-          cells_.push_back({c.stage, c.kind, last[w], there});
+          cells_.push_back({c.stage, c.kind, last[w], input_cell});
           last[w] = number;
           if (c.kind == action_kind::forward) forwards[index(c.stage * M + c.micro_batch)] = number;
           if (back) backwards[index(c.stage * M + c.micro_batch)] = number;
@@ -98,8 +98,8 @@ class path_bound {
   }
 
   static std::size_t at(kind k, int stage) { return index(kinds * stage + k); }
-  double time_of(const place& c) const {
-    switch (c.is) {
+  double time_of(const table_cell& c) const {
+    switch (c.kind_of_action) {
       case action_kind::forward:
         return times_[at(forward, c.stage)];
       case action_kind::backward:
@@ -123,20 +123,22 @@ class path_bound {
   void add_longest_path(double weight) {
     std::size_t last = 0;
     for (std::size_t i = 0; i < cells_.size(); ++i) {
-      const place& c = cells_[i];
-      double begin = c.before_here < 0 ? 0 : ends_[index(c.before_here)];
-      if (c.before_there >= 0) begin = (std::max)(begin, ends_[index(c.before_there)]);
+      const table_cell& c = cells_[i];
+      double begin = c.worker_cell < 0 ? 0 : ends_[index(c.worker_cell)];
+      if (c.input_cell >= 0) begin = (std::max)(begin, ends_[index(c.input_cell)]);
       ends_[i] = begin + time_of(c);
       if (ends_[i] > ends_[last]) last = i;
     }
     for (int i = static_cast<int>(last); i >= 0;) {
-      const place& c = cells_[index(i)];
-      if (c.is == action_kind::forward) visits_[at(forward, c.stage)] += weight;
-      if (c.is == action_kind::backward || c.is == action_kind::backward_input) visits_[at(input, c.stage)] += weight;
-      if (c.is == action_kind::backward || c.is == action_kind::backward_parameters)
+      const table_cell& c = cells_[index(i)];
+      if (c.kind_of_action == action_kind::forward) visits_[at(forward, c.stage)] += weight;
+      if (c.kind_of_action == action_kind::backward || c.kind_of_action == action_kind::backward_input)
+        visits_[at(input, c.stage)] += weight;
+      if (c.kind_of_action == action_kind::backward || c.kind_of_action == action_kind::backward_parameters)
         visits_[at(parameters, c.stage)] += weight;
-      const int here = c.before_here, there = c.before_there;
-      i = there >= 0 && (here < 0 || ends_[index(there)] > ends_[index(here)]) ? there : here;
+      const int worker_cell = c.worker_cell, input_cell = c.input_cell;
+      i = input_cell >= 0 && (worker_cell < 0 || ends_[index(input_cell)] > ends_[index(worker_cell)]) ? input_cell
+                                                                                                       : worker_cell;
     }
   }
   /// The cut for which the sum of paths is shortest, and its length.
@@ -148,15 +150,15 @@ class path_bound {
              visits_[at(input, s)] * static_cast<double>(c.backward_input) +
              visits_[at(parameters, s)] * static_cast<double>(c.backward_parameters);
     };
-    // shortest_[s][l]: of the layers up to l, with l in stage s; begins_[s][l]: whether s begins with l.
+    // shortest_[s][l]: for the layers up to l, with l in stage s; begins_[s][l]: whether s begins with l.
     shortest_.assign(index(S * L), 0), begins_.assign(index(S * L), false);
     for (int s = 0; s < S; ++s)
       for (int l = s; l <= L - S + s; ++l) {
         const double stays = l > s ? shortest_[index(s * L + l - 1)] : 0,
                      begins = s > 0 ? shortest_[index((s - 1) * L + l - 1)] : 0;
-        const bool here = l == s || (s > 0 && begins < stays);
-        begins_[index(s * L + l)] = here;
-        shortest_[index(s * L + l)] = (here ? begins : stays) + duration(s, l);
+        const bool starts = l == s || (s > 0 && begins < stays);
+        begins_[index(s * L + l)] = starts;
+        shortest_[index(s * L + l)] = (starts ? begins : stays) + duration(s, l);
       }
     for (int s = S - 1, l = L - 1; s > 0; --s, --l) {
       while (!begins_[index(s * L + l)]) --l;
@@ -167,7 +169,7 @@ class path_bound {
 
   const stage_costs& costs_;
   int stages_;
-  std::vector<place> cells_;
+  std::vector<table_cell> cells_;
   std::vector<double> ends_;            // [cell]
   std::vector<double> times_, visits_;  // [stage][kind]: sums over the rounds
   std::vector<int> cut_;

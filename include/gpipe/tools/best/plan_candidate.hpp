@@ -13,41 +13,41 @@
 
 namespace gpipe {
 
-/// The choices of a plan in a space, and what a search knows of it. Times are in picoseconds.
+/// The choices of a plan in a space, and the results of a search for it. Times are in picoseconds.
 struct plan_candidate {
   schedule_kind schedule = schedule_kind::one_f_one_b;
   int chunks = 2, replicas = 1, workers = 1, stages = 1, micro_batches = 1, micro_batch_size = 1;
-  std::int64_t bound = 0;                 ///< no step of it is shorter
-  std::int64_t step = detail::unlimited;  ///< of the best cut that is known; `unlimited`: none that fits is known
+  std::int64_t bound = 0;                 ///< its step is not shorter
+  std::int64_t step = detail::unlimited;  ///< of the best known cut; `unlimited`: no cut that fits is known
 
   /// The options with these choices.
-  constexpr plan_options in(plan_options o) const {
-    o.schedule = schedule;
-    o.chunks = chunks;
-    o.replicas = replicas;
-    o.stages = stages;
-    o.micro_batches = micro_batches;
-    o.micro_batch_size = micro_batch_size;
-    o.workers = 0;
-    o.group_gradients = 0;
-    o.custom_schedule = nullptr;
-    return o;
+  constexpr plan_options in(plan_options options) const {
+    options.schedule = schedule;
+    options.chunks = chunks;
+    options.replicas = replicas;
+    options.stages = stages;
+    options.micro_batches = micro_batches;
+    options.micro_batch_size = micro_batch_size;
+    options.workers = 0;
+    options.group_gradients = 0;
+    options.custom_schedule = nullptr;
+    return options;
   }
 };
 
 namespace detail {
 
-/// The schedules that train: of those with equally long steps first the one that needs less memory.
+/// The schedules that train. Among those with equally long steps, the one that needs less memory comes first.
 inline constexpr schedule_kind searched_kinds[] = {
     schedule_kind::one_f_one_b, schedule_kind::v_min,      schedule_kind::v_half,         schedule_kind::zb_h1,
     schedule_kind::zb_v,        schedule_kind::zb_2p,      schedule_kind::dual_pipe_v,    schedule_kind::interleaved,
     schedule_kind::looped_bfs,  schedule_kind::fill_drain, schedule_kind::interleaved_zb,
 };
 
-/// The samples of a micro-batch that a space asks for, or two for a model with batch norms: the statistics of one
-/// sample would be the sample.
-constexpr int least_micro_batch_size(const network& net, const plan_space& of) {
-  int least = of.min_micro_batch_size;
+/// The least samples of a micro-batch: the choice of the space, or two for a model with batch norms, because the
+/// statistics of one sample would be the sample.
+constexpr int least_micro_batch_size(const network& net, const plan_space& space) {
+  int least = space.min_micro_batch_size;
   for (int t = 0; t < net.type_count && least == 0; ++t)
     if (net.types[t].state_count > 0) least = 2;
   return least;
@@ -58,51 +58,52 @@ constexpr int least_micro_batch_size(const network& net, const plan_space& of) {
 /// mini-batch included, is smaller than the space allows. A number that the space fixes has one size, and a size one
 /// number. Numbers above `max_count` are left out.
 template <class Use>
-constexpr void each_split(int samples, const plan_space& of, const Use& use, std::int64_t max_count = unlimited) {
-  const auto up = [](int a, int b) { return a / b + (a % b != 0); };
-  const int fixed_M = of.micro_batches, fixed_B = of.micro_batch_size;
+constexpr void each_split(int samples, const plan_space& space, const Use& use, std::int64_t max_count = unlimited) {
+  const auto ceil_div = [](int a, int b) { return a / b + (a % b != 0); };
+  const int fixed_M = space.micro_batches, fixed_B = space.micro_batch_size;
   if (fixed_M > 0 || fixed_B > 0) {
-    const int M = fixed_M > 0 ? fixed_M : up(samples, fixed_B), B = fixed_B > 0 ? fixed_B : up(samples, fixed_M);
+    const int M = fixed_M > 0 ? fixed_M : ceil_div(samples, fixed_B),
+              B = fixed_B > 0 ? fixed_B : ceil_div(samples, fixed_M);
     if (std::int64_t{M} * B >= samples && M <= max_count) use(M, B);
     return;
   }
-  const int most = of.replicas > 0 ? samples : of.batch;
-  const int least = of.min_micro_batch_size < most ? of.min_micro_batch_size : most;
+  const int most = space.replicas > 0 ? samples : space.batch;
+  const int least = space.min_micro_batch_size < most ? space.min_micro_batch_size : most;
   for (int M = 1; M <= samples && M <= max_count;) {
-    const int B = up(samples, M), last = of.batch % B;
+    const int B = ceil_div(samples, M), last = space.batch % B;
     if (B >= least && (last == 0 || last >= least)) use(M, B);
-    M = B > 1 ? up(samples, B - 1) : samples + 1;  // the next number with a smaller size
+    M = B > 1 ? ceil_div(samples, B - 1) : samples + 1;  // the next number with a smaller size
   }
 }
 
-/// Calls `use` for all plans of a space for a model of `layers` layers, but for cut and recompute. Those of more than
-/// `max_cells` stages x micro-batches are left out.
+/// Calls `use` for all plans of a space for a model of `layers` layers, except for cut and recompute. Plans with more
+/// than `max_cells` stages x micro-batches are left out.
 template <class Use>
-constexpr void each_candidate(const plan_space& of, const plan_options& rest, int layers, const Use& use,
+constexpr void each_candidate(const plan_space& space, const plan_options& options, int layers, const Use& use,
                               std::int64_t max_cells = unlimited) {
   const auto free_or = [](int fixed, int given) { return fixed == 0 || fixed == given; };
-  const int most = of.devices < of.batch ? of.devices : of.batch;
+  const int most = space.devices < space.batch ? space.devices : space.batch;
   for (int R = 1; R <= most; ++R) {
-    if (!free_or(of.replicas, R) || (rest.device_count > 0 && R > 1)) continue;
-    const int samples = of.batch / R + (of.batch % R != 0);
-    for (int K = 1; K <= of.devices / R && K <= layers; ++K) {
-      if (!free_or(of.workers, K)) continue;
+    if (!free_or(space.replicas, R) || (options.device_count > 0 && R > 1)) continue;
+    const int samples = space.batch / R + (space.batch % R != 0);
+    for (int K = 1; K <= space.devices / R && K <= layers; ++K) {
+      if (!free_or(space.workers, K)) continue;
       const auto add = [&](schedule_kind kind, int chunks) {
         const int S = K * stages_per_worker(kind, chunks);
         if (S > layers) return;
         const schedule_choice schedule(kind, chunks);
         each_split(
-            samples, of,
+            samples, space,
             [&](int M, int B) {
               if (schedule.admits(S, M)) use(plan_candidate{kind, chunks, R, K, S, M, B});
             },
             max_cells / S);
       };
       for (const schedule_kind kind : searched_kinds) {
-        if (of.schedule ? kind != *of.schedule : K == 1 && stages_per_worker(kind) > 1) continue;
+        if (space.schedule ? kind != *space.schedule : K == 1 && stages_per_worker(kind) > 1) continue;
         if (!has_chunks(kind)) add(kind, 2);
         else
-          for (int chunks = 2; chunks <= of.max_chunks; ++chunks) add(kind, chunks);
+          for (int chunks = 2; chunks <= space.max_chunks; ++chunks) add(kind, chunks);
       }
     }
   }
@@ -110,17 +111,17 @@ constexpr void each_candidate(const plan_space& of, const plan_options& rest, in
 
 inline constexpr std::size_t max_candidates = std::size_t{1} << 22;
 
-/// All plans of a space for a model of `layers` layers, but for cut and recompute.
-GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& of, const plan_options& rest,
+/// All plans of a space for a model of `layers` layers, except for cut and recompute.
+GPIPE_COLD inline std::vector<plan_candidate> candidates_in(const plan_space& space, const plan_options& options,
                                                             int layers) {
-  std::vector<plan_candidate> all;
-  each_candidate(of, rest, layers, [&all](const plan_candidate& it) {
-    if (all.size() == max_candidates)
+  std::vector<plan_candidate> candidates;
+  each_candidate(space, options, layers, [&candidates](const plan_candidate& candidate) {
+    if (candidates.size() == max_candidates)
       throw_error({"the space has more than ", max_candidates, " plans"},
                   {"fix more choices, such as workers or micro_batch_size"});
-    all.push_back(it);
+    candidates.push_back(candidate);
   });
-  return all;
+  return candidates;
 }
 
 }  // namespace detail

@@ -24,28 +24,29 @@ constexpr std::int64_t parameter_bytes(const network& net, int first, int last) 
 ///
 ///     sums     2 (R - 1) / R x P over the link, in 2 (R - 1) transfers: reduced to shares, and gathered
 ///     update   value read and written, gradient read, moments read and written: (3 + 2 moments) P of memory
-constexpr std::int64_t update_time(std::int64_t parameter_bytes, const plan_options& o, const device_spec& on) {
-  const std::int64_t R = o.replicas;
+constexpr std::int64_t update_time(std::int64_t parameter_bytes, const plan_options& options,
+                                   const device_spec& device) {
+  const std::int64_t R = options.replicas;
   std::int64_t time = 0;
   if (R > 1 && parameter_bytes > 0)
-    time = summed(picoseconds(multiplied(parameter_bytes / R, 2 * (R - 1)), on.link_bytes_per_second, on.name),
-                  multiplied(on.link_latency_ns, 2000 * (R - 1)));
-  const std::int64_t updated = o.shares() > 1 ? parameter_bytes / R : parameter_bytes;
-  return summed(time,
-                picoseconds(multiplied(updated, 3 + 2 * o.optimizer_moments), on.memory_bytes_per_second, on.name));
+    time = summed(picoseconds(multiplied(parameter_bytes / R, 2 * (R - 1)), device.link_bytes_per_second, device.name),
+                  multiplied(device.link_latency_ns, 2000 * (R - 1)));
+  const std::int64_t updated = options.shares() > 1 ? parameter_bytes / R : parameter_bytes;
+  return summed(time, picoseconds(multiplied(updated, 3 + 2 * options.optimizer_moments),
+                                  device.memory_bytes_per_second, device.name));
 }
 
-/// That of a plan with this cut, on the worker where it takes longest.
-constexpr std::int64_t update_time(const network& net, const plan_options& o, const int* first) {
-  const schedule_choice schedule = o.chosen_schedule();
+/// The update time of a plan with this cut, on the worker where it takes longest.
+constexpr std::int64_t update_time(const network& net, const plan_options& options, const int* first) {
+  const schedule_choice schedule = options.chosen_schedule();
   std::int64_t longest = 0;
-  for (int w = 0; w < schedule.workers(o.stages); ++w) {
+  for (int w = 0; w < schedule.workers(options.stages); ++w) {
     std::int64_t bytes = 0;
-    const device_spec* on = &o.device;
-    for (int s = 0; s < o.stages; ++s)
-      if (schedule.worker_of(o.stages, s) == w)
-        bytes += parameter_bytes(net, first[s], first[s + 1]), on = &o.device_of(s);
-    const std::int64_t time = update_time(bytes, o, *on);
+    const device_spec* device = &options.device;
+    for (int s = 0; s < options.stages; ++s)
+      if (schedule.worker_of(options.stages, s) == w)
+        bytes += parameter_bytes(net, first[s], first[s + 1]), device = &options.device_of(s);
+    const std::int64_t time = update_time(bytes, options, *device);
     if (time > longest) longest = time;
   }
   return longest;
