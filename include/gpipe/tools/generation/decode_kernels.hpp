@@ -14,7 +14,7 @@
 
 namespace gpipe::detail {
 
-/// Whether an item begins a decoder: `only<from<"targets", tensor<std::int32_t, N>>>`, behind an encoder.
+/// Whether an item begins a decoder: `only<from<"targets", tensor<std::int32_t, N>>>`, after an encoder.
 template <class Item>
 inline constexpr bool begins_decoder = false;
 template <class Item>
@@ -32,7 +32,7 @@ template <class Item>
 requires requires { typename Item::items; }
 inline constexpr bool has_decoder<Item> = has_decoder<typename Item::items>;
 
-/// The same items with a decoder of one token. A `sequence`, a `named` and so on stay what they are.
+/// The same items with a decoder of one token. A `sequence`, a `named` and similar items keep their kind.
 template <class Item>
 struct with_one_token {
   using type = Item;
@@ -58,8 +58,8 @@ requires(has_decoder<Item>&& requires { typename Item::items; }) struct with_one
   };
 };
 
-/// A model of tokens, for sequences of one token; behind an encoder, which reads all of its tokens, for targets of one
-/// token. Its layers and parameters are the model's.
+/// The model for sequences of one token; after an encoder, which reads all of its tokens, for targets of one token. It
+/// has the model's layers and parameters.
 template <class Model>
 struct of_one_token {
   static constexpr bool encodes = has_decoder<typename Model::items>;
@@ -67,18 +67,18 @@ struct of_one_token {
   using items = typename with_one_token<typename Model::items>::type;
 };
 
-/// How the layer of a row makes its output for one token, from the earlier tokens.
+/// How the layer of a row computes its output for one token from the earlier tokens.
 template <class Context>
 struct decode_row {
-  void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
+  void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it reads only the one token
   void (*refresh)(const Context&, const call&) = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;        ///< the number of its first extras, [tokens][...] each, that later tokens read
   int source_input = -1;      ///< of `decode`: the input that comes from an encoder, one for all samples; -1: none
-  int counts_tokens = -1;     ///< the field that says how many tokens of its input, or of that one, count; -1: none
+  int counts_tokens = -1;     ///< the field with the number of valid tokens of its input, or of that one; -1: none
 };
-/// The same for a layer that looks at one token: its kernels in the model of one token. A loss that makes the logits
-/// makes no more than these.
+/// The same for a layer that reads one token: its kernels in the model of one token. A loss that makes the logits
+/// computes only these.
 template <class Context>
 struct forward_row {
   void (*forward)(const Context&, const call&) = nullptr;
@@ -116,11 +116,12 @@ struct decode_entry {
   template <class Bound>
   static constexpr row_type row() {
     using view = kernel_view<Bound, Context>;
-    using at = decode_function<view, Context>;
-    using arguments = typename at::arguments;
+    using function = decode_function<view, Context>;
+    using arguments = typename function::arguments;
     row_type k;
-    if constexpr (decodes<Bound> && requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
-      k.decode = &at::decode;
+    if constexpr (decodes<Bound> &&
+                  requires(const Context& c, const arguments& a) { function::body::decode(c, a, 0); }) {
+      k.decode = &function::decode;
       k.kept_extras = Bound::on::kept_extras;
     }
     if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
@@ -137,12 +138,12 @@ struct forward_entry {
 
   template <class Bound>
   static constexpr row_type row() {
-    using own = kernel_functions<kernel_view<Bound, Context>, Context>;
+    using functions = kernel_functions<kernel_view<Bound, Context>, Context>;
     row_type k;
     if constexpr (Bound::view) k.forward = &view_functions<Bound, Context>::forward;
-    else if constexpr (Bound::predicted >= 0) k.forward = &own::predict;
-    else if constexpr (own::has_forward) k.forward = &own::forward;
-    if constexpr (own::has_prepare) k.prepare = &own::prepare;
+    else if constexpr (Bound::predicted >= 0) k.forward = &functions::predict;
+    else if constexpr (functions::has_forward) k.forward = &functions::forward;
+    if constexpr (functions::has_prepare) k.prepare = &functions::prepare;
     return k;
   }
 };

@@ -20,14 +20,14 @@
 
 namespace gpipe::detail {
 
-/// A model of tokens, as it makes one token after the other. `sequence` has its buffers for all tokens, `token` for
-/// one; both have an encoder's for all.
+/// A model of tokens that makes one token at a time. `sequence` has buffers for all tokens, `token` for one; both have
+/// an encoder's buffers for all tokens.
 struct decoded_model {
   const network &sequence, &token;
-  const decode_row<host::context>* decode;    // of the rows of `sequence`
-  const forward_row<host::context>* forward;  // of the rows of `token`
+  const decode_row<host::context>* decode;    // [row of `sequence`]
+  const forward_row<host::context>* forward;  // [row of `token`]
 
-  /// The layer with which the decoder behind an encoder begins: its output is the token; -1: there is no encoder.
+  /// The first layer of the decoder after an encoder, whose output is the token; -1: there is no encoder.
   int start() const {
     for (int l = 0; l < token.layer_count; ++l)
       if (token.layers[l].reads == 0 && token.layers[l].writes == 1 &&
@@ -41,38 +41,38 @@ struct decoded_model {
 };
 
 struct release_decoder_memory {
-  void operator()(std::byte* at) const noexcept { std::free(at); }
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }
 };
-/// Memory that the system provides when it is written first.
+/// Memory that the system provides on the first write.
 using decoder_memory = std::unique_ptr<std::byte[], release_decoder_memory>;
 
 GPIPE_COLD inline decoder_memory allocate_to_decode(std::size_t bytes) {
   const std::size_t boundary = bytes < host::large_page ? alignment : host::large_page;
-  auto* at = static_cast<std::byte*>(std::aligned_alloc(boundary, (bytes / boundary + 1) * boundary));
-  if (at == nullptr)
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(boundary, (bytes / boundary + 1) * boundary));
+  if (memory == nullptr)
     throw_error({"cannot allocate ", bytes, " bytes to generate tokens"}, {"generate fewer sequences at once"});
-  host::use_large_pages(at, bytes);
-  return decoder_memory(at);
+  host::use_large_pages(memory, bytes);
+  return decoder_memory(memory);
 }
 
-/// The parameters of the layers that this process has, and what layers derive from them, such as packed weights.
-/// Decoders read them and write none, so that any number of decoders share them: packing takes as long as many tokens.
+/// The parameters of this process's layers, and the values that layers derive from them, such as packed weights.
+/// Decoders only read them, so any number of decoders share them: packing takes as long as many tokens.
 class decoded_parameters {
  public:
   /// Copies a parameter or a part of the state. `together`: all processes of the job call it for this value, and each
-  /// of them gets it; else only the process that has the layer does.
-  using value_reader = std::function<void(const array_location& from, void* into, bool together)>;
+  /// gets the value; otherwise only the process that has the layer calls it.
+  using value_reader = std::function<void(const array_location& source, void* target, bool together)>;
 
   decoded_parameters(const network& sequence, const decode_row<host::context>* decode, layer_share share,
                      const value_reader& read);
 
-  struct of_layer {
-    decoder_memory parameters, state, derived;   // parameters: its own
-    std::vector<const std::byte*> parameter_at;  // of each parameter, a tied one at its owner
+  struct layer_memory {
+    decoder_memory parameters, state, derived;   // parameters: without tied ones
+    std::vector<const std::byte*> parameter_at;  // [parameter], a tied one at its owner
   };
-  const of_layer& operator[](int l) const { return layers_[index(l)]; }
+  const layer_memory& operator[](int l) const { return layers_[index(l)]; }
   const layer_share& share() const { return share_; }
-  /// All that is here.
+  /// All memory of this process for them.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -82,78 +82,79 @@ class decoded_parameters {
   }
 
   layer_share share_;
-  std::vector<of_layer> layers_;          // empty: another process has the layer
-  std::vector<decoder_memory> borrowed_;  // parameters of other processes' layers, to which layers here are tied
+  std::vector<layer_memory> layers_;      // empty: another process has the layer
+  std::vector<decoder_memory> borrowed_;  // parameters of other processes' layers that local layers are tied to
   std::size_t bytes_ = 0;
 };
 
-/// Makes the logits that follow a token, for several sequences at once. What layers keep of earlier tokens stays in
-/// their extras, so that a token costs one row:
+/// Makes the logits that follow a token, for several sequences at once. The extras of layers keep the data of earlier
+/// tokens, so a token costs one row:
 ///
 ///     position 0 1 2 3
 ///     keys     x x x .      step 3 writes the key and the value of token 3, and reads all four
 ///
-/// A layer that does not depend on the token is of the source, which is an encoder's: it runs once, before the first
-/// token, and all sequences read what it writes.
+/// A layer that does not depend on the token belongs to the source, which is an encoder. It runs once, before the first
+/// token, and all sequences read its outputs.
 ///
 ///     source layers -> memory -----.
 ///     token layers  ---------------> logits    for each token
 ///
-/// It runs on the calling thread, which shares its large products with others. `parameters` must live as long. In a job
-/// all processes make the same calls: each runs its own layers, and sends what they write to those that read it.
+/// The calling thread runs the layers, and shares large products with other threads. `parameters` must outlive the
+/// decoder. In a job all processes make the same calls: each runs its own layers, and sends their outputs to the
+/// processes that read them.
 class decoder {
  public:
-  decoder(const decoded_model& of, const decoded_parameters& parameters, int samples, int threads);
+  decoder(const decoded_model& model, const decoded_parameters& parameters, int samples, int threads);
 
   int samples() const { return samples_; }
-  int tokens() const { return static_cast<int>(of_.tokens().part.size); }
+  int tokens() const { return static_cast<int>(model_.tokens().part.size); }
   int vocabulary() const;
 
   /// The tokens that the encoder reads.
-  int source_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
-  /// Whether a source may have fewer: all layers that mix its tokens read how many there are.
+  int source_tokens() const { return static_cast<int>(model_.sequence.values[0].part.size); }
+  /// Whether a source may have fewer tokens: all layers that mix its tokens read their number.
   bool counts_source() const;
 
   /// The rank that has the logits.
   int last_rank() const { return segments_.back().rank; }
-  /// The memory for what layers here keep of earlier tokens, and for the rows between layers.
+  /// The memory of this process for the data of earlier tokens and for the rows between layers.
   std::size_t bytes() const { return bytes_; }
 
   /// Runs the encoder, before the first step.
   void encode(std::span<const std::int32_t> source);
 
-  /// The logits behind each sequence when `next` has come at `position`: [samples][vocabulary], valid until the next
-  /// call; empty in a process that does not have them. Positions come in ascending order from 0.
+  /// Appends `next` at `position` to each sequence, and returns the logits that follow: [samples][vocabulary], valid
+  /// until the next call; empty in a process that does not have them. Positions ascend from 0.
   std::span<const float> step(std::span<const std::int32_t> next, int position);
 
-  /// Sequence i goes on from what sequence `parents[i]` was, of `tokens` tokens.
+  /// Sequence i continues the first `tokens` tokens of sequence `parents[i]`.
   void reorder(std::span<const int> parents, int tokens);
 
  private:
-  const layer_type& row_at(int l) const { return of_.sequence.type_of(l); }
-  const decode_row<host::context>& decode_at(int l) const { return of_.decode[of_.sequence.layers[l].type]; }
-  const forward_row<host::context>& forward_at(int l) const { return of_.forward[of_.token.layers[l].type]; }
+  const layer_type& row_at(int l) const { return model_.sequence.type_of(l); }
+  const decode_row<host::context>& decode_at(int l) const { return model_.decode[model_.sequence.layers[l].type]; }
+  const forward_row<host::context>& forward_at(int l) const { return model_.forward[model_.token.layers[l].type]; }
   call call_of(int l) const;
-  const layer_type& loss() const { return of_.token.type_of(of_.token.loss_layer()); }
-  /// The logits are what the loss reads, or what it or the slices of a head make.
-  edge_part read_by_loss() const { return of_.token.values[value_read_by_loss()].part; }
-  int value_read_by_loss() const { return of_.token.reads_value(of_.token.loss_layer(), 0); }
+  const layer_type& loss() const { return model_.token.type_of(model_.token.loss_layer()); }
+  /// The logits are the input of the loss, or the loss or the slices of a head make them.
+  edge_part read_by_loss() const { return model_.token.values[value_read_by_loss()].part; }
+  int value_read_by_loss() const { return model_.token.reads_value(model_.token.loss_layer(), 0); }
   /// Calls visit(layer, part) for each layer that makes logits.
   template <class Visit>
   void each_part(const Visit& visit) const {
     for (int l = 0; l < end_; ++l) {
-      const layer_type& r = of_.token.type_of(l);
-      if (r.predicted >= 0) visit(l, edge_part{r.extras[r.predicted].size, r.extras[r.predicted].type});
+      const layer_type& type = model_.token.type_of(l);
+      if (type.predicted >= 0) visit(l, edge_part{type.extras[type.predicted].size, type.extras[type.predicted].type});
     }
   }
   /// Whether several layers make the logits: a head in slices.
   bool in_slices() const { return loss().predicted < 0 && !loss().predicts; }
   std::byte* made_by(int l) const {
-    const layer_type& r = of_.token.type_of(l);
-    return extras_[index(l)].get() + r.extra_offset(r.predicted, samples_);
+    const layer_type& type = model_.token.type_of(l);
+    return extras_[index(l)].get() + type.extra_offset(type.predicted, samples_);
   }
   void bring_slices();
-  bool makes_logits(int l) const { return of_.token.type_of(l).predicted >= 0; }
+  bool makes_logits(int l) const { return model_.token.type_of(l).predicted >= 0; }
   const std::byte* logits();
   void require_decodable() const;
   void require_decodable(int l) const;
@@ -162,35 +163,35 @@ class decoder {
   void find_source();
   void cut_by_rank();
   void run(const std::vector<int>& layers, int position);
-  void run_segments(bool of_source, int position);
-  /// Whether a layer or a value is of the source.
-  bool of_source(int l) const { return source_layer_[index(l)] != 0; }
-  bool value_of_source(int v) const { return source_value_[index(v)] != 0; }
-  int rows_of(int v) const { return value_of_source(v) ? 1 : samples_; }
+  void run_segments(bool source, int position);
+  /// Whether a layer or a value belongs to the source.
+  bool is_source_layer(int l) const { return source_layer_[index(l)] != 0; }
+  bool is_source_value(int v) const { return source_value_[index(v)] != 0; }
+  int rows_of(int v) const { return is_source_value(v) ? 1 : samples_; }
   decoder_memory allocate(std::size_t bytes) {
     bytes_ += bytes;
     return allocate_to_decode(bytes);
   }
 
-  /// Neighbours that one rank has.
-  struct segment {
+  /// Consecutive layers of one rank.
+  struct layer_segment {
     int rank;
     bool source;
     std::vector<int> layers, sent;  // sent: values that another rank reads
   };
 
-  decoded_model of_;
+  decoded_model model_;
   const decoded_parameters& parameters_;
   host::context context_{};
-  int samples_, start_, token_, end_;  // start_: of_.start(); token_: a value; end_: behind the last layer that runs
+  int samples_, start_, token_, end_;  // start_: model_.start(); token_: a value; end_: after the last layer that runs
   std::vector<char> source_layer_, source_value_;
-  std::vector<std::int32_t> lengths_;   // of the source, for each sequence
-  std::vector<segment> segments_;       // all layers that run, in order: those of the source first
-  std::vector<decoder_memory> extras_;  // [layer]; null: of the source, or another process has the layer
-  decoder_memory source_extras_;        // of all layers of the source, which need them while they run
-  decoder_memory workspace_;            // of all layers, of forward or of `decode`
-  std::vector<decoder_memory> values_;  // null: no layer here reads or writes it
-  decoder_memory passing_;              // a value that goes from another process to a third one
+  std::vector<std::int32_t> lengths_;    // of the source, [sequence]
+  std::vector<layer_segment> segments_;  // all layers that run, in order: the source first
+  std::vector<decoder_memory> extras_;   // [layer]; null: in the source, or in another process
+  decoder_memory source_extras_;         // shared by all source layers, which need them only while they run
+  decoder_memory workspace_;             // shared by all layers, for forward or `decode`
+  std::vector<decoder_memory> values_;   // null: no layer of this process reads or writes it
+  decoder_memory passing_;               // a value that goes from another process to a third one
   std::size_t bytes_ = 0;
   std::vector<float> joined_;                 // the logits of several slices, [samples][vocabulary]
   std::unique_ptr<product_threads> sharing_;  // null: one thread

@@ -13,7 +13,7 @@
 
 namespace gpipe::detail {
 
-/// Which layers of a generator this process has: all, or in a job those of its own stages. Values go to all processes
+/// The layers of a generator that this process has: all, or in a job those of its stages. Values go to all processes
 /// from the one that has them:
 ///
 ///     layers      0 1 2 | 3 4 | 5 6
@@ -32,10 +32,10 @@ class layer_share {
   bool has(int layer) const { return has_rank(rank_of(layer)); }
 
   /// Throws if another process makes another call.
-  void agree(collective_kind what, std::span<const agreed_value> values) const {
-    if (!alone()) job_->agree(what, values);
+  void agree(collective_kind kind, std::span<const agreed_value> values) const {
+    if (!alone()) job_->agree(kind, values);
   }
-  /// Runs what this process does alone. If it throws here, the call fails in all processes.
+  /// Runs the local part of a call. If it throws here, the call fails in all processes.
   template <class Call>
   void work(Call&& call) const {
     const collective_calls calls(job_);
@@ -44,11 +44,11 @@ class layer_share {
       call();
     });
   }
-  /// Bytes of a rank reach all. `which` is the same everywhere.
-  GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) const {
+  /// Sends bytes of rank `root` to all ranks. `tag` is the same everywhere.
+  GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t tag) const {
     if (alone()) return;
     try {
-      job_->broadcast(bytes, size, root, which);
+      job_->broadcast(bytes, size, root, tag);
     } catch (const interrupted&) {
       throw job_->recover();
     }

@@ -6,15 +6,15 @@
 
 namespace gpipe::detail {
 
-/// Threads that share the products of the thread that makes them. They spin for some time after a product, for the next
-/// one comes soon, and then sleep.
+/// Threads that share the products of the calling thread. After a product they spin for some time, because the next one
+/// comes soon, and then sleep.
 class product_threads final : public host::product_sharing {
  public:
   explicit product_threads(int threads) : signals_(threads), team_(signals_, threads) {}
 
   int threads() const override { return team_.workers(); }
-  void run(void (*part)(const void* of, int i), const void* of) override {
-    team_.run([part, of](int worker) { part(of, worker); });
+  void run(void (*part)(const void* product, int i), const void* product) override {
+    team_.run([part, product](int worker) { part(product, worker); });
   }
 
  private:
@@ -22,7 +22,7 @@ class product_threads final : public host::product_sharing {
   thread_team team_;
 };
 
-/// While it lives, products of this thread are shared; with null they are not.
+/// Shares the products of this thread during its lifetime; with null they are not shared.
 class shared_products {
  public:
   explicit shared_products(host::product_sharing* sharing) : before_(host::sharing_of_thread) {
