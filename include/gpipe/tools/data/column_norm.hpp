@@ -24,30 +24,30 @@
 namespace gpipe {
 
 /// The mean and the deviation of each column of a field. Columns of different units, scaled by them, have the mean 0
-/// and the deviation 1. Those of the training's rows serve for held-out rows and for rows that come later, so their
-/// text is saved with the model:
+/// and the deviation 1. Held-out rows and later rows are scaled by the numbers of the training rows, so their text is
+/// saved with the model:
 ///
-///     const column_norm by(train, "inputs");
-///     for (dataset* part : {&train, &held_out}) by.apply(part->field<float>("inputs"));
-///     training.save("run", {.texts = {{"inputs", by.text()}}});
-///     const column_norm same = column_norm::of_text(served.load("run").texts.at("inputs"));
+///     const column_norm norm(train, "inputs");
+///     for (dataset* part : {&train, &held_out}) norm.apply(part->field<float>("inputs"));
+///     training.save("run", {.texts = {{"inputs", norm.text()}}});
+///     const column_norm loaded = column_norm::of_text(served.load("run").texts.at("inputs"));
 struct column_norm {
   std::vector<double> mean{}, deviation{};
 
   column_norm() = default;
-  /// Those of a field of float or double, over all rows. A column of one value has the deviation 1. Throws `error` if
-  /// there is no such field or it has another type, or if a number is not finite.
+  /// Measures a field of float or double over all rows. A column of one value has the deviation 1. Throws `error` if
+  /// there is no such field, if it has another type, or if a number is not finite.
   GPIPE_COLD column_norm(const dataset& data, std::string_view field) {
     std::size_t columns = 0;
     bool doubles = false;
-    for (const data_field& one : data.fields())
-      if (one.name == field) columns = one.size, doubles = one.type == dtype::float64;
+    for (const data_field& candidate : data.fields())
+      if (candidate.name == field) columns = candidate.size, doubles = candidate.type == dtype::float64;
     if (doubles) measure(data.field<double>(field), columns, field);
     else measure(data.field<float>(field), columns, field);
   }
 
-  /// x = (x - mean) / deviation in each row, in place; and back. Throws `error` if there are not whole rows, or if
-  /// there is not a deviation above 0 for each mean.
+  /// x = (x - mean) / deviation in each row, in place; and back. Throws `error` if `rows` are not whole rows, or if a
+  /// mean has no deviation above 0.
   template <class Rows>
   void apply(Rows&& rows) const {
     each(rows, [](double x, double middle, double unit) { return (x - middle) / unit; });
@@ -57,28 +57,28 @@ struct column_norm {
     each(rows, [](double x, double middle, double unit) { return x * unit + middle; });
   }
 
-  /// Mean and deviation of each column, separated by spaces: `of_text` returns the same numbers, bit for bit, and
-  /// throws `error` if the text is another one.
+  /// Mean and deviation of each column, separated by spaces. `of_text` returns the same numbers, bit for bit, and
+  /// throws `error` for any other text.
   GPIPE_COLD std::string text() const {
     require_pairs();
-    std::string all;
+    std::string result;
     char digits[32];
     for (std::size_t c = 0; c < mean.size(); ++c)
       for (const double x : {mean[c], deviation[c]})
-        all.append(all.empty() ? "" : " ").append(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
-    return all;
+        result.append(result.empty() ? "" : " ").append(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
+    return result;
   }
   GPIPE_COLD static column_norm of_text(std::string_view text) {
     column_norm found;
-    const char *at = text.data(), *end = at + text.size();
-    for (bool is_mean = true; at != end; is_mean = !is_mean) {
+    const char *cursor = text.data(), *end = cursor + text.size();
+    for (bool is_mean = true; cursor != end; is_mean = !is_mean) {
       double x = 0;
-      const auto read = detail::parse_number(at, end, x);
+      const auto read = detail::parse_number(cursor, end, x);
       if (read.ec != std::errc{} || (read.ptr != end && *read.ptr != ' ')) break;
       (is_mean ? found.mean : found.deviation).push_back(x);
-      at = read.ptr == end ? end : read.ptr + 1;
+      cursor = read.ptr == end ? end : read.ptr + 1;
     }
-    if (at != end || found.mean.size() != found.deviation.size() || found.mean.empty())
+    if (cursor != end || found.mean.size() != found.deviation.size() || found.mean.empty())
       detail::throw_error({"the text ", detail::quoted(text), " is not that of a column_norm"},
                           {"give one that text() has returned"});
     found.require_pairs();

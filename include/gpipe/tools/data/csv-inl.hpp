@@ -22,10 +22,10 @@ namespace gpipe {
 
 namespace detail {
 
-/// Reads rows, and knows the location of an error.
+/// Reads rows, and adds path and line to errors.
 class csv_reader {
  public:
-  csv_reader(const std::string& path, const std::vector<csv_field>& fields, const csv_options& how);
+  csv_reader(const std::string& path, const std::vector<csv_field>& fields, const csv_options& options);
   dataset read();
 
  private:
@@ -33,13 +33,13 @@ class csv_reader {
     const csv_field* field;  // null: skipped
     std::vector<float>* numbers;
     std::vector<std::int32_t>* labels;
-    std::size_t at;  // among the columns of the field
+    std::size_t position;  // in the columns of the field
   };
 
   [[noreturn]] void fail(const std::string& wrong, const std::string& remedy) const {
     throw error(wrong, remedy, {.file = path_, .line = line_});
   }
-  [[noreturn]] void refuse(std::size_t number, std::string_view word, const char* what) const;
+  [[noreturn]] void refuse(std::size_t number, std::string_view word, const char* reason) const;
   bool read_line(std::string& text);
   bool read_record(std::string& text);
   void split(std::string_view text);
@@ -50,7 +50,7 @@ class csv_reader {
 
   const std::string& path_;
   const std::vector<csv_field>& fields_;
-  const csv_options how_;
+  const csv_options options_;
   bool by_name_ = false;
   long line_ = -1, next_line_ = 1;
   std::optional<file_stream> file_;
@@ -62,8 +62,8 @@ class csv_reader {
 };
 
 GPIPE_COLD GPIPE_INLINE csv_reader::csv_reader(const std::string& path, const std::vector<csv_field>& fields,
-                                               const csv_options& how)
-    : path_(path), fields_(fields), how_(how), numbers_(fields.size()), labels_(fields.size()) {
+                                               const csv_options& options)
+    : path_(path), fields_(fields), options_(options), numbers_(fields.size()), labels_(fields.size()) {
   bool any = false;
   for (std::size_t f = 0; f < fields.size(); ++f) {
     const csv_field& field = fields[f];
@@ -83,7 +83,7 @@ GPIPE_COLD GPIPE_INLINE csv_reader::csv_reader(const std::string& path, const st
     if (by_name_ && field.from.empty())
       fail(concat({"the field ", detail::quoted(field.name), " has no .from, but another field has"}),
            "give every field the names of its columns, or none");
-  if (by_name_ && !how.header) fail("a field has .from, and .header is false", "give .header = true");
+  if (by_name_ && !options.header) fail("a field has .from, and .header is false", "give .header = true");
   file_.emplace(path);
 }
 
@@ -98,77 +98,81 @@ GPIPE_COLD GPIPE_INLINE std::string csv_reader::expected() const {
     else if (field.classes > 0) text += "a label";
     else text += columns == 1 ? "a number" : std::to_string(columns) + " numbers";
   }
-  return text + ", separated by " + (how_.separator == ',' ? "commas" : detail::quoted(std::string(1, how_.separator)));
+  return text + ", separated by " +
+         (options_.separator == ',' ? "commas" : detail::quoted(std::string(1, options_.separator)));
 }
 
-GPIPE_COLD GPIPE_INLINE void csv_reader::refuse(std::size_t number, std::string_view word, const char* what) const {
+GPIPE_COLD GPIPE_INLINE void csv_reader::refuse(std::size_t number, std::string_view word, const char* reason) const {
   std::string remedy = "give " + expected();
-  if (line_ == 1 && !how_.header) remedy = "if line 1 is a header, give .header = true; else " + remedy;
-  fail(concat({"column ", number + 1, ": ", detail::quoted(word), what}), remedy);
+  if (line_ == 1 && !options_.header) remedy = "if line 1 is a header, give .header = true; else " + remedy;
+  fail(concat({"column ", number + 1, ": ", detail::quoted(word), reason}), remedy);
 }
 
 /// Adds a line to the text, or its first characters if it is too long.
 GPIPE_COLD GPIPE_INLINE bool csv_reader::read_line(std::string& text) {
-  const std::size_t before = text.size();
+  const std::size_t old_size = text.size();
   for (int c = file_->next(); c != file_stream::end; c = file_->next()) {
     if (c == '\n') return true;
     text += static_cast<char>(c);
     if (text.size() > longest_csv_line) return true;
   }
-  return text.size() > before;
+  return text.size() > old_size;
 }
 
-/// Reads a line, and those that follow while a quote is open. An inner line's end is a space in the text.
+/// Reads a line, and the following ones while a quote is open. The end of an inner line becomes a space.
 GPIPE_COLD GPIPE_INLINE bool csv_reader::read_record(std::string& text) {
   text.clear();
   line_ = next_line_;
   bool is_quoted = false;
-  for (std::size_t at = 0;;) {
+  for (std::size_t position = 0;;) {
     const bool found = read_line(text);
     if (!found && !is_quoted) return false;
     if (!found) fail("a quote is not closed", "close it, or double a quote that is part of a text");
     ++next_line_;
     if (text.size() > longest_csv_line)
       fail(concat({"has more than ", longest_csv_line, " characters"}), "give lines of " + expected());
-    if (line_ == 1 && at == 0 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that editors write
+    if (line_ == 1 && position == 0 && text.starts_with("\xef\xbb\xbf"))
+      text.erase(0, 3);  // the mark that editors write
     if (!text.empty() && text.back() == '\r') text.pop_back();
     // A quote opens at the start of a value, and only there.
-    for (; at < text.size(); ++at) {
-      if (text[at] != '"') continue;
-      const std::size_t before = text.find_last_not_of(' ', at - 1);
+    for (; position < text.size(); ++position) {
+      if (text[position] != '"') continue;
+      const std::size_t previous = text.find_last_not_of(' ', position - 1);
       if (is_quoted) is_quoted = false;
-      else is_quoted = at == 0 || before == text.npos || text[before] == how_.separator || text[at - 1] == '"';
+      else
+        is_quoted =
+            position == 0 || previous == text.npos || text[previous] == options_.separator || text[position - 1] == '"';
     }
     if (!is_quoted) return true;
     text += ' ';
-    at = text.size();
+    position = text.size();
   }
 }
 
 /// Splits a line at its separators into `cells_`.
 GPIPE_COLD GPIPE_INLINE void csv_reader::split(std::string_view text) {
   cell_count_ = 0;
-  std::size_t at = 0;
+  std::size_t position = 0;
   for (bool more = true; more;) {
     if (cells_.size() == cell_count_) cells_.emplace_back();
     std::string& cell = cells_[cell_count_++];
     cell.clear();
-    while (at < text.size() && text[at] == ' ') ++at;
-    if (at < text.size() && text[at] == '"') {
-      for (++at; at < text.size(); ++at) {
-        if (text[at] == '"' && (++at == text.size() || text[at] != '"')) break;
-        cell += text[at];
+    while (position < text.size() && text[position] == ' ') ++position;
+    if (position < text.size() && text[position] == '"') {
+      for (++position; position < text.size(); ++position) {
+        if (text[position] == '"' && (++position == text.size() || text[position] != '"')) break;
+        cell += text[position];
       }
     }
-    const std::size_t stop = (std::min)(text.find(how_.separator, at), text.size());
-    cell += text.substr(at, stop - at);
+    const std::size_t stop = (std::min)(text.find(options_.separator, position), text.size());
+    cell += text.substr(position, stop - position);
     cell.resize(cell.find_last_not_of(' ') + 1);
     more = stop < text.size();
-    at = stop + 1;
+    position = stop + 1;
   }
 }
 
-/// The columns of the file by the names in its header, which is in `cells_`.
+/// Finds the columns of the file by the names in its header, which is in `cells_`.
 GPIPE_COLD GPIPE_INLINE void csv_reader::find_columns() {
   const std::vector<std::string> names(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(cell_count_));
   columns_.assign(names.size(), {nullptr, nullptr, nullptr, 0});
@@ -178,17 +182,17 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::find_columns() {
       const auto found = std::find(names.begin(), names.end(), wanted);
       if (found == names.end()) {
         const std::string meant = meant_by(wanted, names);
-        std::string all;
-        for (const std::string& name : names) all += (all.empty() ? "" : ", ") + detail::quoted(name);
+        std::string choices;
+        for (const std::string& name : names) choices += (choices.empty() ? "" : ", ") + detail::quoted(name);
         fail(concat({"the header has no column ", detail::quoted(wanted)}),
-             meant.empty() ? "choose among " + all : "did you mean " + detail::quoted(meant) + "?");
+             meant.empty() ? "choose among " + choices : "did you mean " + detail::quoted(meant) + "?");
       }
       if (std::find(found + 1, names.end(), wanted) != names.end())
         fail(concat({"the header has two columns ", detail::quoted(wanted)}), "rename one of them");
-      column& into = columns_[static_cast<std::size_t>(found - names.begin())];
-      if (into.field != nullptr)
+      column& target = columns_[static_cast<std::size_t>(found - names.begin())];
+      if (target.field != nullptr)
         fail(concat({"the column ", detail::quoted(wanted), " is named twice"}), "name it in one field");
-      into = {&fields_[f], &numbers_[f], &labels_[f], k};
+      target = {&fields_[f], &numbers_[f], &labels_[f], k};
     }
 }
 
@@ -196,28 +200,29 @@ GPIPE_COLD inline bool is_missing(std::string_view word) {
   if (word.size() > 5) return false;
   std::string letters(word);
   for (char& c : letters) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  for (const std::string_view one : {"", "nan", "-nan", "+nan", "na", "n/a", "null", "none"})
-    if (letters == one) return true;
+  for (const std::string_view missing : {"", "nan", "-nan", "+nan", "na", "n/a", "null", "none"})
+    if (letters == missing) return true;
   return false;
 }
 
 GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::string_view word) {
-  const column& into = columns_[number];
-  const bool is_label = into.field->classes > 0;
-  const char *at = word.data(), *const stop = at + word.size();
+  const column& target = columns_[number];
+  const bool is_label = target.field->classes > 0;
+  const char *cursor = word.data(), *const stop = cursor + word.size();
   float value = 0;
   std::int32_t label = 0;
   if (is_missing(word)) {
-    if (how_.missing == missing_values::refuse || is_label)
+    if (options_.missing == missing_values::refuse || is_label)
       fail(concat({"column ", number + 1, ": ", detail::quoted(word), is_label ? " is not a label" : " is not a number",
                    ": it is missing"}),
            is_label ? "give a label, or .missing = missing_values::drop_row, which leaves such rows out"
                     : "give a number, or .missing = missing_values::drop_row, which leaves such rows out, or "
                       "missing_values::fill, which puts .fill in its place");
-    value = how_.fill;
+    value = options_.fill;
   } else {
-    if (word.size() > 1 && *at == '+' && (at[1] == '.' || (at[1] >= '0' && at[1] <= '9'))) ++at;
-    const auto [next, failure] = is_label ? std::from_chars(at, stop, label) : detail::parse_number(at, stop, value);
+    if (word.size() > 1 && *cursor == '+' && (cursor[1] == '.' || (cursor[1] >= '0' && cursor[1] <= '9'))) ++cursor;
+    const auto [next, failure] =
+        is_label ? std::from_chars(cursor, stop, label) : detail::parse_number(cursor, stop, value);
     const char* const kind = is_label ? " is not a label" : " is not a number";
     if (failure == std::errc::result_out_of_range) {
       // A number that does not fit a float may be too near to 0: then it is 0.
@@ -225,8 +230,8 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::str
         fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a label"}),
              "give smaller numbers");
       double wide = 0;
-      const bool is_wide = detail::parse_number(at, next, wide).ec == std::errc{};
-      const std::string_view digits(at, static_cast<std::size_t>(next - at));
+      const bool is_wide = detail::parse_number(cursor, next, wide).ec == std::errc{};
+      const std::string_view digits(cursor, static_cast<std::size_t>(next - cursor));
       if (is_wide ? !(std::fabs(wide) < 1) : digits.find("e-") == digits.npos && digits.find("E-") == digits.npos)
         fail(concat({"column ", number + 1, ": ", detail::quoted(word), " does not fit a float"}),
              "give smaller numbers");
@@ -235,19 +240,20 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_value(std::size_t number, std::str
       refuse(number, word, kind);
     }
     if (next != stop) {
-      if (!is_label && *next == ',' && how_.separator != ',')
+      if (!is_label && *next == ',' && options_.separator != ',')
         fail(concat({"column ", number + 1, ": ", detail::quoted(word), kind}),
              "write numbers with a point: a decimal comma is not read");
       refuse(number, word, kind);
     }
   }
-  if (is_label && (label < 0 || label >= into.field->classes))
-    fail(concat({"label ", label, " is out of range"}), concat({"choose labels in 0 ... ", into.field->classes - 1}));
-  if (is_label) into.labels->push_back(label);
+  if (is_label && (label < 0 || label >= target.field->classes))
+    fail(concat({"label ", label, " is out of range"}), concat({"choose labels in 0 ... ", target.field->classes - 1}));
+  if (is_label) target.labels->push_back(label);
   else if (by_name_)
-    into.numbers->end()[static_cast<std::ptrdiff_t>(into.at) - static_cast<std::ptrdiff_t>(into.field->from.size())] =
+    target.numbers
+        ->end()[static_cast<std::ptrdiff_t>(target.position) - static_cast<std::ptrdiff_t>(target.field->from.size())] =
         value;
-  else into.numbers->push_back(value);
+  else target.numbers->push_back(value);
 }
 
 GPIPE_COLD GPIPE_INLINE void csv_reader::read_row(const std::string& text) {
@@ -259,7 +265,7 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_row(const std::string& text) {
          count == 1 && text.find_first_of(";\t") != text.npos
              ? "give the .separator of the file; expected are " + expected()
              : "give " + expected());
-  if (how_.missing == missing_values::drop_row)
+  if (options_.missing == missing_values::drop_row)
     for (std::size_t c = 0; c < count; ++c)
       if (columns_[c].field != nullptr && is_missing(cells_[c])) return;
   if (by_name_)
@@ -272,7 +278,7 @@ GPIPE_COLD GPIPE_INLINE void csv_reader::read_row(const std::string& text) {
 GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
   std::string text;
   std::size_t rows = 0;
-  long blank = 0;  // the first of the blank lines behind the last row
+  long blank = 0;  // the first blank line after the last row
   while (read_record(text)) {
     if (text.find('\0') != std::string::npos) fail("is binary", "give lines of text: " + expected());
     if (text.find_first_not_of(' ') == std::string::npos) {
@@ -285,7 +291,7 @@ GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
     }
     if (rows == max_csv_rows)
       fail(concat({"is a row after the first ", max_csv_rows}), "give a file that ends, with fewer rows");
-    if (how_.header && line_ == 1) {
+    if (options_.header && line_ == 1) {
       split(text);
       if (by_name_) find_columns();
       continue;
@@ -321,8 +327,8 @@ GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
 namespace gpipe {
 
 GPIPE_COLD GPIPE_INLINE dataset read_csv(const std::string& path, const std::vector<csv_field>& fields,
-                                         const csv_options& how) {
-  return detail::csv_reader(path, fields, how).read();
+                                         const csv_options& options) {
+  return detail::csv_reader(path, fields, options).read();
 }
 GPIPE_COLD GPIPE_INLINE dataset read_csv(const std::string& path, int width, int classes) {
   if (classes < 1) detail::throw_error({"classes is ", classes}, {"choose at least 1"});

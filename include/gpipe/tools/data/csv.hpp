@@ -34,11 +34,11 @@ struct csv_field {
   std::vector<std::string> from{};
 };
 
-/// What happens to a value that is missing: an empty one, or `nan`, `na`, `n/a`, `null` or `none` in any letters.
+/// How to treat a missing value: an empty one, or `nan`, `na`, `n/a`, `null` or `none` in upper or lower case.
 enum class missing_values : std::uint8_t {
   refuse,    ///< an error
   drop_row,  ///< the row is left out
-  fill       ///< a number is `csv_options::fill`; a label that is missing is an error
+  fill       ///< a number becomes `csv_options::fill`; a missing label is an error
 };
 
 struct csv_options {
@@ -49,19 +49,19 @@ struct csv_options {
 };
 
 /// Reads a file of separated numbers: rows of the fields, from left to right, or by the names of the header. A value
-/// may stand in quotes, which RFC 4180 describes: in them a separator and the end of a line are text, and "" is a
-/// quote. Lines at the end may be blank. Anything else is an error with its line and column. Data without an end, such
-/// as a pipe, are refused before they fill the memory.
+/// may be in quotes, as RFC 4180 describes: there a separator and the end of a line are text, and "" is a quote. Lines
+/// at the end may be blank. Anything else is an error with its line and column. Data without an end, such as a pipe,
+/// are refused before they fill the memory.
 ///
 ///     read_csv("digits.csv", {{"inputs", 64}, {.name = "labels", .classes = 10}})
 ///     read_csv("houses.csv", {{"", 1}, {"inputs", 8}, {"targets", 2}}, {.separator = ';', .header = true})
 ///     read_csv("people.csv", {{.name = "inputs", .from = {"age", "income"}}, {.name = "targets", .from = {"price"}}},
 ///              {.header = true, .missing = missing_values::drop_row})
-dataset read_csv(const std::string& path, const std::vector<csv_field>& fields, const csv_options& how = {});
+dataset read_csv(const std::string& path, const std::vector<csv_field>& fields, const csv_options& options = {});
 
 /// Rows of `width` numbers, and a label in 0 ... `classes` - 1: the fields "inputs" and "labels".
 dataset read_csv(const std::string& path, int width, int classes);
-// Without fields, or a number alone: this is here for the error.
+// Without fields, or with a number alone: only for the error message.
 template <class... Width>
 requires(sizeof...(Width) == 0 || (std::is_arithmetic_v<Width> && ...))  //
     dataset read_csv(const std::string&, Width...) {

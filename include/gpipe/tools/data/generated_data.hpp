@@ -18,14 +18,14 @@ namespace gpipe {
 ///         r.rows<std::int32_t>("labels")[i] = decode(r.samples()[i], r.rows<float>("inputs").subspan(64 * i, 64));
 ///     });
 ///
-/// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. An
-/// exception of any type leaves the call that reads the data. If its result depends on the request alone, a training
-/// that was stopped and begun again has the same bits.
+/// The function fills all rows of all fields; rows that it does not write hold an earlier batch. The call that reads
+/// the data throws its exceptions, of any type. If its result depends on the request alone, a resumed training has the
+/// same bits.
 class generated_data final : public data_source {
  public:
   using fill_function = std::function<void(const batch_request&)>;
 
-  /// An epoch has `samples` samples. `shuffle` says how they are ordered.
+  /// An epoch has `samples` samples, in the order that `shuffle` defines.
   generated_data(int samples, std::vector<data_field> fields, fill_function fill, block_shuffle shuffle = {})
       : samples_(samples), fields_(std::move(fields)), fill_(std::move(fill)), shuffle_(shuffle) {}
 

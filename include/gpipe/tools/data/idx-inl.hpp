@@ -41,20 +41,20 @@ GPIPE_COLD GPIPE_INLINE std::size_t idx_array::row() const {
 }
 
 GPIPE_INLINE double idx_array::element(std::size_t i) const {
-  const std::byte* at = elements_.data() + i * detail::idx_bytes(type_);
+  const std::byte* bytes = elements_.data() + i * detail::idx_bytes(type_);
   switch (type_) {
     case 8:
-      return std::to_integer<int>(*at);
+      return std::to_integer<int>(*bytes);
     case 9:
-      return static_cast<std::int8_t>(*at);
+      return static_cast<std::int8_t>(*bytes);
     case 11:
-      return static_cast<std::int16_t>(detail::big_endian<std::uint16_t>(at));
+      return static_cast<std::int16_t>(detail::big_endian<std::uint16_t>(bytes));
     case 12:
-      return static_cast<std::int32_t>(detail::big_endian<std::uint32_t>(at));
+      return static_cast<std::int32_t>(detail::big_endian<std::uint32_t>(bytes));
     case 13:
-      return static_cast<double>(std::bit_cast<float>(detail::big_endian<std::uint32_t>(at)));
+      return static_cast<double>(std::bit_cast<float>(detail::big_endian<std::uint32_t>(bytes)));
     default:
-      return std::bit_cast<double>(detail::big_endian<std::uint64_t>(at));
+      return std::bit_cast<double>(detail::big_endian<std::uint64_t>(bytes));
   }
 }
 
@@ -74,20 +74,21 @@ GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
   const std::uint64_t size = file.size();
   std::uint64_t next = 0;
   const auto read = [&](std::size_t bytes) {
-    std::vector<std::byte> into(bytes);
-    file.read_at(into.data(), bytes, next);
+    std::vector<std::byte> buffer(bytes);
+    file.read_at(buffer.data(), bytes, next);
     next += bytes;
-    return into;
+    return buffer;
   };
   if (size < 4) fail(detail::concat({"has ", size, " bytes, and no header"}), "give an IDX file");
   const auto magic = read(4);
-  const auto at = [&](std::size_t i) { return std::to_integer<int>(magic[i]); };
-  if (at(0) == 0x1f && at(1) == 0x8b) fail("is compressed by gzip", "unpack it by gunzip");
-  if (at(0) != 0 || at(1) != 0) fail("does not begin with two bytes of 0", "give an IDX file");
-  const std::size_t element = detail::idx_bytes(at(2));
+  const auto magic_byte = [&](std::size_t i) { return std::to_integer<int>(magic[i]); };
+  if (magic_byte(0) == 0x1f && magic_byte(1) == 0x8b) fail("is compressed by gzip", "unpack it by gunzip");
+  if (magic_byte(0) != 0 || magic_byte(1) != 0) fail("does not begin with two bytes of 0", "give an IDX file");
+  const std::size_t element = detail::idx_bytes(magic_byte(2));
   if (element == 0)
-    fail(detail::concat({"has elements of the unknown type ", at(2)}), "give one of the types 8, 9, 11, 12, 13, 14");
-  const auto dimensions = static_cast<std::size_t>(at(3));
+    fail(detail::concat({"has elements of the unknown type ", magic_byte(2)}),
+         "give one of the types 8, 9, 11, 12, 13, 14");
+  const auto dimensions = static_cast<std::size_t>(magic_byte(3));
   if (dimensions == 0) fail("has 0 dimensions", "give an array with at least 1");
   if (size < 4 + 4 * dimensions)
     fail(detail::concat({"ends in its header, which has ", dimensions, " extents"}), "give a whole file");
@@ -104,7 +105,7 @@ GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
   }
   if (bytes != given)
     fail(detail::concat({"has ", given, " bytes of elements, but its header says ", bytes}), "give a whole file");
-  return {at(2), std::move(extents), read(static_cast<std::size_t>(given))};
+  return {magic_byte(2), std::move(extents), read(static_cast<std::size_t>(given))};
 }
 
 }  // namespace gpipe

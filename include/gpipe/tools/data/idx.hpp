@@ -37,15 +37,15 @@ class idx_array {
   std::size_t rows() const { return extents_.front(); }
   /// The elements of a sample: all other extents, multiplied.
   std::size_t row() const;
-  /// All elements, converted. A pixel of 255 becomes 255.0F. Throws `error` if T is an integer and an element no value
-  /// of it.
+  /// All elements, converted. A pixel of 255 becomes 255.0F. Throws `error` if T is an integer type and cannot hold an
+  /// element.
   template <detail::element T>
   std::vector<T> as() const {
     if constexpr (std::is_integral_v<T>)
       require_whole((std::numeric_limits<T>::min)(), (std::numeric_limits<T>::max)());
-    std::vector<T> all(rows() * row());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(element(i));
-    return all;
+    std::vector<T> values(rows() * row());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(element(i));
+    return values;
   }
 
  private:
@@ -57,7 +57,7 @@ class idx_array {
   std::vector<std::byte> elements_;  // as in the file
 };
 
-/// Reads an IDX file. Throws `error` unless the file has exactly the bytes that its header says.
+/// Reads an IDX file. Throws `error` unless the file has exactly the bytes that its header gives.
 idx_array read_idx(const std::string& path);
 
 }  // namespace gpipe

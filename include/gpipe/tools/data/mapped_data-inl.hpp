@@ -15,8 +15,8 @@
 
 namespace gpipe {
 
-/// Holds the blocks of the window that is read, and of the next one, in memory of its own. A mapping of the file would
-/// have no bound: a fault maps pages of other blocks, too, and a page of two blocks would never be dropped.
+/// Holds the blocks of the current window and of the next one in its own memory. A mapping of the file would have no
+/// bound: a fault maps pages of other blocks, too, and a page of two blocks would never be dropped.
 ///
 ///     enter   a batch   another   ...        held
 ///     now     rows of window 0               window 0
@@ -24,25 +24,26 @@ namespace gpipe {
 ///     next    rows of window 1               window 1; buffers of window 0 take window 2
 class mapped_data::filler final : public detail::batch_filler {
  public:
-  explicit filler(const mapped_data& of) : of_(of) {}
+  explicit filler(const mapped_data& data) : data_(data) {}
 
   void fill(const batch_request& wanted) override {
     for (std::size_t i = 0; i < wanted.samples().size(); ++i) {
       const int sample = wanted.samples()[i];
       const held_block* const held = find(sample / block_rows_);
-      for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
-        const column& from = of_.columns_[c];
-        const std::size_t row = of_.fields_[c].row_bytes();
-        std::byte* const into = wanted.bytes(c).data() + i * row;
+      for (std::size_t c = 0; c < data_.columns_.size(); ++c) {
+        const column& source = data_.columns_[c];
+        const std::size_t row = data_.fields_[c].row_bytes();
+        std::byte* const target = wanted.bytes(c).data() + i * row;
         if (held == nullptr)  // of a window that the batch has passed
-          from.file->read_at(into, row, from.offset + index(sample) * from.stride);
-        else std::memcpy(into, held->bytes.data() + held->first[c] + index(sample % block_rows_) * from.stride, row);
+          source.file->read_at(target, row, source.offset + index(sample) * source.stride);
+        else
+          std::memcpy(target, held->bytes.data() + held->first[c] + index(sample % block_rows_) * source.stride, row);
       }
     }
     keep(wanted_);  // this batch may have read the end of the last window
     // The next window is read in parts, so that no batch waits for all of it.
-    const std::size_t samples = wanted.samples().size(), window = index(now_) * index(block_rows_);
-    for (std::size_t n = index(ahead_) * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty();
+    const std::size_t samples = wanted.samples().size(), window = index(current_count_) * index(block_rows_);
+    for (std::size_t n = index(next_count_) * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty();
          --n) {
       const int block = next_.back();
       next_.pop_back();
@@ -53,17 +54,18 @@ class mapped_data::filler final : public detail::batch_filler {
 
   GPIPE_COLD void enter(const detail::row_order& order) override {
     block_rows_ = order.block_rows();
-    const auto now = order.window(), next = order.next_window();
-    std::vector<int> kept(wanted_.begin(), wanted_.begin() + now_);  // the batch may read the end of the last window
-    kept.insert(kept.end(), now.begin(), now.end());
+    const auto current = order.window(), upcoming = order.next_window();
+    // The batch may read the end of the last window.
+    std::vector<int> kept(wanted_.begin(), wanted_.begin() + current_count_);
+    kept.insert(kept.end(), current.begin(), current.end());
     keep(kept);
-    wanted_.assign(now.begin(), now.end());
-    wanted_.insert(wanted_.end(), next.begin(), next.end());
-    now_ = static_cast<int>(now.size()), ahead_ = static_cast<int>(next.size());
-    for (const int block : now)
+    wanted_.assign(current.begin(), current.end());
+    wanted_.insert(wanted_.end(), upcoming.begin(), upcoming.end());
+    current_count_ = static_cast<int>(current.size()), next_count_ = static_cast<int>(upcoming.size());
+    for (const int block : current)
       if (find(block) == nullptr) read(block);
     next_.clear();
-    for (const int block : next)
+    for (const int block : upcoming)
       if (find(block) == nullptr) next_.push_back(block);
     if (!next_.empty()) read_ahead(next_.back());
   }
@@ -71,7 +73,7 @@ class mapped_data::filler final : public detail::batch_filler {
  private:
   struct held_block {
     int number = -1;                   // -1: free
-    std::vector<std::size_t> first{};  // of each column's rows, in the bytes
+    std::vector<std::size_t> first{};  // [column]: offset of its rows in `bytes`
     std::vector<std::byte> bytes{};
   };
 
@@ -82,45 +84,45 @@ class mapped_data::filler final : public detail::batch_filler {
   }
   /// Frees all other blocks.
   void keep(const std::vector<int>& blocks) {
-    for (held_block& one : held_)
-      if (std::find(blocks.begin(), blocks.end(), one.number) == blocks.end()) one.number = -1;
+    for (held_block& held : held_)
+      if (std::find(blocks.begin(), blocks.end(), held.number) == blocks.end()) held.number = -1;
   }
   void read(int block) {
-    held_block* into = find(-1);
-    if (into == nullptr) into = &held_.emplace_back();
-    into->first.clear();
+    held_block* target = find(-1);
+    if (target == nullptr) target = &held_.emplace_back();
+    target->first.clear();
     std::size_t bytes = 0;
     each_part(block, [&](const detail::open_file&, std::size_t a, std::size_t b) {
-      into->first.push_back(bytes);
+      target->first.push_back(bytes);
       bytes += b - a;
     });
-    into->bytes.resize(bytes);
-    std::size_t at = 0;
+    target->bytes.resize(bytes);
+    std::size_t offset = 0;
     each_part(block, [&](const detail::open_file& file, std::size_t a, std::size_t b) {
-      file.read_at(into->bytes.data() + at, b - a, a);
-      at += b - a;
+      file.read_at(target->bytes.data() + offset, b - a, a);
+      offset += b - a;
     });
-    into->number = block;
+    target->number = block;
   }
   void read_ahead(int block) const {
     each_part(block, [](const detail::open_file& file, std::size_t a, std::size_t b) { file.read_ahead(a, b - a); });
   }
-  /// Calls with the bytes of a block in each file: from its first row to the end of its last.
+  /// Calls `call` with the range of a block's bytes in each file: from its first row to the end of its last.
   template <class Call>
   void each_part(int block, Call&& call) const {
     const std::size_t first = index(block) * index(block_rows_),
-                      last = (std::min)(first + index(block_rows_), index(of_.samples_));
-    for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
-      const column& from = of_.columns_[c];
-      call(*from.file, from.offset + first * from.stride,
-           from.offset + (last - 1) * from.stride + of_.fields_[c].row_bytes());
+                      last = (std::min)(first + index(block_rows_), index(data_.samples_));
+    for (std::size_t c = 0; c < data_.columns_.size(); ++c) {
+      const column& source = data_.columns_[c];
+      call(*source.file, source.offset + first * source.stride,
+           source.offset + (last - 1) * source.stride + data_.fields_[c].row_bytes());
     }
   }
 
-  const mapped_data& of_;
+  const mapped_data& data_;
   std::deque<held_block> held_;
-  std::vector<int> wanted_, next_;  // blocks: of two windows; of the second, still to be read
-  int now_ = 0, ahead_ = 0;         // the number of each window's blocks
+  std::vector<int> wanted_, next_;          // blocks of both windows; blocks of the next one that are not read yet
+  int current_count_ = 0, next_count_ = 0;  // the number of blocks of each window
   int block_rows_ = 1;
 };
 
@@ -148,7 +150,7 @@ GPIPE_COLD GPIPE_INLINE void mapped_data::add(data_field field, const std::strin
   std::size_t rows = detail::index((std::max)(where.rows, 0));
   if (where.rows < 0) fail(concat({"rows is ", where.rows}), "choose at least 1, or 0 for all");
   if (rows == 0) {
-    rows = space < row ? 0 : (space - row) / stride + 1;  // the last row needs no gap behind it
+    rows = space < row ? 0 : (space - row) / stride + 1;  // the last row needs no gap after it
     if (rows == 0 || (space != rows * stride && space != (rows - 1) * stride + row))
       fail(concat({"the ", space, " bytes from offset ", where.offset, " on are no whole rows of ", stride}),
            "give the file of this field, or its number of rows");
@@ -171,9 +173,9 @@ GPIPE_COLD GPIPE_INLINE block_shuffle mapped_data::shuffle() const {
   for (const column& c : columns_) row += c.stride;
   const std::size_t window = memory_ / 2 / (std::max)(row, std::size_t{1});
   if (window >= detail::index(samples_)) return {};
-  block_shuffle how;
-  how.rows = static_cast<int>((std::max)(window / detail::index(how.mixed), std::size_t{1}));
-  return how;
+  block_shuffle result;
+  result.rows = static_cast<int>((std::max)(window / detail::index(result.mixed), std::size_t{1}));
+  return result;
 }
 
 GPIPE_INLINE std::unique_ptr<data_stream> mapped_data::open(const batch_order& order) const {

@@ -12,11 +12,11 @@
 
 namespace gpipe {
 
-/// The positions of a field's rows in a file. By default they fill it, one after the other.
+/// The positions of a field's rows in a file. By default they are contiguous and fill it.
 struct mapped_location {
   std::size_t offset = 0;  ///< bytes before the first row
-  std::size_t stride = 0;  ///< bytes from the begin of a row to that of the next; 0: those of a row
-  int rows = 0;            ///< 0: as many as stand between `offset` and the end of the file
+  std::size_t stride = 0;  ///< bytes from one row to the next; 0: the bytes of a row
+  int rows = 0;            ///< 0: all between `offset` and the end of the file
 };
 
 /// Samples in files, larger than the memory: raw numbers in this machine's byte order. A thread gathers the rows of the
@@ -32,10 +32,10 @@ class mapped_data final : public data_source {
   static constexpr std::size_t default_memory = std::size_t{64} << 20;
 
   /// `memory`: the bytes of the files that a stream holds at once, one half to read and one half that is read ahead; 32
-  /// rows of every field if that is more. Two batches come on top.
+  /// rows of every field if that is more. Two batches are added.
   explicit mapped_data(std::size_t memory = default_memory) : memory_(memory) {}
 
-  /// Adds a field of `size` elements a sample. Fields may have files of their own, or places in one file.
+  /// Adds a field of `size` elements per sample. Fields may be in separate files or in one file.
   template <detail::element T>
   mapped_data& with(std::string name, std::size_t size, const std::string& path, const mapped_location& where = {}) & {
     add({std::move(name), size, dtype_of<T>}, path, where);

@@ -31,26 +31,26 @@ struct mixed_sample {
   int part, row;
 };
 
-/// The samples of a mixture, epoch by epoch. It keeps those of one epoch, which streams of several threads may ask for.
+/// The samples of a mixture, epoch by epoch. Keeps one epoch's samples, which streams of several threads may request.
 class mixture_order {
  public:
-  GPIPE_COLD mixture_order(std::vector<mixture_part> parts, const mixture_options& how)
-      : parts_(std::move(parts)), how_(how) {
+  GPIPE_COLD mixture_order(std::vector<mixture_part> parts, const mixture_options& options)
+      : parts_(std::move(parts)), options_(options) {
     if (parts_.empty()) throw_error({"the mixture has no parts"}, {"give at least one dataset and its name"});
-    if (!(how.temperature > 0) || !is_finite(how.temperature))
-      throw_error({"the temperature is ", significant(how.temperature, 6)},
+    if (!(options.temperature > 0) || !is_finite(options.temperature))
+      throw_error({"the temperature is ", significant(options.temperature, 6)},
                   {"choose one above 0: 1 draws by size, a larger one more alike"});
-    if (how.samples < 0) throw_error({"samples is ", how.samples}, {"choose at least 1, or 0 for all"});
-    std::int64_t all = 0;
+    if (options.samples < 0) throw_error({"samples is ", options.samples}, {"choose at least 1, or 0 for all"});
+    std::int64_t total = 0;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       require_part(p);
-      all += parts_[p].data->samples();
-      sums_.push_back(math::pow(static_cast<double>(parts_[p].data->samples()), 1 / how.temperature) +
+      total += parts_[p].data->samples();
+      sums_.push_back(math::pow(static_cast<double>(parts_[p].data->samples()), 1 / options.temperature) +
                       (p > 0 ? sums_.back() : 0));
     }
-    if (how.samples == 0 && all > (std::numeric_limits<int>::max)())
-      throw_error({"the parts have ", all, " samples together"}, {"choose samples, which an int counts"});
-    samples_ = how.samples > 0 ? how.samples : static_cast<int>(all);
+    if (options.samples == 0 && total > (std::numeric_limits<int>::max)())
+      throw_error({"the parts have ", total, " samples together"}, {"choose samples, which an int counts"});
+    samples_ = options.samples > 0 ? options.samples : static_cast<int>(total);
   }
 
   int samples() const { return samples_; }
@@ -59,27 +59,27 @@ class mixture_order {
 
   GPIPE_COLD std::shared_ptr<const std::vector<mixed_sample>> epoch(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    if (!of_epoch_ || number_ != number) {
-      of_epoch_ = std::make_shared<const std::vector<mixed_sample>>(made(number));
+    if (!samples_of_epoch_ || number_ != number) {
+      samples_of_epoch_ = std::make_shared<const std::vector<mixed_sample>>(made(number));
       number_ = number;
     }
-    return of_epoch_;
+    return samples_of_epoch_;
   }
 
  private:
   void require_part(std::size_t p) const {
-    const mixture_part& it = parts_[p];
-    if (it.data == nullptr || it.data->samples() < 1)
-      throw_error({"part ", detail::quoted(it.name), " of the mixture has no samples"}, {"leave it out"});
-    for (std::size_t other = 0; other < p; ++other)
-      if (parts_[other].name == it.name)
-        throw_error({"two parts of the mixture have the name ", detail::quoted(it.name)}, {"give each its own"});
-    const auto first = parts_.front().data->fields(), its = it.data->fields();
+    const mixture_part& part = parts_[p];
+    if (part.data == nullptr || part.data->samples() < 1)
+      throw_error({"part ", detail::quoted(part.name), " of the mixture has no samples"}, {"leave it out"});
+    for (std::size_t earlier = 0; earlier < p; ++earlier)
+      if (parts_[earlier].name == part.name)
+        throw_error({"two parts of the mixture have the name ", detail::quoted(part.name)}, {"give each its own"});
+    const auto first_fields = parts_.front().data->fields(), fields = part.data->fields();
     const auto equal = [](const data_field& a, const data_field& b) {
       return a.name == b.name && a.size == b.size && a.type == b.type && a.unread == b.unread;
     };
-    if (!std::equal(first.begin(), first.end(), its.begin(), its.end(), equal))
-      throw_error({"part ", detail::quoted(it.name), " of the mixture has other fields than ",
+    if (!std::equal(first_fields.begin(), first_fields.end(), fields.begin(), fields.end(), equal))
+      throw_error({"part ", detail::quoted(part.name), " of the mixture has other fields than ",
                    detail::quoted(parts_.front().name)},
                   {"give all parts the same fields, of the same types and sizes, in one order"});
   }
@@ -88,34 +88,34 @@ class mixture_order {
     std::vector<std::vector<int>> rows(parts_.size());
     std::vector<std::size_t> next(parts_.size());
     std::vector<std::uint32_t> rounds(parts_.size());
-    std::vector<mixed_sample> all;
-    all.reserve(index(samples_));
+    std::vector<mixed_sample> samples;
+    samples.reserve(index(samples_));
     for (int i = 0; i < samples_; ++i) {
       const random_words words =
-          draw({.seed = how_.seed, .step = number, .layer_index = ~3U}, static_cast<std::uint32_t>(i), 0);
+          draw({.seed = options_.seed, .step = number, .layer_index = ~3U}, static_cast<std::uint32_t>(i), 0);
       const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
-      const double at = static_cast<double>(word >> 11) * 0x1p-53 * sums_.back();
-      const auto p =
-          (std::min)(static_cast<std::size_t>(std::upper_bound(sums_.begin(), sums_.end(), at) - sums_.begin()),
+      const double threshold = static_cast<double>(word >> 11) * 0x1p-53 * sums_.back();
+      const auto part =
+          (std::min)(static_cast<std::size_t>(std::upper_bound(sums_.begin(), sums_.end(), threshold) - sums_.begin()),
                      parts_.size() - 1);
-      if (next[p] == rows[p].size()) {
-        rows[p].resize(index(parts_[p].data->samples()));
-        std::iota(rows[p].begin(), rows[p].end(), 0);
-        shuffle_rows(rows[p], {how_.seed, number, ~4U - rounds[p]++, static_cast<std::uint32_t>(p)});
-        next[p] = 0;
+      if (next[part] == rows[part].size()) {
+        rows[part].resize(index(parts_[part].data->samples()));
+        std::iota(rows[part].begin(), rows[part].end(), 0);
+        shuffle_rows(rows[part], {options_.seed, number, ~4U - rounds[part]++, static_cast<std::uint32_t>(part)});
+        next[part] = 0;
       }
-      all.push_back({static_cast<int>(p), rows[p][next[p]++]});
+      samples.push_back({static_cast<int>(part), rows[part][next[part]++]});
     }
-    return all;
+    return samples;
   }
 
   std::vector<mixture_part> parts_;
-  mixture_options how_;
+  mixture_options options_;
   std::vector<double> sums_;  // of n^(1 / T) up to each part
   int samples_ = 0;
   std::mutex mutex_;
   std::uint64_t number_ = 0;
-  std::shared_ptr<const std::vector<mixed_sample>> of_epoch_;
+  std::shared_ptr<const std::vector<mixed_sample>> samples_of_epoch_;
 };
 
 GPIPE_COLD inline generated_data mixing_source(const std::shared_ptr<mixture_order>& order) {
@@ -124,11 +124,12 @@ GPIPE_COLD inline generated_data mixing_source(const std::shared_ptr<mixture_ord
     const auto epoch = order->epoch(wanted.at().epoch);
     for (std::size_t f = 0; f < fields.size(); ++f) {
       const std::size_t bytes = fields[f].row_bytes();
-      std::byte* to = wanted.bytes(f).data();
+      std::byte* target = wanted.bytes(f).data();
       for (const int sample : wanted.samples()) {
-        const mixed_sample& from = (*epoch)[index(sample)];
-        std::memcpy(to, order->parts()[index(from.part)].data->bytes(f).data() + index(from.row) * bytes, bytes);
-        to += bytes;
+        const mixed_sample& source = (*epoch)[index(sample)];
+        std::memcpy(target, order->parts()[index(source.part)].data->bytes(f).data() + index(source.row) * bytes,
+                    bytes);
+        target += bytes;
       }
     }
   });
@@ -136,8 +137,9 @@ GPIPE_COLD inline generated_data mixing_source(const std::shared_ptr<mixture_ord
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE mixture::mixture(std::vector<mixture_part> parts, const mixture_options& how)
-    : order_(std::make_shared<detail::mixture_order>(std::move(parts), how)), source_(detail::mixing_source(order_)) {}
+GPIPE_COLD GPIPE_INLINE mixture::mixture(std::vector<mixture_part> parts, const mixture_options& options)
+    : order_(std::make_shared<detail::mixture_order>(std::move(parts), options)),
+      source_(detail::mixing_source(order_)) {}
 
 GPIPE_COLD GPIPE_INLINE double mixture::probability(std::string_view part) const {
   for (std::size_t p = 0; p < order_->parts().size(); ++p)
@@ -147,7 +149,7 @@ GPIPE_COLD GPIPE_INLINE double mixture::probability(std::string_view part) const
 
 GPIPE_COLD GPIPE_INLINE std::vector<int> mixture::drawn(std::uint64_t epoch) const {
   std::vector<int> counts(order_->parts().size());
-  for (const detail::mixed_sample& it : *order_->epoch(epoch)) ++counts[detail::index(it.part)];
+  for (const detail::mixed_sample& sample : *order_->epoch(epoch)) ++counts[detail::index(sample.part)];
   return counts;
 }
 

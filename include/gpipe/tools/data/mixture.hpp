@@ -25,9 +25,9 @@ struct mixture_part {
 };
 
 struct mixture_options {
-  double temperature = 1;  ///< T, above 0: 1 draws each sample alike; the larger, the more alike the parts
+  double temperature = 1;  ///< T, above 0: 1 draws all samples equally often; the larger, the more equal the parts
   std::uint64_t seed = 0;  ///< of the draws
-  int samples = 0;         ///< in an epoch; 0: as many as the parts have together
+  int samples = 0;         ///< per epoch; 0: as many as the parts have together
 };
 
 /// Samples of many datasets. Part l with n_l samples is drawn with the probability
@@ -37,7 +37,7 @@ struct mixture_options {
 /// so that small sets, such as languages with few sentences, are seen more often than their share (Devlin et al.,
 /// BERT's multilingual page, 2018; Huang et al., "GPipe", 2019, section 5). Within an epoch the samples of a part come
 /// in a shuffled order, each once before any comes again. The sample at a position is a function of seed and epoch
-/// alone, so a training that was stopped goes on exactly.
+/// alone, so a stopped training resumes exactly.
 ///
 ///     const mixture data({{"fr", &french}, {"gd", &gaelic}}, {.temperature = 5, .seed = 1});
 ///     fit(training, data, {.epochs = 3});
@@ -45,12 +45,12 @@ class mixture final : public data_source {
  public:
   /// Throws `error` if there is no part, if a part has no samples, other fields than the first, or the name of another,
   /// or if the temperature is not above 0.
-  explicit mixture(std::vector<mixture_part> parts, const mixture_options& how = {});
+  explicit mixture(std::vector<mixture_part> parts, const mixture_options& options = {});
 
   int samples() const override { return source_.samples(); }
   std::unique_ptr<data_stream> open(const batch_order& order) const override { return source_.open(order); }
 
-  /// The probability of a part. Throws `error` if there is none of that name.
+  /// The probability of a part. Throws `error` if no part has this name.
   double probability(std::string_view part) const;
   /// The samples of each part in an epoch, in the order of the parts.
   std::vector<int> drawn(std::uint64_t epoch) const;

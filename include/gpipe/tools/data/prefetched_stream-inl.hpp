@@ -19,7 +19,7 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
     : samples_(samples),
       fields_(fields),
       order_(order),
-      at_(first_of(order, samples)),
+      position_(first_of(order, samples)),
       rows_(samples, shuffle),
       filler_(std::move(filler)) {
   if (fields_.empty()) throw_error({"the source has no fields"}, {"give at least one"});
@@ -27,7 +27,7 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
   for (buffer& b : buffers_) {
     b.samples.resize(index(size));
     for (const data_field& f : fields_) b.rows.emplace_back(index(size) * f.row_bytes());
-    const auto of = [&](int count) {
+    const auto batch_of = [&](int count) {
       batch made(count);
       for (std::size_t f = 0; f < fields_.size(); ++f)
         made.add(
@@ -35,8 +35,8 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
       made.named(b.samples.data());
       return made;
     };
-    b.whole = of(size);
-    b.last = of(rest > 0 ? rest : size);
+    b.whole = batch_of(size);
+    b.last = batch_of(rest > 0 ? rest : size);
   }
   thread_ = start_thread("the reading of data", [this] { run(); });
 }
@@ -72,16 +72,16 @@ GPIPE_INLINE void prefetched_stream::run() {
   try {
     const long count = batches_of(samples_, order_.size);
     bool begins = true;
-    for (int b = 0; at_.epoch < order_.epochs; b = 1 - b) {
+    for (int b = 0; position_.epoch < order_.epochs; b = 1 - b) {
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return !buffers_[b].full || stopped_; });
         if (stopped_) return;
       }
-      if (begins) rows_.begin(order_.shuffled, order_.seed, at_.epoch);
-      fill(buffers_[b], at_);
-      begins = ++at_.batch == count;
-      if (begins) at_ = {at_.epoch + 1, 0};
+      if (begins) rows_.begin(order_.shuffled, order_.seed, position_.epoch);
+      fill(buffers_[b], position_);
+      begins = ++position_.batch == count;
+      if (begins) position_ = {position_.epoch + 1, 0};
       const std::lock_guard lock(mutex_);
       buffers_[b].full = true;
       changed_.notify_all();
@@ -95,13 +95,13 @@ GPIPE_INLINE void prefetched_stream::run() {
   changed_.notify_all();
 }
 
-GPIPE_INLINE void prefetched_stream::fill(buffer& into, data_position at) {
-  const int size = buffers_[0].whole.samples(), first = static_cast<int>(at.batch * order_.size);
+GPIPE_INLINE void prefetched_stream::fill(buffer& target, data_position position) {
+  const int size = buffers_[0].whole.samples(), first = static_cast<int>(position.batch * order_.size);
   const int count = (std::min)(size, samples_ - first);
-  const std::span<int> wanted(into.samples.data(), index(count));
+  const std::span<int> wanted(target.samples.data(), index(count));
   if (rows_.rows(first, wanted)) filler_->enter(rows_);
-  into.filled = count == size ? &into.whole : &into.last;
-  filler_->fill({wanted, at, fields_, into.rows});
+  target.filled = count == size ? &target.whole : &target.last;
+  filler_->fill({wanted, position, fields_, target.rows});
 }
 
 }  // namespace gpipe::detail

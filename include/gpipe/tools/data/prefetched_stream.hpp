@@ -14,7 +14,7 @@
 
 namespace gpipe::detail {
 
-/// Fills batches, in one thread of a stream's.
+/// Fills batches on the thread of a stream.
 class batch_filler {
  public:
   batch_filler() = default;
@@ -22,7 +22,7 @@ class batch_filler {
   batch_filler& operator=(const batch_filler&) = delete;
   virtual ~batch_filler() = default;
   virtual void fill(const batch_request& wanted) = 0;
-  /// Before the first batch of a window: its rows, and those of the next, will be read.
+  /// Called before the first batch of a window, whose rows will be read, and then the rows of the next window.
   virtual void enter(const row_order&) {}
 };
 
@@ -32,7 +32,7 @@ class batch_filler {
 ///     thread   fill 0 | fill 1 | wait   | fill 2 | wait  | fill 3
 ///     caller   wait   | step on 0       | step on 1      | step on 2
 ///
-/// An exception of the filler leaves `next` when it comes to that batch, and from then on.
+/// `next` throws an exception of the filler when it reaches that batch, and in every later call.
 class prefetched_stream final : public data_stream {
  public:
   prefetched_stream(int samples, const std::vector<data_field>& fields, const block_shuffle& shuffle,
@@ -45,30 +45,30 @@ class prefetched_stream final : public data_stream {
  private:
   struct buffer {
     std::vector<int> samples{};
-    std::vector<std::vector<std::byte>> rows{};  // of each field
-    batch whole{0}, last{0};                     // all samples, or those of an epoch's last batch
+    std::vector<std::vector<std::byte>> rows{};  // [field]
+    batch whole{0}, last{0};                     // all samples, or the samples of an epoch's last batch
     const batch* filled = nullptr;
-    bool full = false;  // the thread has filled it, and the caller has not left it
+    bool full = false;  // filled by the thread, and not yet released by the caller
   };
 
   void run();
-  void fill(buffer& into, data_position at);
+  void fill(buffer& target, data_position position);
 
   const int samples_;
   const std::vector<data_field> fields_;
   const batch_order order_;
-  data_position at_;
+  data_position position_;
   row_order rows_;
   std::unique_ptr<batch_filler> filler_;
   buffer buffers_[2];
   int reads_ = 0;         // the buffer of the caller's next batch
   bool holds_ = false;    // the caller has a batch, in the other buffer
   bool ended_ = false;    // the thread fills no more
-  bool stopped_ = false;  // the caller wants no more
+  bool stopped_ = false;  // the caller reads no more
   std::exception_ptr failure_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace gpipe::detail
