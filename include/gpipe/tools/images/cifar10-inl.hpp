@@ -10,8 +10,8 @@ namespace gpipe {
 
 GPIPE_COLD GPIPE_INLINE image_set read_cifar10(const std::vector<std::string>& paths) {
   constexpr std::size_t pixels = 32 * 32, bytes = 1 + 3 * pixels;
-  image_set all{.channels = 3, .height = 32, .width = 32};
-  all.classes = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  image_set images{.channels = 3, .height = 32, .width = 32};
+  images.classes = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   if (paths.empty()) detail::throw_error({"there is no file of CIFAR-10"}, {"give data_batch_1.bin, say"});
   for (const std::string& path : paths) {
     const detail::mapped_file file(path);
@@ -21,18 +21,18 @@ GPIPE_COLD GPIPE_INLINE image_set read_cifar10(const std::vector<std::string>& p
                                                  : "give a whole file of CIFAR-10's binary version",
                   {.file = path});
     for (std::size_t n = 0; n < file.size() / bytes; ++n) {
-      const std::byte* const at = file.data() + n * bytes;
-      const int label = std::to_integer<int>(*at);
+      const std::byte* const image = file.data() + n * bytes;
+      const int label = std::to_integer<int>(*image);
       if (label > 9)
         throw error(detail::concat({"has the label ", label, " at image ", n}),
                     "give a file of CIFAR-10's binary version, whose labels go from 0 to 9", {.file = path});
-      all.labels.push_back(label);
+      images.labels.push_back(label);
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t c = 0; c < 3; ++c)
-          all.pixels.push_back(static_cast<float>(std::to_integer<int>(at[1 + c * pixels + i])) / 255.0F);
+          images.pixels.push_back(static_cast<float>(std::to_integer<int>(image[1 + c * pixels + i])) / 255.0F);
     }
   }
-  return all;
+  return images;
 }
 
 }  // namespace gpipe

@@ -18,12 +18,12 @@ GPIPE_COLD GPIPE_INLINE image_set read_idx_images(const std::string& images_path
   if (labels.rows() != images.rows())
     throw error(detail::concat({"has ", labels.rows(), " labels for ", images.rows(), " images"}),
                 "give one label for each image", {.file = labels_path});
-  image_set all{
+  image_set set{
       .channels = 1, .height = static_cast<int>(images.extents()[1]), .width = static_cast<int>(images.extents()[2])};
-  all.pixels = images.as<float>();
-  for (float& x : all.pixels) x /= 255.0F;
-  all.labels = labels.as<std::int32_t>();
-  return all;
+  set.pixels = images.as<float>();
+  for (float& x : set.pixels) x /= 255.0F;
+  set.labels = labels.as<std::int32_t>();
+  return set;
 }
 
 }  // namespace gpipe

@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// Reads grey images and their labels as MNIST has them: bytes of the extents {images, rows, columns} and
-/// {images}. Throws `error` if a file has others.
+/// Reads grey images and their labels in MNIST's format: bytes of the extents {images, rows, columns} and {images}.
+/// Throws `error` if a file has others.
 image_set read_idx_images(const std::string& images_path, const std::string& labels_path);
 
 }  // namespace gpipe

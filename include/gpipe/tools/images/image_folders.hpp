@@ -18,11 +18,11 @@ struct image_options {
   int height = 0, width = 0;  ///< every image is resized to these, as by `image_set::resize`; 0: as in the files
 };
 
-/// Reads a file of one image. Its first bytes say which format it has.
-image_set read_image(const std::string& path, const image_options& how = {});
+/// Reads a file of one image. Its first bytes determine the format.
+image_set read_image(const std::string& path, const image_options& options = {});
 
-/// Reads a folder whose folders are classes, both in the order of their names; files and names that begin with a dot
-/// are skipped beside the classes:
+/// Reads a folder whose folders are classes, both in the order of their names. Files next to the classes and names that
+/// begin with a dot are skipped:
 ///
 ///     flowers/daisy/01.ppm     label 0
 ///     flowers/daisy/02.ppm     label 0
@@ -30,7 +30,7 @@ image_set read_image(const std::string& path, const image_options& how = {});
 ///
 /// Without `height` and `width` all images have one size. Throws `error` otherwise, naming file and both sizes, and for
 /// a class without an image.
-image_set read_image_folders(const std::string& path, const image_options& how = {});
+image_set read_image_folders(const std::string& path, const image_options& options = {});
 
 }  // namespace gpipe
 

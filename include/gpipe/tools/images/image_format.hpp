@@ -8,12 +8,12 @@
 
 namespace gpipe {
 
-/// A format of files with one image each. A program adds its own beside `pnm_format` and `png_format`.
+/// A format of files with one image each. A program may add its own to `pnm_format` and `png_format`.
 struct image_format {
   const char* name;
   /// Whether a file's first bytes are this format's.
   bool (*recognizes)(std::span<const std::byte> file);
-  /// One image. The file may be anything, so an error names it by its path.
+  /// Decodes one image. The file may have any content; an error includes its path.
   image_set (*decode)(std::span<const std::byte> file, const std::string& path);
 };
 

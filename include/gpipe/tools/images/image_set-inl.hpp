@@ -28,31 +28,31 @@ struct resized_extent {
   };
   std::vector<tent> pixels{};
 
-  GPIPE_COLD resized_extent(int from, int to) {
-    const double scale = static_cast<double>(from) / to, reach = scale > 1 ? scale : 1;
-    for (int i = 0; i < to; ++i) {
+  GPIPE_COLD resized_extent(int old_size, int new_size) {
+    const double scale = static_cast<double>(old_size) / new_size, reach = scale > 1 ? scale : 1;
+    for (int i = 0; i < new_size; ++i) {
       const double center = scale * (i + 0.5);
       const int first = (std::max)(static_cast<int>(center - reach + 0.5), 0),
-                end = (std::min)(static_cast<int>(center + reach + 0.5), from);
-      tent one{static_cast<std::size_t>(first)};
+                end = (std::min)(static_cast<int>(center + reach + 0.5), old_size);
+      tent pixel{static_cast<std::size_t>(first)};
       double sum = 0;
       for (int j = first; j < end; ++j) {
         const double off = std::fabs(j + 0.5 - center) / reach;
-        one.weights.push_back(off < 1 ? 1 - off : 0);
-        sum += one.weights.back();
+        pixel.weights.push_back(off < 1 ? 1 - off : 0);
+        sum += pixel.weights.back();
       }
-      for (double& weight : one.weights) weight /= sum;
-      pixels.push_back(std::move(one));
+      for (double& weight : pixel.weights) weight /= sum;
+      pixels.push_back(std::move(pixel));
     }
   }
-  /// The new values of one row or column: old ones are `step` apart, and new ones, too.
+  /// The new values of one row or column. Both old and new values are `step` apart.
   template <class From, class To>
-  void apply(const From* from, To* into, std::size_t step) const {
+  void apply(const From* old_values, To* new_values, std::size_t step) const {
     for (std::size_t i = 0; i < pixels.size(); ++i) {
       double sum = 0;
       for (std::size_t j = 0; j < pixels[i].weights.size(); ++j)
-        sum = multiply_add(pixels[i].weights[j], static_cast<double>(from[(pixels[i].first + j) * step]), sum);
-      into[i * step] = static_cast<To>(sum);
+        sum = multiply_add(pixels[i].weights[j], static_cast<double>(old_values[(pixels[i].first + j) * step]), sum);
+      new_values[i * step] = static_cast<To>(sum);
     }
   }
 };
@@ -70,15 +70,15 @@ GPIPE_COLD GPIPE_INLINE void image_set::resize(int to_height, int to_width) {
              new_row = static_cast<std::size_t>(to_width) * C, rows = static_cast<std::size_t>(height);
   const auto images = static_cast<std::size_t>(count());
   std::vector<double> wide(rows * new_row);  // one image, after its rows
-  std::vector<float> all(images * static_cast<std::size_t>(to_height) * new_row);
+  std::vector<float> resized(images * static_cast<std::size_t>(to_height) * new_row);
   for (std::size_t n = 0; n < images; ++n) {
     for (std::size_t y = 0; y < rows; ++y)
       for (std::size_t c = 0; c < C; ++c)
         across.apply(pixels.data() + n * row() + y * old_row + c, wide.data() + y * new_row + c, C);
     for (std::size_t x = 0; x < new_row; ++x)
-      down.apply(wide.data() + x, all.data() + n * static_cast<std::size_t>(to_height) * new_row + x, new_row);
+      down.apply(wide.data() + x, resized.data() + n * static_cast<std::size_t>(to_height) * new_row + x, new_row);
   }
-  pixels = std::move(all);
+  pixels = std::move(resized);
   height = to_height, width = to_width;
 }
 
@@ -101,25 +101,25 @@ GPIPE_COLD GPIPE_INLINE channel_norm image_set::norm() const {
   return found;
 }
 
-GPIPE_COLD GPIPE_INLINE void image_set::normalize(const channel_norm& by) {
+GPIPE_COLD GPIPE_INLINE void image_set::normalize(const channel_norm& scale) {
   const auto C = static_cast<std::size_t>(channels);
-  if (by.mean.size() != C || by.deviation.size() != C)
-    detail::throw_error({"there are ", by.mean.size(), " means and ", by.deviation.size(),
+  if (scale.mean.size() != C || scale.deviation.size() != C)
+    detail::throw_error({"there are ", scale.mean.size(), " means and ", scale.deviation.size(),
                          " deviations, and images of ", channels, " channels"},
                         {"give one of each for each channel"});
   for (std::size_t c = 0; c < C; ++c)
-    if (!(by.deviation[c] > 0) || !detail::is_finite(by.deviation[c]) || !detail::is_finite(by.mean[c]))
-      detail::throw_error({"channel ", c, " has the deviation ", std::to_string(by.deviation[c]), " and the mean ",
-                           std::to_string(by.mean[c])},
+    if (!(scale.deviation[c] > 0) || !detail::is_finite(scale.deviation[c]) || !detail::is_finite(scale.mean[c]))
+      detail::throw_error({"channel ", c, " has the deviation ", std::to_string(scale.deviation[c]), " and the mean ",
+                           std::to_string(scale.mean[c])},
                           {"give finite numbers and a deviation above 0; 1 leaves a channel's scale"});
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = (pixels[i] - by.mean[i % C]) / by.deviation[i % C];
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = (pixels[i] - scale.mean[i % C]) / scale.deviation[i % C];
 }
 
 GPIPE_COLD GPIPE_INLINE dataset image_set::data() const {
-  dataset all;
-  all.with("inputs", row(), pixels);
-  if (!labels.empty()) all.with("labels", 1, labels);
-  return all;
+  dataset result;
+  result.with("inputs", row(), pixels);
+  if (!labels.empty()) result.with("labels", 1, labels);
+  return result;
 }
 
 }  // namespace gpipe

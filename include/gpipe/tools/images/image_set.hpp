@@ -10,13 +10,13 @@
 
 namespace gpipe {
 
-/// The mean and the standard deviation of each channel. What a network was trained with belongs to it: its later
-/// images are normalized by the same numbers.
+/// The mean and the standard deviation of each channel. A trained network keeps them: its later images are normalized
+/// by the same numbers.
 struct channel_norm {
   std::vector<float> mean{}, deviation{};
 };
 
-/// ImageNet's, with which torchvision's networks are trained.
+/// The numbers of ImageNet, with which torchvision's networks are trained.
 inline channel_norm imagenet_norm() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}; }
 
 /// Images of one size, as numbers, with labels if these are known.
@@ -37,10 +37,10 @@ struct image_set {
   /// pixels where the image grows, over two new ones where it shrinks. The image's shape is not kept. Throws `error` if
   /// an extent is not in 1 ... 65536.
   void resize(int to_height, int to_width);
-  /// Mean and deviation over all pixels of all images. Take those of the training's part for the test's part, too.
+  /// Mean and deviation over all pixels of all images. Use those of the training set for the test set, too.
   channel_norm norm() const;
-  /// x = (x - mean) / deviation. Throws `error` if there are not as many as channels, or if a deviation is not above 0.
-  void normalize(const channel_norm& by);
+  /// x = (x - mean) / deviation. Throws `error` unless there is one of each per channel, with deviations above 0.
+  void normalize(const channel_norm& scale);
   /// The fields "inputs", a row for each image as `input_image<float, channels, height, width>` takes it, and
   /// "labels".
   dataset data() const;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <jpeglib.h>  // behind <cstdio>, whose FILE it needs
+#include <jpeglib.h>  // after <cstdio>, whose FILE it needs
 
 #include <gpipe/tools/images/image_format.hpp>
 
@@ -20,9 +20,9 @@ inline bool is_jpeg(std::span<const std::byte> file) {
   return file.size() >= 3 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8} && file[2] == std::byte{0xff};
 }
 
-/// One reading of a JPEG from memory. A failed call of libjpeg is left by longjmp, so the functions that call it own
-/// nothing that has a destructor. What libjpeg warns of, such as a file that ends too early, is a failure, too: it
-/// would go on with grey.
+/// Reads one JPEG from memory. A failed call of libjpeg ends by longjmp, so the functions that call it own nothing that
+/// has a destructor. A warning of libjpeg, such as for a file that ends too early, is a failure, too: libjpeg would
+/// continue with grey.
 class jpeg_reading {
  public:
   explicit jpeg_reading(std::span<const std::byte> file) : file_(file) {
@@ -35,7 +35,7 @@ class jpeg_reading {
   jpeg_reading& operator=(const jpeg_reading&) = delete;
   ~jpeg_reading() { jpeg_destroy_decompress(&jpeg_); }
 
-  /// Reads the header, and asks for grey or for red, green, blue. False: see message().
+  /// Reads the header, and selects grey or red, green, blue. False: see message().
   bool read_header();
   /// Reads the pixels to rows[0] ... rows[height() - 1].
   bool read_pixels(JSAMPROW* rows);
@@ -84,25 +84,25 @@ inline image_set decode_jpeg(std::span<const std::byte> file, const std::string&
   jpeg_reading reading(file);
   const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole JPEG file", {.file = path}); };
   if (!reading.read_header()) fail(std::string("is no JPEG that can be read: ") + reading.message());
-  image_set one{.channels = reading.channels(),
-                .height = static_cast<int>(reading.height()),
-                .width = static_cast<int>(reading.width())};
+  image_set image{.channels = reading.channels(),
+                  .height = static_cast<int>(reading.height()),
+                  .width = static_cast<int>(reading.width())};
   // A block of 8 x 8 pixels takes some bits, so a small file with large extents is refused before they are allocated.
   if (reading.width() * reading.height() > 1024 * file.size())
-    fail(concat({"has ", file.size(), " bytes, too few for ", one.width, " x ", one.height, " pixels"}));
-  std::vector<JSAMPLE> bytes(one.row());
+    fail(concat({"has ", file.size(), " bytes, too few for ", image.width, " x ", image.height, " pixels"}));
+  std::vector<JSAMPLE> bytes(image.row());
   std::vector<JSAMPROW> starts(reading.height());
-  for (std::size_t y = 0; y < starts.size(); ++y) starts[y] = bytes.data() + y * (one.row() / starts.size());
+  for (std::size_t y = 0; y < starts.size(); ++y) starts[y] = bytes.data() + y * (image.row() / starts.size());
   if (!reading.read_pixels(starts.data())) fail(std::string("is no JPEG that can be read: ") + reading.message());
-  one.pixels.resize(one.row());
-  for (std::size_t i = 0; i < one.row(); ++i) one.pixels[i] = static_cast<float>(bytes[i]) / 255.0F;
-  return one;
+  image.pixels.resize(image.row());
+  for (std::size_t i = 0; i < image.row(); ++i) image.pixels[i] = static_cast<float>(bytes[i]) / 255.0F;
+  return image;
 }
 
 }  // namespace detail
 
-/// JPEG by libjpeg, such as libjpeg-turbo: grey, or red, green, blue, of 8 bits. The orientation that a camera notes is
-/// not applied. Files of four colours (CMYK) are refused.
+/// JPEG by libjpeg, such as libjpeg-turbo: grey, or red, green, blue, of 8 bits. The orientation in a camera's metadata
+/// is not applied. Files of four colours (CMYK) are refused.
 ///
 ///     read_image_folders("flowers", {.channels = 3, .formats = {jpeg_format, pnm_format}, .height = 64, .width = 64})
 inline constexpr image_format jpeg_format{"JPEG", detail::is_jpeg, detail::decode_jpeg};

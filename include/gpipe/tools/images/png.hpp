@@ -16,13 +16,13 @@ namespace gpipe {
 
 namespace detail {
 
-// Half of the signature is enough: libpng names what is wrong with the rest, which a copy as text changes.
+// Half of the signature is enough: libpng reports an error in the rest, which a copy as text changes.
 inline bool is_png(std::span<const std::byte> file) {
   return file.size() >= 4 && png_sig_cmp(reinterpret_cast<png_const_bytep>(file.data()), 0, 4) == 0;
 }
 
-/// One reading of a PNG from memory. libpng leaves a failed call by longjmp, so the functions that call it own nothing
-/// that has a destructor.
+/// Reads one PNG from memory. A failed call of libpng ends by longjmp, so the functions that call it own nothing that
+/// has a destructor.
 class png_reading {
  public:
   explicit png_reading(std::span<const std::byte> file) : file_(file) {
@@ -34,7 +34,7 @@ class png_reading {
   png_reading& operator=(const png_reading&) = delete;
   ~png_reading() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
-  /// Reads the header and asks for grey or for red, green, blue, of 8 or 16 bits. False: see message().
+  /// Reads the header and selects grey or red, green, blue, of 8 or 16 bits. False: see message().
   bool read_header();
   /// Reads the pixels to rows[0] ... rows[height() - 1].
   bool read_pixels(png_bytep* rows);
@@ -54,15 +54,15 @@ class png_reading {
     std::strncpy(self.message_, message, sizeof self.message_ - 1);
     png_longjmp(png, 1);
   }
-  static void read(png_structp png, png_bytep into, std::size_t bytes) {
+  static void read(png_structp png, png_bytep target, std::size_t bytes) {
     auto& self = *static_cast<png_reading*>(png_get_io_ptr(png));
-    if (bytes > self.file_.size() - self.at_) png_error(png, "the file ends too early");
-    std::memcpy(into, self.file_.data() + self.at_, bytes);
-    self.at_ += bytes;
+    if (bytes > self.file_.size() - self.position_) png_error(png, "the file ends too early");
+    std::memcpy(target, self.file_.data() + self.position_, bytes);
+    self.position_ += bytes;
   }
 
   std::span<const std::byte> file_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::size_t packed_row_bytes_ = 0;
@@ -93,23 +93,23 @@ inline image_set decode_png(std::span<const std::byte> file, const std::string& 
   png_reading reading(file);
   const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole PNG file", {.file = path}); };
   if (!reading.read_header()) fail(std::string("is no PNG that can be read: ") + reading.message());
-  image_set one{.channels = reading.channels(),
-                .height = static_cast<int>(reading.height()),
-                .width = static_cast<int>(reading.width())};
+  image_set image{.channels = reading.channels(),
+                  .height = static_cast<int>(reading.height()),
+                  .width = static_cast<int>(reading.width())};
   const std::size_t row_bytes = reading.row_bytes(), rows = reading.height();
   // PNG's compression makes a byte of at most 1032, so a small file with large extents is refused before they are
   // allocated.
   if (reading.packed_row_bytes() * rows > 1032 * file.size())
-    fail(concat({"has ", file.size(), " bytes, too few for ", one.width, " x ", one.height, " pixels"}));
+    fail(concat({"has ", file.size(), " bytes, too few for ", image.width, " x ", image.height, " pixels"}));
   std::vector<png_byte> bytes(row_bytes * rows);
   std::vector<png_bytep> starts(rows);
   for (std::size_t y = 0; y < rows; ++y) starts[y] = bytes.data() + y * row_bytes;
   if (!reading.read_pixels(starts.data())) fail(std::string("is no PNG that can be read: ") + reading.message());
-  one.pixels.resize(one.row());
-  for (std::size_t i = 0; i < one.row(); ++i)
-    one.pixels[i] = reading.bits() == 16 ? static_cast<float>(bytes[2 * i] << 8 | bytes[2 * i + 1]) / 65535.0F
-                                         : static_cast<float>(bytes[i]) / 255.0F;
-  return one;
+  image.pixels.resize(image.row());
+  for (std::size_t i = 0; i < image.row(); ++i)
+    image.pixels[i] = reading.bits() == 16 ? static_cast<float>(bytes[2 * i] << 8 | bytes[2 * i + 1]) / 65535.0F
+                                           : static_cast<float>(bytes[i]) / 255.0F;
+  return image;
 }
 
 }  // namespace detail
