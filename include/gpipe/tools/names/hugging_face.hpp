@@ -24,7 +24,7 @@ namespace gpipe {
 ///
 /// If the file's folder has a config.json of a GPT-2, its settings must be the model's. A load takes names with and
 /// without "transformer."; a save writes `prefix`: "" as the published files of GPT-2, or "transformer." as
-/// GPT2LMHeadModel does. If a model has other names, change the rules that this returns.
+/// GPT2LMHeadModel does. For a model with other names, change the returned rules.
 name_map hugging_face_gpt2(const std::string& prefix = "");
 
 }  // namespace gpipe

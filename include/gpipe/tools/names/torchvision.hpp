@@ -7,7 +7,7 @@
 namespace gpipe {
 
 /// `resnet<18>` ... `resnet<152>` in the files of torchvision: the same names, and the weights of convolutions in
-/// PyTorch's order, also if the file does not say it.
+/// PyTorch's order, even if the file does not record it.
 ///
 ///     training.load("resnet50.safetensors", {.names = torchvision_resnet()})
 name_map torchvision_resnet();

@@ -15,8 +15,8 @@
 
 namespace gpipe {
 
-/// How often each class was taken for which: `count(label, predicted)`. The predicted class is that of the first of the
-/// largest logits.
+/// Counts the rows of each label by predicted class: `count(label, predicted)`. The predicted class is the first one
+/// with the largest logit.
 ///
 ///     const confusion_matrix found(training.predict(data), data.field<std::int32_t>("labels"));
 ///     std::cout << found.f1(3) << ' ' << found.macro_f1() << '\n';
@@ -56,12 +56,12 @@ class confusion_matrix {
   std::int64_t predicted(int c) const { return sum(c, false); }
 
   double accuracy() const {
-    std::int64_t right = 0, all = 0;
-    for (int c = 0; c < classes_; ++c) right += count(c, c), all += labelled(c);
-    return share(right, all);
+    std::int64_t right = 0, total = 0;
+    for (int c = 0; c < classes_; ++c) right += count(c, c), total += labelled(c);
+    return share(right, total);
   }
-  /// The share of right ones among those predicted as the class, the share found among those of the class, and the
-  /// harmonic mean of both. A share of nothing is 0.
+  /// The share of right rows among the rows predicted as the class, their share among the rows labelled as it, and the
+  /// harmonic mean of both. A share of no rows is 0.
   double precision(int c) const { return share(count(c, c), predicted(c)); }
   double recall(int c) const { return share(count(c, c), labelled(c)); }
   double f1(int c) const { return share(2 * count(c, c), predicted(c) + labelled(c)); }
@@ -78,9 +78,10 @@ class confusion_matrix {
   static double share(std::int64_t part, std::int64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   }
-  std::int64_t sum(int c, bool of_label) const {
+  std::int64_t sum(int c, bool by_label) const {
     std::int64_t total = 0;
-    for (int other = 0; other < classes_; ++other) total += of_label ? count(c, other) : count(other, c);
+    for (int other_class = 0; other_class < classes_; ++other_class)
+      total += by_label ? count(c, other_class) : count(other_class, c);
     return total;
   }
 
@@ -88,7 +89,7 @@ class confusion_matrix {
   std::vector<std::int64_t> counts_;  // [label][predicted]
 };
 
-/// The root of the mean squared distance between predictions and targets, of which there must be the same number:
+/// The root of the mean squared distance between predictions and targets, whose numbers must be equal:
 ///
 ///     root_mean_squared_error(training.predict(data), data.field<float>("targets"))
 template <class Predictions, class Targets>
@@ -110,28 +111,28 @@ GPIPE_COLD double root_mean_squared_error(const tensor_rows& predictions, const 
   return root_mean_squared_error(predictions.all<number>(), targets);
 }
 
-/// The weight of each row by the class of its label, as the field "weights" of a cross-entropy. The mean loss is then
-/// that of PyTorch's CrossEntropyLoss(weight): each row counts by the weight of its class, in the sum of weights, too.
+/// The weight of each row by the class of its label, for the field "weights" of a cross-entropy. The mean loss then
+/// equals PyTorch's CrossEntropyLoss(weight): each row counts by the weight of its class, in the sum of weights, too.
 ///
 ///     data.with("weights", 1, weights_of_classes(labels, {1, 5, 2}));
 GPIPE_COLD inline std::vector<float> weights_of_classes(std::span<const std::int32_t> labels,
-                                                        std::span<const float> of_class) {
+                                                        std::span<const float> class_weights) {
   std::vector<float> weights;
   weights.reserve(labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] < 0 || detail::index(labels[i]) >= of_class.size())
-      detail::throw_error({"label ", i, " is ", labels[i], ", and ", of_class.size(), " classes have a weight"},
+    if (labels[i] < 0 || detail::index(labels[i]) >= class_weights.size())
+      detail::throw_error({"label ", i, " is ", labels[i], ", and ", class_weights.size(), " classes have a weight"},
                           {"give a weight for each class, and labels from 0 on"});
-    weights.push_back(of_class[detail::index(labels[i])]);
+    weights.push_back(class_weights[detail::index(labels[i])]);
   }
   return weights;
 }
 GPIPE_COLD inline std::vector<float> weights_of_classes(std::span<const std::int32_t> labels,
-                                                        const std::vector<float>& of_class) {
-  return weights_of_classes(labels, std::span<const float>(of_class));
+                                                        const std::vector<float>& class_weights) {
+  return weights_of_classes(labels, std::span<const float>(class_weights));
 }
-/// Weights by which all classes count the same: rows / (classes rows of the class), scikit-learn's "balanced". A class
-/// without a row has weight 0.
+/// Weights that make all classes count equally: rows / (classes x rows of the class), scikit-learn's "balanced". A
+/// class without a row has weight 0.
 GPIPE_COLD inline std::vector<float> balanced_class_weights(std::span<const std::int32_t> labels, int classes) {
   if (classes < 1) detail::throw_error({"classes is ", classes}, {"choose at least 1"});
   std::vector<float> weights(detail::index(classes));

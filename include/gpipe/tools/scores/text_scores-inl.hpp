@@ -19,7 +19,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// The code points of UTF-8. A byte that begins none stands for itself, below U+DC00 as in Python.
+/// The code points of UTF-8. A byte that begins none becomes U+DC00 plus the byte, as in Python.
 GPIPE_COLD inline std::u32string code_points(std::string_view text) {
   std::u32string found;
   for (std::size_t i = 0; i < text.size();) {
@@ -52,9 +52,10 @@ GPIPE_COLD inline std::vector<std::u32string> split_words(const std::u32string& 
   return words;
 }
 
-GPIPE_COLD inline void replace_all(std::u32string& text, std::u32string_view from, std::u32string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::u32string::npos; at += to.size())
-    text.replace(at, from.size(), to);
+GPIPE_COLD inline void replace_all(std::u32string& text, std::u32string_view pattern, std::u32string_view replacement) {
+  for (std::size_t position = 0; (position = text.find(pattern, position)) != std::u32string::npos;
+       position += replacement.size())
+    text.replace(position, pattern.size(), replacement);
 }
 
 GPIPE_COLD inline std::vector<std::u32string> split_13a(std::string_view utf8) {
@@ -70,31 +71,33 @@ GPIPE_COLD inline std::vector<std::u32string> split_13a(std::string_view utf8) {
   const auto digit = [](char32_t c) { return c >= U'0' && c <= U'9'; };
   const auto mark = [](char32_t c) { return c == U'.' || c == U','; };
   // All ASCII punctuation but the apostrophe, comma, hyphen and full stop.
-  const auto alone = [](char32_t c) {
+  const auto separate = [](char32_t c) {
     return (c >= U'{' && c <= U'~') || (c >= U'[' && c <= U'`') || (c >= U' ' && c <= U'&') ||
            (c >= U'(' && c <= U'+') || (c >= U':' && c <= U'@') || c == U'/';
   };
-  std::u32string apart;
+  std::u32string spaced;
   for (const char32_t c : text)
-    if (alone(c)) (apart += U' ') += c, apart += U' ';
-    else apart += c;
+    if (separate(c)) (spaced += U' ') += c, spaced += U' ';
+    else spaced += c;
   // Each rule takes pairs from left to right; a character belongs to one pair.
-  const auto each_pair = [](const std::u32string& from, const auto& matches, const auto& write) {
-    std::u32string to;
-    for (std::size_t i = 0; i < from.size(); ++i)
-      if (i + 1 < from.size() && matches(from[i], from[i + 1])) write(to, from[i], from[i + 1]), ++i;
-      else to += from[i];
-    return to;
+  const auto each_pair = [](const std::u32string& input, const auto& matches, const auto& write) {
+    std::u32string output;
+    for (std::size_t i = 0; i < input.size(); ++i)
+      if (i + 1 < input.size() && matches(input[i], input[i + 1])) write(output, input[i], input[i + 1]), ++i;
+      else output += input[i];
+    return output;
   };
-  const auto behind = [](std::u32string& to, char32_t a, char32_t b) { ((to += a) += U' ') += b, to += U' '; };
-  apart = each_pair(
-      apart, [&](char32_t a, char32_t b) { return !digit(a) && mark(b); }, behind);
-  apart = each_pair(
-      apart, [&](char32_t a, char32_t b) { return mark(a) && !digit(b); },
-      [](std::u32string& to, char32_t a, char32_t b) { ((to += U' ') += a) += U' ', to += b; });
-  apart = each_pair(
-      apart, [&](char32_t a, char32_t b) { return digit(a) && b == U'-'; }, behind);
-  return split_words(apart);
+  const auto split_after = [](std::u32string& output, char32_t a, char32_t b) {
+    ((output += a) += U' ') += b, output += U' ';
+  };
+  spaced = each_pair(
+      spaced, [&](char32_t a, char32_t b) { return !digit(a) && mark(b); }, split_after);
+  spaced = each_pair(
+      spaced, [&](char32_t a, char32_t b) { return mark(a) && !digit(b); },
+      [](std::u32string& output, char32_t a, char32_t b) { ((output += U' ') += a) += U' ', output += b; });
+  spaced = each_pair(
+      spaced, [&](char32_t a, char32_t b) { return digit(a) && b == U'-'; }, split_after);
+  return split_words(spaced);
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<std::string> words_13a(std::string_view text) {
@@ -127,7 +130,7 @@ GPIPE_COLD void count_runs(const Sequence& text, const Sequence& right, std::siz
   std::map<run, std::pair<std::int64_t, std::int64_t>, decltype(less)> counts(less);
   for (std::size_t i = 0; i + length <= text.size(); ++i) ++counts[run(text).subspan(i, length)].first;
   for (std::size_t i = 0; i + length <= right.size(); ++i) ++counts[run(right).subspan(i, length)].second;
-  for (const auto& [of, both] : counts) {
+  for (const auto& [elements, both] : counts) {
     sum.in_text += both.first;
     sum.in_right += both.second;
     sum.matches += (std::min)(both.first, both.second);
@@ -146,16 +149,16 @@ GPIPE_COLD GPIPE_INLINE double bleu(std::span<const std::string> texts, std::spa
   constexpr std::size_t max_words = 4;
   std::array<detail::run_counts, max_words> counts{};
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto of_text = detail::split_13a(texts[i]), of_right = detail::split_13a(right[i]);
-    for (std::size_t n = 0; n < max_words; ++n) detail::count_runs(of_text, of_right, n + 1, counts[n]);
+    const auto text_words = detail::split_13a(texts[i]), right_words = detail::split_13a(right[i]);
+    for (std::size_t n = 0; n < max_words; ++n) detail::count_runs(text_words, right_words, n + 1, counts[n]);
   }
   double logs = 0, half = 1;
   bool any = false;
-  for (const detail::run_counts& of : counts) {
-    if (of.in_text == 0) return 0;  // no text has as many words
-    any = any || of.matches > 0;
-    const double matches = of.matches > 0 ? static_cast<double>(of.matches) : (half /= 2);
-    logs += std::log(matches / static_cast<double>(of.in_text)) / max_words;
+  for (const detail::run_counts& runs : counts) {
+    if (runs.in_text == 0) return 0;  // no text has as many words
+    any = any || runs.matches > 0;
+    const double matches = runs.matches > 0 ? static_cast<double>(runs.matches) : (half /= 2);
+    logs += std::log(matches / static_cast<double>(runs.in_text)) / max_words;
   }
   if (!any) return 0;
   const auto length = static_cast<double>(counts[0].in_text), wanted = static_cast<double>(counts[0].in_right);
@@ -168,22 +171,22 @@ GPIPE_COLD GPIPE_INLINE double chrf(std::span<const std::string> texts, std::spa
   constexpr double beta_squared = 4;
   std::array<detail::run_counts, max_characters> counts{};
   const auto characters = [](const std::string& text) {
-    std::u32string all = detail::code_points(text);
-    std::erase_if(all, detail::is_white);
-    return all;
+    std::u32string points = detail::code_points(text);
+    std::erase_if(points, detail::is_white);
+    return points;
   };
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::u32string of_text = characters(texts[i]), of_right = characters(right[i]);
-    // A right text that is shorter says nothing about runs.
-    for (std::size_t n = 0; n < (std::min)(max_characters, of_right.size()); ++n)
-      detail::count_runs(of_text, of_right, n + 1, counts[n]);
+    const std::u32string text_points = characters(texts[i]), right_points = characters(right[i]);
+    // A right text that is shorter has no runs of this length.
+    for (std::size_t n = 0; n < (std::min)(max_characters, right_points.size()); ++n)
+      detail::count_runs(text_points, right_points, n + 1, counts[n]);
   }
   double precision = 0, recall = 0;
   int lengths = 0;
-  for (const detail::run_counts& of : counts) {
-    if (of.in_text == 0 || of.in_right == 0) continue;
-    precision += static_cast<double>(of.matches) / static_cast<double>(of.in_text);
-    recall += static_cast<double>(of.matches) / static_cast<double>(of.in_right);
+  for (const detail::run_counts& runs : counts) {
+    if (runs.in_text == 0 || runs.in_right == 0) continue;
+    precision += static_cast<double>(runs.matches) / static_cast<double>(runs.in_text);
+    recall += static_cast<double>(runs.matches) / static_cast<double>(runs.in_right);
     ++lengths;
   }
   if (precision + recall <= 0) return 0;

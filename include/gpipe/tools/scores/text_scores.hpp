@@ -9,9 +9,9 @@
 
 namespace gpipe {
 
-/// How close texts are to others that are right, as sacrebleu computes it with its defaults (Post, "A call for clarity
-/// in reporting BLEU scores", 2018). Texts are UTF-8; text i belongs to right text i, and counts of all texts are
-/// summed before a score is made of them. Throws `error` if the numbers of texts differ, or if there are none.
+/// The similarity of texts to right ones, computed as by sacrebleu with its defaults (Post, "A call for clarity in
+/// reporting BLEU scores", 2018). Texts are UTF-8; text i belongs to right text i, and counts of all texts are summed
+/// before a score is computed. Throws `error` if the numbers of texts differ, or if there are none.
 
 /// BLEU (Papineni et al., 2002), 0 to 100: the geometric mean of the shares of runs of 1 to 4 words that are in the
 /// right text, too, times a penalty for texts that are too short. Words are split as by mteval-v13a. A run length
@@ -26,7 +26,7 @@ double chrf(std::span<const std::string> texts, std::span<const std::string> rig
 
 namespace detail {
 
-/// The words of a text, as mteval-v13a splits it: ASCII punctuation stands alone, and not in numbers.
+/// The words of a text, as mteval-v13a splits it: ASCII punctuation is a word, except in numbers.
 std::vector<std::string> words_13a(std::string_view text);
 
 }  // namespace detail

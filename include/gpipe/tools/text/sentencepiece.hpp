@@ -24,9 +24,9 @@
 
 namespace gpipe {
 
-/// How a vocabulary is trained.
+/// The options of training a vocabulary.
 struct piece_options {
-  int pieces = 8000;         ///< of the vocabulary, with the special ones
+  int pieces = 8000;         ///< of the vocabulary, including the special ones
   double coverage = 0.9995;  ///< the share of the letters in the texts that get a piece, from 0.98 to 1
   int sentences = 0;         ///< texts that are drawn at random for the training; 0: all
   std::uint64_t seed = 1;    ///< of this draw
@@ -38,13 +38,13 @@ struct piece_options {
 
 /// Trains pieces of texts, by SentencePiece's unigram model, and writes them to a file, SentencePiece's `.model`. The
 /// same texts and options give the same bytes. A text with U+2585, which SentencePiece reserves, does not count.
-/// SentencePiece logs only errors from then on. Throws `error` if the texts have too few or too many letters for
-/// `.pieces`, and says how many pieces are possible.
+/// SentencePiece logs only errors afterwards. Throws `error`, with the possible number of pieces, if the texts have too
+/// few or too many letters for `.pieces`.
 ///
 ///     train_pieces(texts, "pieces.model", {.pieces = 6000});
 ///     const sentence_pieces words("pieces.model");
 ///     words.decode(words.encode("A text."))    // "A text."
-void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& how = {});
+void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& options = {});
 
 /// Pieces of texts, from SentencePiece's `.model` files.
 class sentence_pieces {
@@ -53,17 +53,17 @@ class sentence_pieces {
   /// are not found.
   explicit sentence_pieces(const std::string& file);
 
-  /// The numbers of a text's pieces, without those of its begin and its end. A text is brought to Unicode's form NFKC
-  /// before, and each run of spaces to one.
+  /// The numbers of a text's pieces, without its begin and its end. The text is first normalized to Unicode's form
+  /// NFKC, and each run of spaces becomes one space.
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The text of pieces. Padding, begin and end have none; the text of an unknown one is " \u2047 ". Throws `error` for
-  /// a number outside of the vocabulary.
+  /// The text of pieces. Padding, begin and end have none; an unknown piece becomes " \u2047 ". Throws `error` for a
+  /// number outside of the vocabulary.
   std::string decode(std::span<const std::int32_t> pieces) const;
 
   int size() const { return model_->GetPieceSize(); }
   /// The piece of a number, where a space is written as U+2581. Throws `error` for a number outside of the vocabulary.
   const std::string& piece(std::int32_t number) const;
-  /// The number of a piece; that of the unknown one if there is no such piece.
+  /// The number of a piece, or of the unknown piece if there is no such piece.
   std::int32_t number(std::string_view piece) const { return model_->PieceToId(piece); }
 
   /// Numbers of the special pieces; -1: there is none.
@@ -85,20 +85,20 @@ class sentence_pieces {
 
 namespace detail {
 
-/// Texts as SentencePiece reads them.
+/// Iterates over texts for SentencePiece.
 class piece_texts final : public sentencepiece::SentenceIterator {
  public:
   explicit piece_texts(std::span<const std::string* const> texts) : texts_(texts) {}
 
-  bool done() const override { return at_ == texts_.size(); }
-  void Next() override { ++at_; }
-  const std::string& value() const override { return *texts_[at_]; }
+  bool done() const override { return position_ == texts_.size(); }
+  void Next() override { ++position_; }
+  const std::string& value() const override { return *texts_[position_]; }
   // Its type is called Status, which is a macro of X11.
   decltype(std::declval<const sentencepiece::SentenceIterator&>().status()) status() const override { return {}; }
 
  private:
   std::span<const std::string* const> texts_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
 };
 
 /// `count` of the texts, in their order, each with the same probability. 0: all.
@@ -118,11 +118,11 @@ inline std::vector<const std::string*> drawn_texts(std::span<const std::string> 
   return drawn;
 }
 
-/// The number behind some words of a message; 0 if they are not in it.
-inline int number_behind(std::string_view words, std::string_view message) {
+/// The number after some words of a message; 0 if they are not in it.
+inline int number_after(std::string_view words, std::string_view message) {
   int number = 0;
-  if (const auto at = message.find(words); at != message.npos)
-    std::from_chars(message.data() + at + words.size(), message.data() + message.size(), number);
+  if (const auto position = message.find(words); position != message.npos)
+    std::from_chars(message.data() + position + words.size(), message.data() + message.size(), number);
   return number;
 }
 
@@ -130,16 +130,16 @@ inline int number_behind(std::string_view words, std::string_view message) {
 struct piece_training {
   std::string message, model;
 
-  piece_training(const char* kind, std::span<const std::string* const> texts, const piece_options& how) {
+  piece_training(const char* kind, std::span<const std::string* const> texts, const piece_options& options) {
     piece_texts source(texts);
     const auto status =
         sentencepiece::SentencePieceTrainer::Train({{"model_type", kind},
-                                                    {"vocab_size", std::to_string(how.pieces)},
-                                                    {"character_coverage", exact_text(how.coverage)},
-                                                    {"pad_id", std::to_string(how.padding)},
-                                                    {"bos_id", std::to_string(how.begin_of_text)},
-                                                    {"eos_id", std::to_string(how.end_of_text)},
-                                                    {"unk_id", std::to_string(how.unknown)},
+                                                    {"vocab_size", std::to_string(options.pieces)},
+                                                    {"character_coverage", exact_text(options.coverage)},
+                                                    {"pad_id", std::to_string(options.padding)},
+                                                    {"bos_id", std::to_string(options.begin_of_text)},
+                                                    {"eos_id", std::to_string(options.end_of_text)},
+                                                    {"unk_id", std::to_string(options.unknown)},
                                                     {"max_sentence_length", std::to_string(1 << 30)},  // its limit
                                                     {"num_threads", "1"},  // sums of several depend on their number
                                                     {"minloglevel", "2"}},
@@ -148,84 +148,84 @@ struct piece_training {
   }
 };
 
-inline void check_piece_options(const piece_options& how) {
+inline void check_piece_options(const piece_options& options) {
   const auto fail = [](std::initializer_list<text_part> wrong, const std::string& remedy) {
     throw error(concat(wrong), remedy);
   };
-  if (how.pieces < 1) fail({"pieces is ", how.pieces}, "choose at least 1");
-  if (!(how.coverage >= 0.98 && how.coverage <= 1))
-    fail({"coverage is ", exact_text(how.coverage)}, "choose a share from 0.98 to 1");
-  if (how.sentences < 0) fail({"sentences is ", how.sentences}, "choose at least 1, or 0 for all");
-  if (how.unknown < 0) fail({"unknown is ", how.unknown}, "choose at least 0: letters without a piece need it");
-  const std::pair<const char*, int> special[] = {{"padding", how.padding},
-                                                 {"begin_of_text", how.begin_of_text},
-                                                 {"end_of_text", how.end_of_text},
-                                                 {"unknown", how.unknown}};
+  if (options.pieces < 1) fail({"pieces is ", options.pieces}, "choose at least 1");
+  if (!(options.coverage >= 0.98 && options.coverage <= 1))
+    fail({"coverage is ", exact_text(options.coverage)}, "choose a share from 0.98 to 1");
+  if (options.sentences < 0) fail({"sentences is ", options.sentences}, "choose at least 1, or 0 for all");
+  if (options.unknown < 0) fail({"unknown is ", options.unknown}, "choose at least 0: letters without a piece need it");
+  const std::pair<const char*, int> special[] = {{"padding", options.padding},
+                                                 {"begin_of_text", options.begin_of_text},
+                                                 {"end_of_text", options.end_of_text},
+                                                 {"unknown", options.unknown}};
   for (const auto& [name, number] : special) {
-    if (number < -1 || number >= how.pieces)
-      fail({name, " is ", number}, concat({"choose a number of the pieces, 0 to ", how.pieces - 1}));
-    for (const auto& [other, same] : special)
-      if (name != other && number == same && number >= 0)
-        fail({name, " and ", other, " are both ", number}, "choose different numbers");
+    if (number < -1 || number >= options.pieces)
+      fail({name, " is ", number}, concat({"choose a number of the pieces, 0 to ", options.pieces - 1}));
+    for (const auto& [other_name, other_number] : special)
+      if (name != other_name && number == other_number && number >= 0)
+        fail({name, " and ", other_name, " are both ", number}, "choose different numbers");
   }
 }
 
-/// Whether a model has its three parts. A file that is cut has a part that is cut, or lacks the last one.
+/// Whether a model has its three parts. A truncated file has a truncated part, or lacks the last one.
 ///
 ///     field 1, once for each piece       a field is its key, 8 * number + 2,
 ///     field 2, options of the training   the count of its bytes, and the bytes
 ///     field 3, rules for letters
 inline bool is_whole_model(std::string_view file) {
-  std::size_t at = 0;
-  const auto number = [&] {  // 7 bits a byte, the lowest first; the last byte is below 128
-    std::uint64_t all = 0;
-    for (unsigned shift = 0; at < file.size() && shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(file[at++]);
-      all |= std::uint64_t{byte & 127U} << shift;
-      if (byte < 128) return all;
+  std::size_t position = 0;
+  const auto number = [&] {  // 7 bits per byte, the lowest first; the last byte is below 128
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; position < file.size() && shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(file[position++]);
+      value |= std::uint64_t{byte & 127U} << shift;
+      if (byte < 128) return value;
     }
     return ~std::uint64_t{0};
   };
   bool found[3]{};
-  while (at < file.size()) {
+  while (position < file.size()) {
     const std::uint64_t key = number(), bytes = number();
-    if (key % 8 != 2 || bytes > file.size() - at) return false;
+    if (key % 8 != 2 || bytes > file.size() - position) return false;
     if (key / 8 >= 1 && key / 8 <= 3) found[key / 8 - 1] = true;
-    at += static_cast<std::size_t>(bytes);
+    position += static_cast<std::size_t>(bytes);
   }
   return found[0] && found[1] && found[2];
 }
 
-/// Whether SentencePiece's rules leave a letter of the texts; else its training ends the program. A visible letter of
-/// ASCII stays. Without one a vocabulary of letters, which is quickly made, says whether there are any.
-inline bool have_letters(std::span<const std::string* const> texts, piece_options how) {
+/// Whether SentencePiece's rules keep a letter of the texts; without one its training ends the program. Visible letters
+/// of ASCII are kept. If there are none, a vocabulary of letters, which is quick to train, shows whether others are.
+inline bool have_letters(std::span<const std::string* const> texts, piece_options options) {
   const auto visible = [](char c) { return c > ' ' && c < 127; };
   for (const std::string* const text : texts)
     if (std::any_of(text->begin(), text->end(), visible)) return true;
   if (texts.empty()) return false;
-  const int special = (how.padding >= 0) + (how.begin_of_text >= 0) + (how.end_of_text >= 0) + 1;
-  ++how.pieces;
+  const int special = (options.padding >= 0) + (options.begin_of_text >= 0) + (options.end_of_text >= 0) + 1;
+  ++options.pieces;
   sentencepiece::SentencePieceProcessor letters;
-  return letters.LoadFromSerializedProto(piece_training("char", texts, how).model).ok() &&
+  return letters.LoadFromSerializedProto(piece_training("char", texts, options).model).ok() &&
          letters.GetPieceSize() > special;
 }
 
 }  // namespace detail
 
-inline void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& how) {
-  detail::check_piece_options(how);
-  const std::vector<const std::string*> drawn = detail::drawn_texts(texts, how.sentences, how.seed);
-  if (!detail::have_letters(drawn, how))
+inline void train_pieces(std::span<const std::string> texts, const std::string& file, const piece_options& options) {
+  detail::check_piece_options(options);
+  const std::vector<const std::string*> drawn = detail::drawn_texts(texts, options.sentences, options.seed);
+  if (!detail::have_letters(drawn, options))
     throw error("no text has a letter", "give texts with letters; those with U+2585 do not count");
   require_writable(file);
-  const detail::piece_training trained("unigram", drawn, how);
+  const detail::piece_training trained("unigram", drawn, options);
   const auto pieces = [&](std::string wrong, std::string remedy) {
-    throw error(detail::concat({"pieces is ", how.pieces, ", and ", wrong}), remedy);
+    throw error(detail::concat({"pieces is ", options.pieces, ", and ", wrong}), remedy);
   };
-  if (const int most = detail::number_behind("to a value <= ", trained.message); most > 0)
+  if (const int most = detail::number_after("to a value <= ", trained.message); most > 0)
     pieces(detail::concat({"the texts give at most ", most}),
            detail::concat({"choose .pieces = ", most, ", or give more texts"}));
-  if (const int least = detail::number_behind(" vs ", trained.message); least > 0)
+  if (const int least = detail::number_after(" vs ", trained.message); least > 0)
     pieces(detail::concat({"the letters and special pieces are ", least}),
            detail::concat({"choose .pieces = ", least, " or more, or a smaller .coverage"}));
   if (!trained.message.empty())
