@@ -25,7 +25,7 @@ namespace detail {
 
 struct device_field {
   std::string_view name;
-  std::int64_t device_spec::*at;
+  std::int64_t device_spec::*member;
   std::int64_t min;
 };
 inline constexpr device_field device_fields[] = {
@@ -48,18 +48,19 @@ inline constexpr device_field device_fields[] = {
 ///
 ///     quantity,value
 ///     float32,87767900000
-inline void write_device(const std::string& path, const device_spec& of) {
+inline void write_device(const std::string& path, const device_spec& device) {
   write_file(path, [&](std::ostream& out) {
     out << "quantity,value\n";
-    for (const detail::device_field& it : detail::device_fields) out << it.name << ',' << of.*it.at << '\n';
+    for (const detail::device_field& field : detail::device_fields)
+      out << field.name << ',' << device.*field.member << '\n';
   });
 }
 
-/// Reads a device of `write_device`, for example one that was measured. A malformed line is an error with its number.
+/// Reads a file of `write_device`, for example a measured device. A malformed line is an error with its number.
 GPIPE_COLD inline device_spec read_device(const std::string& path) {
   const std::string remedy = "give a line of `bash examples/run plan measure`: a quantity, a comma, a whole number";
   std::istringstream file(read_file(path));
-  device_spec of{.name = "measured device"};
+  device_spec device{.name = "measured device"};
   bool given[std::size(detail::device_fields)]{};
   std::string text;
   for (long line = 1; std::getline(file, text); ++line) {
@@ -83,12 +84,12 @@ GPIPE_COLD inline device_spec read_device(const std::string& path) {
     if (failure != std::errc() || end != last || value < field.min || value > max)
       fail(std::string(name) + " is not a whole number from " + std::to_string(field.min) + " to " +
            std::to_string(max));
-    of.*field.at = value;
+    device.*field.member = value;
     given[i] = true;
   }
   for (std::size_t i = 0; i < std::size(given); ++i)
     if (!given[i]) throw error(std::string(detail::device_fields[i].name) + " is missing", remedy, {.file = path});
-  return of;
+  return device;
 }
 
 }  // namespace gpipe

@@ -16,64 +16,64 @@
 
 namespace gpipe {
 
-/// The rates of a device by the measured times of layers: profiles of any models, each at several micro-batch sizes.
-/// A kernel's time is a fixed part and one for each sample:
+/// Fits the rates of a device to the measured times of layers: profiles of any models, each at several micro-batch
+/// sizes. A kernel's time is a fixed part and a part per sample:
 ///
 ///     launch + parameters' bytes / their rate  +  samples x (operations / rate of the kind + bytes / memory rate)
 ///
-/// The fit has the smallest sum of squared relative errors, and no negative time. A plan on such a device knows how
+/// The fit has the smallest sum of squared relative errors, and no negative time. A plan on such a device includes how
 /// much longer a sample of a small micro-batch takes.
 ///
 ///     device_fit found;
-///     for (const measured_profile& it : profiles) found.add(network_of<net>, it.view());
+///     for (const measured_profile& measured : profiles) found.add(network_of<net>, measured.view());
 ///     const best_plan best = find_best(network_of<net>, space, {.device = found.device()});
 class device_fit {
  public:
   GPIPE_COLD void add(const network& net, const profile& measured) {
     detail::require_profile_of(measured, net, measured.micro_batch_size);
     for (int l = 0; l < net.layer_count; ++l) {
-      const detail::layer_kernels of = detail::work_kernels(net.type_of(l), counted_by_none, true);
+      const detail::layer_kernels kernels = detail::work_kernels(net.type_of(l), counted_by_none, true);
       const measured_layer& line = measured.layers[l];
-      add(of.forward, measured.micro_batch_size, line.forward_ns);
-      add(of.backward_input, measured.micro_batch_size, line.backward_input_ns);
-      add(of.backward_parameters, measured.micro_batch_size, line.backward_parameters_ns);
+      add(kernels.forward, measured.micro_batch_size, line.forward_ns);
+      add(kernels.backward_input, measured.micro_batch_size, line.backward_input_ns);
+      add(kernels.backward_parameters, measured.micro_batch_size, line.backward_parameters_ns);
     }
   }
 
-  /// The device with the rates that fit. `rest` has what was not measured: link and memory, and how fast operations of
-  /// 64 and of 16 bits are beside those of 32. Throws without a product.
-  GPIPE_COLD device_spec device(const device_spec& rest = this_cpu) const {
+  /// The device with the fitted rates. `base` gives all that was not measured: link and memory, and the rates of 64-bit
+  /// and 16-bit operations relative to 32-bit ones. Throws if no product was measured.
+  GPIPE_COLD device_spec device(const device_spec& base = this_cpu) const {
     const solution ns = solve();
-    const auto per_second = [](double of_one) {
-      return static_cast<std::int64_t>(of_one > 1e9 / max_rate ? 1e9 / of_one : max_rate);
+    const auto per_second = [](double ns_each) {
+      return static_cast<std::int64_t>(ns_each > 1e9 / max_rate ? 1e9 / ns_each : max_rate);
     };
     if (!(ns[product] > 0))
       detail::throw_error({"the measured kernels have no product"}, {"profile a model with a linear layer"});
-    device_spec on = rest;
-    on.name = "measured device";
-    on.half_shares = on.float32_shares = {};
-    on.float32 = per_second(ns[product]);
-    const auto as_in_rest = [&](std::int64_t of) {
-      return static_cast<std::int64_t>(static_cast<double>(of) * static_cast<double>(on.float32) /
-                                       static_cast<double>(rest.float32));
+    device_spec result = base;
+    result.name = "measured device";
+    result.half_shares = result.float32_shares = {};
+    result.float32 = per_second(ns[product]);
+    const auto scaled_rate = [&](std::int64_t rate) {
+      return static_cast<std::int64_t>(static_cast<double>(rate) * static_cast<double>(result.float32) /
+                                       static_cast<double>(base.float32));
     };
-    on.float64 = as_in_rest(rest.float64);
-    on.half = as_in_rest(rest.half);
-    on.convolution = ns[convolution] > 0 ? per_second(ns[convolution]) : 0;
-    on.other = ns[other] > 0 ? per_second(ns[other]) : 0;
-    on.memory_bytes_per_second = per_second(ns[bytes]);
-    on.parameter_bytes_per_second = ns[parameters] > 0 ? per_second(ns[parameters]) : 0;
-    on.launch_ns = static_cast<std::int64_t>(ns[launch]);
-    return on;
+    result.float64 = scaled_rate(base.float64);
+    result.half = scaled_rate(base.half);
+    result.convolution = ns[convolution] > 0 ? per_second(ns[convolution]) : 0;
+    result.other = ns[other] > 0 ? per_second(ns[other]) : 0;
+    result.memory_bytes_per_second = per_second(ns[bytes]);
+    result.parameter_bytes_per_second = ns[parameters] > 0 ? per_second(ns[parameters]) : 0;
+    result.launch_ns = static_cast<std::int64_t>(ns[launch]);
+    return result;
   }
 
-  /// Half of the kernels differ by less from the fit, as a share of their time.
+  /// The median over the kernels of the difference from the fit, as a share of a kernel's time.
   GPIPE_COLD double median_error() const {
     const solution ns = solve();
     std::vector<double> errors;
-    for (const kernel& it : kernels_) {
+    for (const kernel& measurement : kernels_) {
       double time = 0;
-      for (std::size_t i = 0; i < unknowns; ++i) time += it.amount[i] * ns[i];
+      for (std::size_t i = 0; i < unknowns; ++i) time += measurement.amount[i] * ns[i];
       errors.push_back(std::abs(time - 1));
     }
     if (errors.empty()) return 0;
@@ -84,24 +84,24 @@ class device_fit {
 
  private:
   enum unknown : std::size_t { product, convolution, other, bytes, parameters, launch, unknowns };
-  using solution = std::array<double, unknowns>;  // nanoseconds of one
+  using solution = std::array<double, unknowns>;  // nanoseconds per unit
   struct kernel {
     solution amount{};  // over the measured nanoseconds
   };
   static constexpr double max_rate = 1e15;
   static constexpr device_spec counted_by_none{};
 
-  void add(const detail::layer_kernel& of, int samples, std::int64_t ns) {
-    if (ns < 1 || (of.flops == 0 && of.bytes == 0)) return;  // it does not run, or declares nothing
+  void add(const detail::layer_kernel& declared, int samples, std::int64_t ns) {
+    if (ns < 1 || (declared.flops == 0 && declared.bytes == 0)) return;  // it does not run, or declares nothing
     kernel made;
-    const unknown kind = of.kind == work_kind::product       ? product
-                         : of.kind == work_kind::convolution ? convolution
-                                                             : other;
-    made.amount[kind] = static_cast<double>(of.flops) * samples;
-    made.amount[bytes] = static_cast<double>(of.bytes) * samples;
-    made.amount[parameters] = static_cast<double>(of.of_parameters);
+    const unknown kind = declared.kind == work_kind::product       ? product
+                         : declared.kind == work_kind::convolution ? convolution
+                                                                   : other;
+    made.amount[kind] = static_cast<double>(declared.flops) * samples;
+    made.amount[bytes] = static_cast<double>(declared.bytes) * samples;
+    made.amount[parameters] = static_cast<double>(declared.of_parameters);
     made.amount[launch] = 1;
-    for (double& it : made.amount) it /= static_cast<double>(ns);
+    for (double& amount : made.amount) amount /= static_cast<double>(ns);
     kernels_.push_back(made);
   }
 
@@ -110,19 +110,19 @@ class device_fit {
   solution solve() const {
     std::array<solution, unknowns> normal{};
     solution right{}, unit{}, found{};
-    for (const kernel& it : kernels_)
+    for (const kernel& measurement : kernels_)
       for (std::size_t i = 0; i < unknowns; ++i) {
-        right[i] += it.amount[i];
-        for (std::size_t j = 0; j < unknowns; ++j) normal[i][j] += it.amount[i] * it.amount[j];
+        right[i] += measurement.amount[i];
+        for (std::size_t j = 0; j < unknowns; ++j) normal[i][j] += measurement.amount[i] * measurement.amount[j];
       }
     for (std::size_t i = 0; i < unknowns; ++i) unit[i] = std::sqrt(normal[i][i]);
     for (int round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < unknowns; ++i) {
         if (!(unit[i] > 0)) continue;
-        double rest = right[i] / unit[i];
+        double residual = right[i] / unit[i];
         for (std::size_t j = 0; j < unknowns; ++j)
-          if (j != i && unit[j] > 0) rest -= normal[i][j] / unit[i] / unit[j] * found[j];
-        found[i] = (std::max)(0.0, rest);
+          if (j != i && unit[j] > 0) residual -= normal[i][j] / unit[i] / unit[j] * found[j];
+        found[i] = (std::max)(0.0, residual);
       }
     for (std::size_t i = 0; i < unknowns; ++i)
       if (unit[i] > 0) found[i] /= unit[i];

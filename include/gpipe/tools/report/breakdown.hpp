@@ -16,8 +16,8 @@
 
 namespace gpipe {
 
-/// The time of steps by its use: the time from call to return, once for each worker, in nanoseconds. The parts sum to
-/// it exactly. They are those of Huang et al., "GPipe", 2019 (arXiv 1811.06965), performance analysis, for K workers:
+/// The time of steps by its use: the time from call to return, once per worker, in nanoseconds. The parts sum to it
+/// exactly. They are the ones of Huang et al., "GPipe", 2019 (arXiv 1811.06965), performance analysis, for K workers:
 ///
 /// - compute: forward and backward. K times the mean of the workers: the whole time if all stages were equal, the
 ///   pipeline always full and nothing else to do.
@@ -27,7 +27,7 @@ namespace gpipe {
 ///   several readers is part of backward.)
 /// - update: gradients cleared and their norms summed; the decision and the update, from the time at which the last
 ///   worker has arrived.
-/// - imbalance: idle time, up to the compute and recompute time that the longest worker has more than this one.
+/// - imbalance: idle time, up to the difference of compute and recompute time between the busiest worker and this one.
 /// - bubble: the rest: the schedule's filling and draining, synchronization, waking, and indirect waits.
 struct breakdown {
   std::int64_t compute = 0, recompute = 0, imbalance = 0, bubble = 0, transfer = 0, update = 0;

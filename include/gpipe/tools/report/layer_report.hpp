@@ -17,7 +17,7 @@ namespace detail {
 
 /// The total time of the layers of one name for a micro-batch.
 struct layer_time {
-  const layer_type* of;
+  const layer_type* type;
   int layers = 0;
   double ns = 0, operations = 0;
 
@@ -26,17 +26,17 @@ struct layer_time {
 };
 
 /// The operations of a micro-batch, of the parts that ran: the gradient of a model's input is not computed.
-GPIPE_COLD inline double operations_of(const layer_type& r, const measured_layer& line, int samples) {
+GPIPE_COLD inline double operations_of(const layer_type& type, const measured_layer& line, int samples) {
   return static_cast<double>(samples) *
-         static_cast<double>((line.forward_ns > 0 ? r.cost.forward : 0) +
-                             (line.backward_input_ns > 0 ? r.cost.backward_input : 0) +
-                             (line.backward_parameters_ns > 0 ? r.cost.backward_parameters : 0));
+         static_cast<double>((line.forward_ns > 0 ? type.cost.forward : 0) +
+                             (line.backward_input_ns > 0 ? type.cost.backward_input : 0) +
+                             (line.backward_parameters_ns > 0 ? type.cost.backward_parameters : 0));
 }
 
 /// The remedy for a layer that is slow for its number of operations.
-GPIPE_COLD inline std::string remedy(const layer_type& r, int samples, int group_gradients) {
+GPIPE_COLD inline std::string remedy(const layer_type& type, int samples, int group_gradients) {
   // Products have many operations per byte moved, other layers few.
-  if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
+  if (type.parameter_count > 0 && type.cost.forward > 16 * type.cost.bytes)
     return "its weights are read for every micro-batch of " + several(samples, "sample") +
            (group_gradients > 1
                 ? ", and their gradients are written for every " + std::to_string(group_gradients) + ": use "
@@ -69,12 +69,12 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
       {"layer", "name", "share", "forward", "input part", "parameter part", "GFLOP/s", "of the peak"}};
   for (int l = 0; l < costs.count; ++l) {
     const measured_layer& line = costs.layers[l];
-    const detail::layer_type& r = net.type_of(l);
-    const double ns = time_of(line), operations = detail::operations_of(r, line, costs.micro_batch_size);
-    auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.of->name == r.name; });
-    if (sum == named.end()) sum = named.insert(sum, {&r});
+    const detail::layer_type& type = net.type_of(l);
+    const double ns = time_of(line), operations = detail::operations_of(type, line, costs.micro_batch_size);
+    auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.type->name == type.name; });
+    if (sum == named.end()) sum = named.insert(sum, {&type});
     ++sum->layers, sum->ns += ns, sum->operations += operations;
-    rows.push_back({std::to_string(l), std::string(r.name), detail::percent(ns, whole), us(line.forward_ns),
+    rows.push_back({std::to_string(l), std::string(type.name), detail::percent(ns, whole), us(line.forward_ns),
                     us(line.backward_input_ns), us(line.backward_parameters_ns),
                     ns > 0 ? detail::fixed(operations / ns, 1) : "-", detail::percent(1e9 * operations, ns * peak)});
   }
@@ -86,9 +86,9 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
   for (const detail::layer_time& sum : named) operations += sum.operations;
   out << "all layers reach " << detail::percent(1e9 * operations, whole * peak) << " of the "
       << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches in this build's matrix products\n"
-      << worst->of->name << " (" << detail::several(worst->layers, "layer")
+      << worst->type->name << " (" << detail::several(worst->layers, "layer")
       << ") loses the most time: " << detail::percent(worst->lost(peak), whole) << " of the total; "
-      << detail::remedy(*worst->of, costs.micro_batch_size, group_gradients) << '\n';
+      << detail::remedy(*worst->type, costs.micro_batch_size, group_gradients) << '\n';
 }
 
 }  // namespace gpipe

@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// The model in words: a line a layer with its path, type, output and parameters, and its share of the operations that
-/// forward and backward declare; totals below. A tied parameter counts where it is first used.
+/// Describes the model: one line per layer with its path, type, output and parameters, and its share of the operations
+/// that forward and backward declare; totals below. A tied parameter counts where it is first used.
 ///
 ///         path       layer  output  parameters   share
 ///            0  linear<64>      64      4.16 k   1.1 %

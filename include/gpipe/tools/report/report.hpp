@@ -17,8 +17,8 @@
 
 namespace gpipe {
 
-/// One line, if a process has more workers than cores that it is bound to, or the processes of a host have more than
-/// cores that they are bound to together; else empty.
+/// One line, if a process has more workers than cores that it is bound to, or the processes of a host have more workers
+/// than cores that they are bound to together; else empty.
 GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   for (const stage_report& s : stages)
     if (s.bound_to > 0 && s.process_workers > s.bound_to)
@@ -35,7 +35,7 @@ GPIPE_COLD inline std::string bound_note(std::span<const stage_report> stages) {
   return {};
 }
 
-/// One line, if workers are bound to cores of their own, with how many each has; else empty.
+/// One line with the number of cores per worker, if each worker is bound to its own cores; else empty.
 GPIPE_COLD inline std::string own_cores_note(std::span<const stage_report> stages) {
   int least = 0, most = 0, on_other_nodes = 0, sharers = 1;
   for (const stage_report& s : stages) {
@@ -57,7 +57,7 @@ GPIPE_COLD inline std::string own_cores_note(std::span<const stage_report> stage
 
 /// One line per stage, replica after replica: the plan's prediction against the measurement. Shares are of the time of
 /// all stages (the measured ones include the update, which no cut considers); idle is the stage's own. Then the mean
-/// step time beside the predicted one, and its breakdown. `cores` and `predicted_ps` (picoseconds, as returned by
+/// step time next to the predicted one, and its breakdown. `cores` and `predicted_ps` (picoseconds, as returned by
 /// `step_time`) of 0 are unknown.
 ///
 ///     stage  layers  parameters   memory  predicted  measured    idle  forward  recompute  backward  update

@@ -19,24 +19,24 @@ namespace gpipe {
 namespace detail {
 
 /// The recorder's name, by default "worker 1, stages 1 and 5", and the number of its dropped events.
-GPIPE_COLD inline std::string row_name(const recorder& it, std::size_t worker) {
-  std::string name = it.name();
+GPIPE_COLD inline std::string row_name(const recorder& source, std::size_t worker) {
+  std::string name = source.name();
   if (name.empty()) {
     std::vector<int> stages;
-    for (const trace_event& e : it.events())
+    for (const trace_event& e : source.events())
       if (e.stage >= 0 && std::find(stages.begin(), stages.end(), e.stage) == stages.end()) stages.push_back(e.stage);
     std::sort(stages.begin(), stages.end());
     name = "worker " + std::to_string(worker);
     for (std::size_t i = 0; i < stages.size(); ++i)
       name += (i > 0 ? " and " : stages.size() > 1 ? ", stages " : ", stage ") + std::to_string(stages[i]);
   }
-  return it.dropped() == 0 ? name : name + " (events dropped: " + std::to_string(it.dropped()) + ")";
+  return source.dropped() == 0 ? name : name + " (events dropped: " + std::to_string(source.dropped()) + ")";
 }
 
 /// Chrome counts in microseconds; these have three decimals.
 GPIPE_COLD inline std::string microseconds(std::int64_t ns) {
-  const std::string rest = std::to_string(ns % 1000);
-  return std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
+  const std::string decimals = std::to_string(ns % 1000);
+  return std::to_string(ns / 1000) + "." + std::string(3 - decimals.size(), '0') + decimals;
 }
 
 }  // namespace detail
