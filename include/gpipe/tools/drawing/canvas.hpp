@@ -13,8 +13,8 @@
 
 namespace gpipe::detail {
 
-/// A hue per micro-batch, in three tones. Neighbours differ for colour-blind eyes too; dark ink on the light and the
-/// middle one and white ink on the dark one have a contrast of at least 4.5. Micro-batch m has hue m mod 8.
+/// A hue per micro-batch, in three tones. Neighbours differ for colour-blind eyes, too; dark ink on the light and
+/// middle tones and white ink on the dark tone have a contrast of at least 4.5. Micro-batch m has hue m mod 8.
 struct hue {
   const char* light;
   const char* middle;
@@ -39,9 +39,9 @@ struct look {
   bool hatched = false;
   const char* grey = nullptr;  ///< instead of the hue
 
-  constexpr const char* fill(const hue& of) const {
+  constexpr const char* fill(const hue& colours) const {
     if (grey != nullptr) return grey;
-    return drawn == tone::light ? of.light : drawn == tone::middle ? of.middle : of.dark;
+    return drawn == tone::light ? colours.light : drawn == tone::middle ? colours.middle : colours.dark;
   }
 };
 constexpr look look_of(action_kind kind) {
@@ -95,9 +95,9 @@ class canvas {
   }
 
   /// Draws one action: a box in its micro-batch's hue, with a tooltip.
-  GPIPE_COLD void action(const char* kind, action_kind what, int micro_batch, double x, double y, double width,
+  GPIPE_COLD void action(const char* kind, action_kind action, int micro_batch, double x, double y, double width,
                          double height, const std::string& hint) {
-    const look drawn = look_of(what);
+    const look drawn = look_of(action);
     const hue& colours = hues[static_cast<std::size_t>(micro_batch < 0 ? 0 : micro_batch % 8)];
     filled_box(kind, x, y, width, height, drawn.fill(colours), hint);
     if (!drawn.hatched) return;

@@ -34,14 +34,14 @@ GPIPE_COLD inline double round_step(double range, double count) {
 
 /// Draws a step (SVG): a row per stage, replica after replica, and a row per worker; a hue per micro-batch; time from
 /// left to right. A stage waits where its row shows the background. Transfers and idle events are not drawn. The wait
-/// of an action stands before its box, and the end of a box is hatched grey for the time in which the worker's thread
+/// of an action is drawn before its box, and the end of a box is hatched grey for the time in which the worker's thread
 /// was not running during the action, because others had the cores or because the action slept. Time in which no thread
-/// ran is cut short, and the axis says so. Also draws a timetable that was never run: give its events synthetic times.
+/// ran is cut short and marked on the axis. Also draws a timetable that was never run: give its events synthetic times.
 GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_event> events,
-                                      const timeline_options& how = {}) {
-  const detail::timeline_row_list rows(events, how.rows);
-  const detail::timeline_scale scale(events, how);
-  const std::string title = how.title.empty() ? "one step" : how.title;
+                                      const timeline_options& options = {}) {
+  const detail::timeline_row_list rows(events, options.rows);
+  const detail::timeline_scale scale(events, options);
+  const std::string title = options.title.empty() ? "one step" : options.title;
   std::vector<action_kind> kinds;
   std::vector<double> works(static_cast<std::size_t>(rows.size())), stops(works.size());
   for (const trace_event& e : events) {
@@ -105,36 +105,37 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
     drawing.text("tick", tick, bottom + 26, detail::fixed(i * step, decimals));
   }
   drawing.text("faint", scale.end() + 28, bottom + 26, "ms");
-  for (const auto& [from, to] : scale.cuts()) {
-    drawing.line(scale.at(from), bottom + 2, bottom + 12);
-    drawing.line(scale.at(to), bottom + 2, bottom + 12);
-    drawing.text("cut", (scale.at(from) + scale.at(to)) / 2, bottom + 40,
-                 "cut " + detail::fixed(static_cast<double>(to - from) * 1e-6, decimals) + " ms");
+  for (const auto& [cut_begin, cut_end] : scale.cuts()) {
+    drawing.line(scale.at(cut_begin), bottom + 2, bottom + 12);
+    drawing.line(scale.at(cut_end), bottom + 2, bottom + 12);
+    drawing.text("cut", (scale.at(cut_begin) + scale.at(cut_end)) / 2, bottom + 40,
+                 "cut " + detail::fixed(static_cast<double>(cut_end - cut_begin) * 1e-6, decimals) + " ms");
   }
 
   for (const trace_event& e : events) {
     if (!scale.shows(e)) continue;
     const auto ms = [&](std::int64_t ns) { return detail::fixed(scale.ms(ns), 3); };
     const std::string number = e.micro_batch < 0 ? "" : std::to_string(e.micro_batch);
-    const std::string what = std::string(name_of(e.kind)) + (number.empty() ? "" : " " + number);
-    const double from = scale.at(e.begin_ns + e.waited_ns), to = scale.at(e.end_ns), gap = to - from > 4 ? 0.8 : 0;
-    const double width = (std::max)(0.5, to - from - gap);
+    const std::string action = std::string(name_of(e.kind)) + (number.empty() ? "" : " " + number);
+    const double left = scale.at(e.begin_ns + e.waited_ns), right = scale.at(e.end_ns),
+                 gap = right - left > 4 ? 0.8 : 0;
+    const double width = (std::max)(0.5, right - left - gap);
     rows.each_row(e, [&](int row, double above) {
       const double y = top_of(row) + above * lane, height = lane - above * lane;
-      const std::string where =
+      const std::string stage =
           rows.has_workers() && !rows.is_part(row) ? "stage " + std::to_string(e.stage) + ", " : "";
       std::string hint =
-          detail::concat({what, ", ", where, rows.name(row), ": ", ms(e.begin_ns), " to ", ms(e.end_ns), " ms"});
+          detail::concat({action, ", ", stage, rows.name(row), ": ", ms(e.begin_ns), " to ", ms(e.end_ns), " ms"});
       for (const auto& [ns, words] : {std::pair{e.waited_ns, "waiting"}, std::pair{e.not_running_ns, "not running"}})
         if (ns > 0 && 100 * ns >= e.end_ns - e.begin_ns)
           hint += ", " + detail::fixed(static_cast<double>(ns) * 1e-6, 3) + " ms of it " + words;
-      drawing.action("event", e.kind, e.micro_batch, from, y, width, height, hint);
-      const double stopped = (std::max)(from, scale.at(e.end_ns - e.not_running_ns));
-      if (from + width - stopped >= 0.5)
-        drawing.not_running("not-running", stopped, y, from + width - stopped, height, hint);
-      const double free = (std::min)(from + width, stopped) - from;
+      drawing.action("event", e.kind, e.micro_batch, left, y, width, height, hint);
+      const double stopped = (std::max)(left, scale.at(e.end_ns - e.not_running_ns));
+      if (left + width - stopped >= 0.5)
+        drawing.not_running("not-running", stopped, y, left + width - stopped, height, hint);
+      const double free = (std::min)(left + width, stopped) - left;
       if (!number.empty() && height >= 11 && free >= 7.0 * static_cast<double>(number.size()) + 3.2)
-        drawing.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", from + free / 2,
+        drawing.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", left + free / 2,
                      y + height / 2 + 4, number);
     });
   }
@@ -142,8 +143,8 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
 
 /// Throws `gpipe::error` with the path unless the file was written completely.
 inline void write_timeline(const std::string& path, std::span<const trace_event> events,
-                           const timeline_options& how = {}) {
-  write_file(path, [&](std::ostream& out) { write_timeline(out, events, how); });
+                           const timeline_options& options = {}) {
+  write_file(path, [&](std::ostream& out) { write_timeline(out, events, options); });
 }
 
 }  // namespace gpipe

@@ -32,10 +32,11 @@ GPIPE_COLD GPIPE_INLINE event_folder::event_folder(const std::string& folder) : 
   out_.write(detail::version_record(detail::seconds_since_1970()), true);
 }
 
-GPIPE_COLD GPIPE_INLINE void event_folder::operator()(const fit_progress& now) {
+GPIPE_COLD GPIPE_INLINE void event_folder::operator()(const fit_progress& progress) {
   if (ended()) return;
-  out_.write(detail::event_record(detail::seconds_since_1970(), detail::log_step(now), detail::log_values(now)),
-             now.step == now.steps);
+  out_.write(
+      detail::event_record(detail::seconds_since_1970(), detail::log_step(progress), detail::log_values(progress)),
+      progress.step == progress.steps);
 }
 
 }  // namespace gpipe

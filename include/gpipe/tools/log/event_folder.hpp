@@ -13,20 +13,19 @@
 namespace gpipe {
 
 /// The numbers of a training for TensorBoard: `tensorboard --logdir FOLDER`. Each object writes a new file into the
-/// folder, so a training that was stopped and begun again continues its curves. The folder is made if it does not
-/// exist.
+/// folder, so a resumed training continues its curves. The folder is made if it does not exist.
 ///
 ///     event_folder events("runs/1");
 ///     fit(training, data, {.epochs = 10}, events);
 ///
-/// A write that fails (a full disk) ends the log with one line on the standard error, and not the training.
+/// A write that fails (a full disk) ends the log, with one line on the standard error, but not the training.
 class event_folder {
  public:
   /// Throws `error` if the folder cannot be written.
   explicit event_folder(const std::string& folder);
 
   /// Call it after every step, or give the folder to `fit`.
-  void operator()(const fit_progress& now);
+  void operator()(const fit_progress& progress);
 
   /// Whether a write has failed.
   bool ended() const { return out_.ended(); }

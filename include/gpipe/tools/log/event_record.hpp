@@ -77,7 +77,7 @@ GPIPE_COLD inline std::string version_record(double seconds) {
   return framed(event);
 }
 
-/// The record of a step, without the numbers that are not there.
+/// The record of a step, without missing numbers.
 GPIPE_COLD inline std::string event_record(double seconds, std::int64_t step, std::span<const log_value> values) {
   std::string event = event_at(seconds), summary;
   append_varint(event, 2 << 3 | 0);

@@ -19,24 +19,24 @@ GPIPE_COLD GPIPE_INLINE std::string log_head() {
   return line + '\n';
 }
 
-GPIPE_COLD GPIPE_INLINE std::string log_line(const fit_progress& now, double seconds, bool table) {
+GPIPE_COLD GPIPE_INLINE std::string log_line(const fit_progress& progress, double seconds, bool table) {
   std::string line = table ? "" : "{";
   // The shortest digits that read as the same number. JSON has neither infinities nor "not a number".
   const auto add = [&](const char* name, auto value) {
     char digits[40];
     const auto end = std::to_chars(digits, digits + sizeof digits, value);
-    const bool there = table ? !is_nan(static_cast<double>(value)) : is_finite(static_cast<double>(value));
-    if (line.size() > (table ? 0 : 1) && (table || there)) line += ',';
-    if (!there) return;
+    const bool present = table ? !is_nan(static_cast<double>(value)) : is_finite(static_cast<double>(value));
+    if (line.size() > (table ? 0 : 1) && (table || present)) line += ',';
+    if (!present) return;
     if (!table) line.append("\"").append(name).append("\":");
     line.append(digits, end.ptr);
   };
   char time[40];
   const auto end = std::to_chars(time, time + sizeof time, seconds, std::chars_format::fixed, 3);
   line.append(table ? "" : "\"time\":").append(time, end.ptr);
-  add("epoch", now.epoch);
-  add("step", log_step(now));
-  for (const log_value& v : log_values(now)) add(v.name, v.value);
+  add("epoch", progress.epoch);
+  add("step", log_step(progress));
+  for (const log_value& v : log_values(progress)) add(v.name, v.value);
   return line + (table ? "\n" : "}\n");
 }
 
@@ -49,15 +49,15 @@ GPIPE_COLD GPIPE_INLINE bool log_file::is_table(const std::string& path) {
   return table;
 }
 
-GPIPE_COLD GPIPE_INLINE log_file::log_file(const std::string& path, log_begin how)
-    : table_(is_table(path)), out_(path, how == log_begin::append) {
+GPIPE_COLD GPIPE_INLINE log_file::log_file(const std::string& path, log_begin begin)
+    : table_(is_table(path)), out_(path, begin == log_begin::append) {
   std::error_code unknown;
   if (table_ && std::filesystem::file_size(path, unknown) == 0) out_.write(detail::log_head(), true);
 }
 
-GPIPE_COLD GPIPE_INLINE void log_file::operator()(const fit_progress& now) {
+GPIPE_COLD GPIPE_INLINE void log_file::operator()(const fit_progress& progress) {
   if (ended()) return;
-  out_.write(detail::log_line(now, detail::seconds_since_1970(), table_), now.step == now.steps);
+  out_.write(detail::log_line(progress, detail::seconds_since_1970(), table_), progress.step == progress.steps);
 }
 
 }  // namespace gpipe

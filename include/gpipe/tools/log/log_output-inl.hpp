@@ -16,8 +16,8 @@
 
 namespace gpipe::detail {
 
-/// A process that was killed, or a disk that was full, leaves a part of a line at a log's end, with which the next line
-/// would be lost. Cuts it where whole lines stand before it.
+/// A killed process or a full disk leaves a part of a line at a log's end, and the next line would be lost with it.
+/// Cuts it off if whole lines precede it.
 GPIPE_COLD inline void cut_half_line(const std::string& path) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(path, unknown)) return;
@@ -26,12 +26,12 @@ GPIPE_COLD inline void cut_half_line(const std::string& path) {
     const open_file file(system_files(), path, O_RDONLY);
     char block[4096];
     const std::uint64_t end = file.size();
-    for (std::uint64_t rest = end; rest > 0 && whole == 0;) {
-      const std::uint64_t count = (std::min)(rest, std::uint64_t{sizeof block});
-      rest -= count;
-      file.read_at(block, count, rest);
+    for (std::uint64_t offset = end; offset > 0 && whole == 0;) {
+      const std::uint64_t count = (std::min)(offset, std::uint64_t{sizeof block});
+      offset -= count;
+      file.read_at(block, count, offset);
       const std::size_t last = std::string_view(block, count).rfind('\n');
-      if (last != std::string_view::npos) whole = rest + last + 1;
+      if (last != std::string_view::npos) whole = offset + last + 1;
     }
     if (whole == 0 || whole == end) return;
   }
@@ -49,11 +49,12 @@ GPIPE_COLD GPIPE_INLINE log_output::log_output(const std::string& path, bool app
 
 GPIPE_COLD GPIPE_INLINE log_output::~log_output() { flush(); }
 
-GPIPE_COLD GPIPE_INLINE void log_output::write(std::string_view bytes, bool now) {
+GPIPE_COLD GPIPE_INLINE void log_output::write(std::string_view bytes, bool at_once) {
   constexpr std::size_t max_waiting = std::size_t{1} << 16;
   if (ended()) return;
   waiting_ += bytes;
-  if (now || waiting_.size() >= max_waiting || std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1))
+  if (at_once || waiting_.size() >= max_waiting ||
+      std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1))
     flush();
 }
 

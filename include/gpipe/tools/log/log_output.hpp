@@ -10,19 +10,18 @@
 
 namespace gpipe::detail {
 
-/// A file that grows while a training runs. It is flushed at most once a second, and at the end of an epoch. A write
-/// that fails ends the log, with one line on the standard error, and not the training.
+/// A file that grows while a training runs. It is flushed at most once per second, and at the end of an epoch. A write
+/// that fails ends the log, with one line on the standard error, but not the training.
 class log_output {
  public:
-  /// Opens the file, to go on behind the whole lines that it holds or to begin anew. Throws `error` if that is
-  /// impossible.
+  /// Opens the file, to append to its whole lines or to replace it. Throws `error` if that is impossible.
   log_output(const std::string& path, bool append);
   ~log_output();
   log_output(const log_output&) = delete;
   log_output& operator=(const log_output&) = delete;
 
   /// Appends all the bytes or, if that fails, ends the log.
-  void write(std::string_view bytes, bool now);
+  void write(std::string_view bytes, bool at_once);
   bool ended() const { return !file_; }
   const std::string& path() const { return path_; }
 
@@ -31,7 +30,7 @@ class log_output {
 
   std::string path_;
   std::optional<open_file> file_;  // none: the log has ended
-  std::string waiting_;            // bytes that the file has not got yet
+  std::string waiting_;            // bytes that are not written yet
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
 };
 
