@@ -17,7 +17,7 @@
 namespace gpipe::detail {
 
 /// One direction of an emulated link: a transfer arrives when the link has carried its bytes, at a given number of
-/// bytes a second, one transfer after the other.
+/// bytes per second, one transfer at a time.
 class emulated_link final : public link_delay {
  public:
   using clock = std::chrono::steady_clock;
@@ -30,7 +30,7 @@ class emulated_link final : public link_delay {
     assert(bytes_per_second > 0);
   }
 
-  /// The bytes leave now, or when those before them have arrived.
+  /// The bytes leave now, or when earlier bytes have arrived.
   void depart(int micro_batch, std::int64_t bytes) noexcept override {
     constexpr double longest = 1e15;  // eleven days, so that sums stay far from 64 bits
     const double ns = (std::min)(longest, 1e9 * static_cast<double>(bytes) / bytes_per_second_);
@@ -39,7 +39,7 @@ class emulated_link final : public link_delay {
   }
 
   GPIPE_OUT_OF_LINE void arrive(int micro_batch) override {
-    constexpr auto late = std::chrono::microseconds(80);  // what a sleep may end late
+    constexpr auto late = std::chrono::microseconds(80);  // how late a sleep may end
     const auto longest = (std::min<clock::duration>)(std::chrono::milliseconds(10), signals_->limits().deadline / 8);
     for (;;) {
       const auto left = arrivals_[static_cast<std::size_t>(micro_batch)] - clock::now();

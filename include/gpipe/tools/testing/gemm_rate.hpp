@@ -16,7 +16,7 @@ GPIPE_COLD inline double gemm_rate(double seconds = 0.05, int rows = 64, int col
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
   const arena a(count(rows, inner) * sizeof(float)), b(packed_size(inner, columns) * sizeof(float)),
       c(count(rows, columns) * sizeof(float));
-  const auto floats = [](const arena& of) { return reinterpret_cast<float*>(of.data()); };
+  const auto floats = [](const arena& memory) { return reinterpret_cast<float*>(memory.data()); };
   const context products;
   products.prepare_multiply<float>(rows, columns, inner);
   const auto run = [&] {
@@ -42,8 +42,8 @@ inline constexpr product_shape fast_products[] = {{32, 64, 256}, {64, 64, 256}, 
 GPIPE_COLD inline double gemm_peak() {
   double peak = 0;
   for (int round = 0; round < 6; ++round)
-    for (const product_shape& of : fast_products)
-      peak = (std::max)(peak, gemm_rate(0.004, of.rows, of.columns, of.inner));
+    for (const product_shape& shape : fast_products)
+      peak = (std::max)(peak, gemm_rate(0.004, shape.rows, shape.columns, shape.inner));
   return peak;
 }
 

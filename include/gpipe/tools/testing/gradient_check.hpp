@@ -34,7 +34,7 @@ struct gradient_report {
 
 namespace detail {
 
-/// The kernels of a layer_fixture, behind pointers.
+/// The kernels of a layer_fixture, as function pointers.
 struct fixture_kernels {
   using kernel = void (*)(host::layer_buffers&);
   kernel refresh, forward, backward_input, backward_parameters;
@@ -43,14 +43,14 @@ struct fixture_kernels {
 
 template <class Fixture>
 inline constexpr fixture_kernels kernels_of_fixture{
-    .refresh = [](host::layer_buffers& it) { static_cast<Fixture&>(it).refresh(); },
-    .forward = [](host::layer_buffers& it) { static_cast<Fixture&>(it).forward(); },
-    .backward_input = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_input(); },
-    .backward_parameters = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_parameters(); },
+    .refresh = [](host::layer_buffers& buffers) { static_cast<Fixture&>(buffers).refresh(); },
+    .forward = [](host::layer_buffers& buffers) { static_cast<Fixture&>(buffers).forward(); },
+    .backward_input = [](host::layer_buffers& buffers) { static_cast<Fixture&>(buffers).backward_input(); },
+    .backward_parameters = [](host::layer_buffers& buffers) { static_cast<Fixture&>(buffers).backward_parameters(); },
     .fused =
         [] {
           if constexpr (Fixture::has_fused)
-            return +[](host::layer_buffers& it) { static_cast<Fixture&>(it).backward(); };
+            return +[](host::layer_buffers& buffers) { static_cast<Fixture&>(buffers).backward(); };
           else return fixture_kernels::kernel(nullptr);
         }()};
 
@@ -69,16 +69,16 @@ class gradient_check {
   gradient_report operator()() {
     if (!declared_.view) {
       objective();
-      same("a second refresh", fixture_.derived, [this] { kernels_.refresh(fixture_); });
-      same("a second forward", fixture_.out, [this] { kernels_.forward(fixture_); });
-      same("a forward over other numbers", fixture_.out, [this] { forward_over_zeros(fixture_.out); });
+      require_same_bits("a second refresh", fixture_.derived, [this] { kernels_.refresh(fixture_); });
+      require_same_bits("a second forward", fixture_.out, [this] { kernels_.forward(fixture_); });
+      require_same_bits("a forward over other numbers", fixture_.out, [this] { forward_over_zeros(fixture_.out); });
       if (options_.training || declared_.state.empty())  // else no part of them counts
-        same("a forward over other numbers, for partials,", fixture_.partials,
-             [this] { forward_over_zeros(fixture_.partials); });
-      same("a recompute", fixture_.out, [this] { recompute(); });
+        require_same_bits("a forward over other numbers, for partials,", fixture_.partials,
+                          [this] { forward_over_zeros(fixture_.partials); });
+      require_same_bits("a recompute", fixture_.out, [this] { recompute(); });
       for (std::size_t i = 0; i < fixture_.partials[0].count(); ++i)
         fixture_.partials[0].set(i, 1 + fixture_.partials[0].get(i));
-      same("a recompute, for partials,", fixture_.partials, [this] { recompute(); });
+      require_same_bits("a recompute, for partials,", fixture_.partials, [this] { recompute(); });
       objective();
       differentiate();
       compare();
@@ -96,8 +96,8 @@ class gradient_check {
   }
 
   // Reports the first broken promise only: it may be the cause of others.
-  void report_broken(const std::string& what) {
-    if (!std::isinf(report_.worst)) report_ = {std::numeric_limits<double>::infinity(), what};
+  void report_broken(const std::string& description) {
+    if (!std::isinf(report_.worst)) report_ = {std::numeric_limits<double>::infinity(), description};
   }
 
   // The sum of the products of the outputs with random cotangents; the loss for a loss layer.
@@ -135,14 +135,14 @@ class gradient_check {
     return bits;
   }
 
-  template <class Again>
-  void same(const std::string& what, const std::vector<host::guarded_buffer>& list, Again again) {
+  template <class Rerun>
+  void require_same_bits(const std::string& action, const std::vector<host::guarded_buffer>& list, Rerun rerun) {
     const image before = image_of(list);
-    again();
-    if (image_of(list) != before) report_broken(what + " gives different bits");
+    rerun();
+    if (image_of(list) != before) report_broken(action + " gives different bits");
   }
 
-  // Backward must neither read what it does not keep nor depend on the previous content of its output.
+  // Backward must neither read values that are not kept nor depend on the previous content of its output.
   void differentiate() {
     for (auto& g : fixture_.in_gradient) g.poison();
     fixture_.gradients[0].clear();
@@ -165,17 +165,17 @@ class gradient_check {
                           declared_.parameters[p].extents.size(), declared_.parameters[p].name);
   }
 
-  void against_differences(host::guarded_buffer& at, const host::guarded_buffer& analytic, std::size_t first,
+  void against_differences(host::guarded_buffer& buffer, const host::guarded_buffer& analytic, std::size_t first,
                            std::size_t count, const std::string& name) {
     std::vector<double> numeric(count);
     double scale = 1e-3;
     for (std::size_t i = 0; i < count; ++i) {
-      const double x = at.get(first + i);
-      at.set(first + i, x + options_.step);
+      const double x = buffer.get(first + i);
+      buffer.set(first + i, x + options_.step);
       const double above = objective();
-      at.set(first + i, x - options_.step);
+      buffer.set(first + i, x - options_.step);
       const double below = objective();
-      at.set(first + i, x);
+      buffer.set(first + i, x);
       numeric[i] = (above - below) / (2 * options_.step);
       scale = (std::max)(scale, std::fabs(numeric[i]));
     }
@@ -198,24 +198,24 @@ class gradient_check {
   // Before a kernel, `refresh` writes all that the kernel reads, also if the derived buffers for forward and for
   // backward are in the same memory.
   void packs_before_each_kernel(const image& inputs, const image& parameters, const std::vector<double>& once) {
-    const auto before = [&](refresh_for kernel) {
+    const auto pack_for = [&](refresh_for kernel) {
       fixture_.derived[0].poison();
       fixture_.call().refreshed = kernel;
       kernels_.refresh(fixture_);
     };
     fixture_.call().in_turn = true;
     for (const bool alone : {false, true}) {
-      before(refresh_for::forward);
+      pack_for(refresh_for::forward);
       kernels_.forward(fixture_);
       fixture_.gradients[0].clear();
       for (auto& g : fixture_.in_gradient) g.poison();
       if (alone) {
         for (std::size_t i = 0; i < fixture_.in_gradient.size(); ++i) fixture_.call().in_gradient[i] = nullptr;
       } else {
-        before(refresh_for::backward_input);
+        pack_for(refresh_for::backward_input);
         kernels_.backward_input(fixture_);
       }
-      before(alone ? refresh_for::backward_parameters_alone : refresh_for::backward_parameters);
+      pack_for(alone ? refresh_for::backward_parameters_alone : refresh_for::backward_parameters);
       kernels_.backward_parameters(fixture_);
       fixture_.connect_gradients();
       if (alone) agrees_with(once, 1, " needs more than refresh writes for it");
@@ -289,11 +289,11 @@ class gradient_check {
 
 /// Checks the backward of a layer against central differences of its forward, in double, and the promises of a layer's
 /// kernels: parameter gradients are accumulated; input gradients are overwritten, and omitted if not needed; backward
-/// reads nothing that the layer does not keep; its part for parameters runs without that for inputs, as in a model's
-/// first layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in
-/// its outputs, and a recompute leaves the partials alone; `refresh` writes for a kernel all that this reads; nothing
-/// is read or written beyond the given samples, or written outside of a block of buffers. Throws `error` for fewer
-/// samples than 1.
+/// reads nothing that the layer does not keep; its parameter part runs without its input part, as in a model's first
+/// layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in its
+/// outputs, and a recompute leaves the partials unchanged; `refresh` writes everything that a kernel reads of its
+/// output; nothing is read or written beyond the given samples, or written outside of a block of buffers. Throws
+/// `error` for fewer samples than 1.
 ///
 ///     const auto report = gpipe::check_gradient<my_layer, gpipe::tensor<double, 8>>();
 ///     REQUIRE_MESSAGE(report.passes(), report.where);
@@ -303,8 +303,8 @@ gradient_report check_gradient(const gradient_check_options& options = {}) {
   static_assert(std::is_same_v<typename fixture::value_type, double>,
                 "gpipe: central differences need double: check the layer on tensor<double, ...>");
   if (options.samples < 1) detail::throw_error({"samples is ", options.samples}, {"choose at least 1"});
-  fixture it(options.samples, options.samples + 2);
-  return detail::gradient_check(options, it, detail::kernels_of_fixture<fixture>)();
+  fixture checked(options.samples, options.samples + 2);
+  return detail::gradient_check(options, checked, detail::kernels_of_fixture<fixture>)();
 }
 
 }  // namespace gpipe

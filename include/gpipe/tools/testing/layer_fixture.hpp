@@ -79,11 +79,11 @@ class guarded_buffer {
   std::byte* memory_;
 };
 
-/// What a layer declares, as values: `layer_buffers` is the same code for every layer.
+/// A layer's declarations, as values: `layer_buffers` is the same code for every layer.
 struct layer_declaration {
   struct tensor_of_edge {
     dtype type = dtype::float32;
-    std::size_t size = 0;  ///< elements of a sample
+    std::size_t size = 0;  ///< elements per sample
   };
   std::span<const tensor_of_edge> in{}, out{};
   std::span<const parameter> parameters{}, state{};
@@ -188,12 +188,13 @@ class layer_buffers {
   /// values for parameters and state.
   void randomize(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
-    const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
+    const auto fill = [&](guarded_buffer& buffer, std::size_t first, std::size_t count, double middle, double spread) {
       ++stream;
       for (std::size_t i = 0; i < count; ++i) {
         const auto words = draw({.seed = seed, .layer_index = stream}, 0, static_cast<std::uint32_t>(i));
         const double unit = static_cast<double>(words.word[0]) * 0x1p-32 + static_cast<double>(words.word[1]) * 0x1p-64;
-        into.set(first + i, gpipe::detail::is_floating(into.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
+        buffer.set(first + i,
+                   gpipe::detail::is_floating(buffer.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
       }
     };
     for (auto* list : {&in, &out_gradient})
@@ -204,12 +205,14 @@ class layer_buffers {
       const bool share = below > 0 && gpipe::detail::is_floating(fields[i].type());
       fill(fields[i], 0, fields[i].count(), share ? below / 2 : 1, share ? below / 2 : below > 0 ? below : 1);
       if (const auto ignored = static_cast<double>(declared_.fields[i].ignored); ignored != no_label)
-        for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
+        for (std::size_t label = 2; label < fields[i].count(); label += 4) fields[i].set(label, ignored);
     }
-    const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
+    const auto around = [&](guarded_buffer& block, const parameter& values, std::size_t first) {
       using enum initializer::kind;
-      const double middle = of.first.drawn == ones ? 1 : of.first.drawn == constant ? double{of.first.scale} : 0;
-      fill(block, first, of.extents.size(), middle, 0.5);
+      const double middle = values.first.drawn == ones       ? 1
+                            : values.first.drawn == constant ? double{values.first.scale}
+                                                             : 0;
+      fill(block, first, values.extents.size(), middle, 0.5);
     };
     for (auto* block : {&parameters[0], &state[0]}) block->clear();
     for (std::size_t i = 0; i < declared_.parameters.size(); ++i)
@@ -264,8 +267,8 @@ class layer_fixture : public layer_buffers {
   using bound = gpipe::detail::bound<Layer, Input>;
   using on = typename bound::on;
   using view = gpipe::detail::kernel_view<bound, Context>;
-  using own = typename view::on;  ///< the kernels, of the layer or of its kind
-  using again = operands<view, gpipe::detail::pass::backward>;
+  using kernels = typename view::on;  ///< the kernels, of the layer or of its kind
+  using backward_operands = operands<view, gpipe::detail::pass::backward>;
   using value_type = typename bound::value_type;
   static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
 
@@ -275,44 +278,44 @@ class layer_fixture : public layer_buffers {
   }
 
   void refresh() {
-    if constexpr (requires(const operands<view>& a) { own::refresh(Context{}, a); })
-      own::refresh(Context{}, operands<view>(call()));
+    if constexpr (requires(const operands<view>& a) { kernels::refresh(Context{}, a); })
+      kernels::refresh(Context{}, operands<view>(call()));
   }
   void update_state() {
     if constexpr (requires(const operands<view, gpipe::detail::pass::update_state>& a) {
-                    own::update_state(Context{}, a);
+                    kernels::update_state(Context{}, a);
                   })
-      own::update_state(Context{}, operands<view, gpipe::detail::pass::update_state>(call()));
+      kernels::update_state(Context{}, operands<view, gpipe::detail::pass::update_state>(call()));
   }
   /// Forward finds a poisoned workspace, and backward none of its values. Backward's extras do not outlive backward.
   void forward() {
     forward_workspace[0].poison();
-    if constexpr (!bound::view) own::forward(Context{}, operands<view>(call()));
+    if constexpr (!bound::view) kernels::forward(Context{}, operands<view>(call()));
     forward_workspace[0].poison();
     backward_extras[0].poison();
   }
   /// Each part of backward finds a poisoned workspace.
   void backward_input() {
     workspace[0].poison();
-    if constexpr (requires(const again& a) { own::backward_input(Context{}, a); })
-      own::backward_input(Context{}, again(call()));
+    if constexpr (requires(const backward_operands& a) { kernels::backward_input(Context{}, a); })
+      kernels::backward_input(Context{}, backward_operands(call()));
   }
   void backward_parameters() {
     workspace[0].poison();
-    if constexpr (requires(const again& a) { own::backward_parameters(Context{}, a); })
-      own::backward_parameters(Context{}, again(call()));
+    if constexpr (requires(const backward_operands& a) { kernels::backward_parameters(Context{}, a); })
+      kernels::backward_parameters(Context{}, backward_operands(call()));
   }
   /// The fused kernel, or both parts.
   void backward() {
     if constexpr (has_fused) {
       workspace[0].poison();
-      own::backward(Context{}, again(call()));
+      kernels::backward(Context{}, backward_operands(call()));
     } else {
       backward_input();
       backward_parameters();
     }
   }
-  static constexpr bool has_fused = requires(const again& a) { own::backward(Context{}, a); };
+  static constexpr bool has_fused = requires(const backward_operands& a) { kernels::backward(Context{}, a); };
 
   static std::size_t first_of(std::size_t index) { return detail::declaration_of<bound>.first_of(index); }
   static std::size_t first_of_state(std::size_t index) { return detail::declaration_of<bound>.first_of_state(index); }
