@@ -236,14 +236,14 @@ struct compiled_best {
     if constexpr (Count == 0 && Nearby) return first;
     else if constexpr (Count == 0) return best_choice{};
     else {
-      constexpr best_choice before = best_of<Nearby, Count - 1>();
+      constexpr best_choice previous = best_of<Nearby, Count - 1>();
       constexpr plan_candidate candidate = [] {
         if constexpr (Nearby) return nearby.entries[(Count - 1) / tries].candidate;
         else return ranked.entries[(Count - 1) / tries].candidate;
       }();
       constexpr tried_cut tried =
-          cut_to_try(network_of<planned>, candidate, search_options, before, (Count - 1) % tries == 1);
-      return simulate_plan(network_of<planned>, candidate, search_options, before, tried);
+          cut_to_try(network_of<planned>, candidate, search_options, previous, (Count - 1) % tries == 1);
+      return simulate_plan(network_of<planned>, candidate, search_options, previous, tried);
     }
   }
   static constexpr best_choice best_ranked = best_of<false, ranked.count * tries>();
@@ -271,8 +271,8 @@ struct compiled_best {
   static constexpr cut_moves moved() {
     if constexpr (Rounds == 0) return cut_moves{best_of<true, nearby.count * tries>()};
     else {
-      constexpr cut_moves before = moved<Rounds - 1>();
-      return before.further(network_of<planned>, search_options);
+      constexpr cut_moves previous = moved<Rounds - 1>();
+      return previous.further(network_of<planned>, search_options);
     }
   }
   static constexpr best_choice choice = [] {

@@ -44,7 +44,7 @@ struct best_plan {
   std::shared_ptr<const std::vector<device_spec>> devices;  ///< per stage, if they differ
 };
 
-/// Chooses stages, replicas, micro-batches, their size, the schedule with its chunks, the cut and what is recomputed,
+/// Chooses stages, replicas, micro-batches, their size, the schedule with its chunks, the cut and the recompute,
 /// for the shortest predicted step: a best-first search over all plans of the space (see `plan_candidate`), with lower
 /// bounds of their steps. A step includes transfers, reading the parameters for each micro-batch, the sums over
 /// replicas and the update.

@@ -25,15 +25,15 @@ class product_threads final : public host::product_sharing {
 /// Shares the products of this thread during its lifetime; with null they are not shared.
 class shared_products {
  public:
-  explicit shared_products(host::product_sharing* sharing) : before_(host::sharing_of_thread) {
+  explicit shared_products(host::product_sharing* sharing) : previous_(host::sharing_of_thread) {
     host::sharing_of_thread = sharing;
   }
-  ~shared_products() { host::sharing_of_thread = before_; }
+  ~shared_products() { host::sharing_of_thread = previous_; }
   shared_products(const shared_products&) = delete;
   shared_products& operator=(const shared_products&) = delete;
 
  private:
-  host::product_sharing* before_;
+  host::product_sharing* previous_;
 };
 
 }  // namespace gpipe::detail
