@@ -378,7 +378,7 @@ class plan {
         std::make_integer_sequence<int, valid_stages>{});
   }
   /// The numbers on which the memory of a stage depends, besides its layers.
-  static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
+  static constexpr const memory_requirements& requirements(int s) { return stages_.plans[s].requirements; }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// Micro-batches whose parameter gradients a stage computes together; 1: each by itself.
