@@ -32,7 +32,7 @@
 // name says how the source is compiled. Linkers merge the definitions of one name, and report a duplicate symbol if
 // there are two names.
 
-// The flags on which bits depend, or the layout of what the standard library gives us.
+// The flags on which bits depend, or the layout of the standard library's types.
 #if defined(__AVX512F__)
 #define GPIPE_FLAG_VECTORS avx512
 #elif defined(__AVX2__)

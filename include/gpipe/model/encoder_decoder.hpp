@@ -89,7 +89,7 @@ struct translating {
 
 /// The Transformer for translation of Huang et al., "GPipe", 2019, section 5: T(L, H, A) is `encoder_decoder<L, H, A>`.
 /// Layers have their norm first, as in Lingvo. Source and target have one table of words, and the last layer another,
-/// unless an option says so:
+/// unless an option changes it:
 ///
 ///     encoder_decoder<6, 8192, 16>
 ///     encoder_decoder<2, 768, 3, {.source_tokens = 40, .vocabulary = 6000, .width = 192, .dropout = 10}>

@@ -205,7 +205,7 @@ class expansion {
            type.type == owner_type.type;
   }
   // Shares parameter `p` of layer `l` with the first layer of the tie that has it, or makes `l` that layer. Parts of a
-  // layer that has not come before share what they have in common.
+  // layer that has not come before share their common rows.
   constexpr void share(std::string_view tie, int l, int p, int before) {
     const layer_type& type = types_[layers_[l].type];
     const parameter& used = type.parameters[p];

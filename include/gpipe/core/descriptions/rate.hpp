@@ -64,7 +64,7 @@ struct inverse_square_root {
 
 /// Half a cosine up to 1, which is reached after `rise` of all steps, and half a cosine down (Smith, Topin,
 /// "Super-convergence", 2017). It begins at 1 / `first_divisor` and ends, at the last of `steps`, at
-/// 1 / (`first_divisor` `last_divisor`). The factors are those of PyTorch's OneCycleLR over its max_lr.
+/// 1 / (`first_divisor` `last_divisor`). The factors are PyTorch's OneCycleLR divided by its max_lr.
 struct one_cycle {
   std::uint64_t steps = 2;
   double rise = 0.3;

@@ -97,8 +97,8 @@ struct lanes {
   /// The same number in every lane.
   static type repeat(number value) { return value - type{}; }  // not a sum, which would change -0
 
-  /// a * b + c in every lane, with the bits of `multiply_add`. The builtins are those of <immintrin.h>, which takes as
-  /// long to compile as half of the library.
+  /// a * b + c in every lane, with the bits of `multiply_add`. The builtins are used directly, because <immintrin.h>
+  /// takes as long to compile as half of the library.
   [[gnu::always_inline]] static inline type multiply_add(type a, type b, type c) {
 #if defined(__FMA__) && !defined(__CUDACC__)
 #if __has_builtin(__builtin_elementwise_fma)  // clang 17 and newer; clang 22 removed the others

@@ -14,7 +14,7 @@
 
 namespace gpipe::detail {
 
-/// The addresses that the process may still map: `ulimit -v`, less what it has mapped.
+/// The addresses that the process may still map: `ulimit -v`, minus the mapped ones.
 GPIPE_COLD inline std::int64_t address_space_left() {
   constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
 #ifdef __linux__

@@ -61,7 +61,7 @@ struct rotary_turns_pairs {
 
 namespace detail {
 
-/// The default for missing options: the error asks for heads.
+/// The default for missing options, which leads to the error about heads.
 inline constexpr attention_options no_heads{.heads = 0};
 
 /// The extents of an attention: columns of queries, and of keys or values.

@@ -132,7 +132,7 @@ struct sinusoidal_positions {
     }
 
     /// A sine and its cosine are turned from one position to the next, because `refresh` runs after every update:
-    /// sin(a + w) = sin a cos w + cos a sin w. Every 64th position is computed anew.
+    /// sin(a + w) = sin a cos w + cos a sin w. Every 64th position is computed directly.
     struct wave {
       number* table;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {

@@ -8,7 +8,7 @@
 
 namespace gpipe {
 
-/// A number for each direction of an image: `height_width{1, 7}`; one number stands for both: `3`.
+/// A number for each direction of an image: `height_width{1, 7}`; one number means both: `3`.
 struct height_width {
   int height, width;
 
