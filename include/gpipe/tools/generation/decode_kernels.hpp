@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/attention/attention.hpp>
@@ -71,7 +72,7 @@ struct of_one_token {
 template <class Context>
 struct decode_row {
   void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it reads only the one token
-  void (*refresh)(const Context&, const call&) = nullptr;
+  void (*refresh)(context_handle, const call&) = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;        ///< the number of its first extras, [tokens][...] each, that later tokens read
   int source_input = -1;      ///< of `decode`: the input that comes from an encoder, one for all samples; -1: none
@@ -81,8 +82,8 @@ struct decode_row {
 /// computes only these.
 template <class Context>
 struct forward_row {
-  void (*forward)(const Context&, const call&) = nullptr;
-  void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
+  void (*forward)(context_handle, const call&) = nullptr;
+  void (*prepare)(context_handle, int samples, const layer_lists*) = nullptr;
 };
 
 /// Whether a layer whose kind has `decode` may use it.
