@@ -20,59 +20,59 @@ namespace gpipe::detail {
 template <class Call>
 GPIPE_COLD void each_parameter(const basic_trainer& training, Call&& f) {
   const network& net = training.net();
-  for_each_array(net, [&](const named_array& which) {
-    if (which.kind == array_kind::parameter && net.owner(which) == which) f(which, path_of(net, which));
+  for_each_array(net, [&](const named_array& array) {
+    if (array.kind == array_kind::parameter && net.owner(array) == array) f(array, path_of(net, array));
   });
 }
 
 GPIPE_INLINE GPIPE_COLD checkpoint_facts trainer_checkpoints::facts_of(const basic_trainer& training) {
-  checkpoint_facts all;
-  all.optimizer = training.optimizer_name_;
-  all.optimizer_trial = exact_text(training.optimizer_trial_);
-  all.rate = exact_text(training.rate());
+  checkpoint_facts facts;
+  facts.optimizer = training.optimizer_name_;
+  facts.optimizer_trial = exact_text(training.optimizer_trial_);
+  facts.rate = exact_text(training.rate());
   for (const parameter_group& group : training.executor_->options().groups)
-    all.groups.append(all.groups.empty() ? "" : "; ").append(text_of(group));
+    facts.groups.append(facts.groups.empty() ? "" : "; ").append(text_of(group));
   std::string frozen;
-  each_parameter(training, [&](const named_array& which, const std::string& path) {
-    if (training.frozen_[index(which.layer_index)][index(which.index)])
+  each_parameter(training, [&](const named_array& array, const std::string& path) {
+    if (training.frozen_[index(array.layer_index)][index(array.index)])
       frozen.append(frozen.empty() ? "" : "\n").append(path);
   });
-  all.frozen = frozen;
-  return all;
+  facts.frozen = frozen;
+  return facts;
 }
 
 GPIPE_INLINE GPIPE_COLD void trainer_checkpoints::save(basic_trainer& training, const std::string& path,
-                                                       const save_options& how) {
+                                                       const save_options& options) {
   wait(training);
   if (training.accumulated() > 0)
     throw_error({"the gradients of ", training.accumulated(), " accumulated calls wait for a step, and are not saved"},
                 {"take the step, or call discard_accumulated"});
-  const checkpointer now(*training.executor_, system_files());
-  if (path.ends_with(".safetensors")) return now.save_model(path, how);
+  const checkpointer saver(*training.executor_, system_files());
+  if (path.ends_with(".safetensors")) return saver.save_model(path, options);
   if (!training.plan().trains)
     throw_error({"a predictor has no training to save in the folder ", detail::quoted(path)},
                 {"save its weights, to a path that ends with .safetensors"});
   if (training.saving_ == nullptr) training.saving_ = std::make_shared<saving>();
-  now.save(path, how, facts_of(training), training.saving_->beside, training.saving_->copy);
+  saver.save(path, options, facts_of(training), training.saving_->writer, training.saving_->copy);
 }
 
 GPIPE_INLINE GPIPE_COLD void trainer_checkpoints::wait(basic_trainer& training) {
-  if (training.saving_ != nullptr) training.saving_->beside.finish();
+  if (training.saving_ != nullptr) training.saving_->writer.finish();
 }
 
 GPIPE_INLINE GPIPE_COLD load_result trainer_checkpoints::load(basic_trainer& training, const std::string& path,
-                                                              const load_options& how) {
+                                                              const load_options& options) {
   wait(training);
   checkpoint_facts facts = facts_of(training);
   const std::string before = *facts.frozen;
-  load_result found = checkpointer(*training.executor_, system_files()).load(path, how, facts);
+  load_result result = checkpointer(*training.executor_, system_files()).load(path, options, facts);
   if (facts.frozen && *facts.frozen != before)
-    each_parameter(training, [&](const named_array& which, const std::string& name) {
-      const bool frozen = std::find(found.frozen.begin(), found.frozen.end(), name) != found.frozen.end();
-      training.executor_->freeze_here(which, frozen);
-      training.frozen_[index(which.layer_index)][index(which.index)] = frozen;
+    each_parameter(training, [&](const named_array& array, const std::string& name) {
+      const bool frozen = std::find(result.frozen.begin(), result.frozen.end(), name) != result.frozen.end();
+      training.executor_->freeze_here(array, frozen);
+      training.frozen_[index(array.layer_index)][index(array.index)] = frozen;
     });
-  return found;
+  return result;
 }
 
 }  // namespace gpipe::detail

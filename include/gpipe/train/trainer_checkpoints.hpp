@@ -12,9 +12,9 @@ struct checkpoint_facts;
 
 /// The functions that `save`, `wait_for_save` and `load` of a trainer call.
 struct trainer_checkpoints {
-  static void save(basic_trainer& training, const std::string& path, const save_options& how);
+  static void save(basic_trainer& training, const std::string& path, const save_options& options);
   static void wait(basic_trainer& training);
-  static load_result load(basic_trainer& training, const std::string& path, const load_options& how);
+  static load_result load(basic_trainer& training, const std::string& path, const load_options& options);
 
  private:
   static checkpoint_facts facts_of(const basic_trainer& training);

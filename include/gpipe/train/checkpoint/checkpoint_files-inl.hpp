@@ -17,20 +17,20 @@ GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stor
                                               const std::function<int(const stored_array&)>& rank_of) {
   std::map<int, std::vector<checkpoint_file>> of_rank;
   std::map<int, std::uint64_t> bytes;
-  for (stored_array& one : arrays) {
-    const int rank = rank_of(one);
-    std::vector<checkpoint_file>& mine = of_rank[rank];
+  for (stored_array& array : arrays) {
+    const int rank = rank_of(array);
+    std::vector<checkpoint_file>& files = of_rank[rank];
     std::uint64_t& filled = bytes[rank];
-    if (mine.empty() || filled + one.location.bytes > max_bytes) {
-      mine.push_back({"", rank});
+    if (files.empty() || filled + array.location.bytes > max_bytes) {
+      files.push_back({"", rank});
       filled = 0;
     }
-    filled += one.location.bytes;
-    mine.back().arrays.push_back(std::move(one));
+    filled += array.location.bytes;
+    files.back().arrays.push_back(std::move(array));
   }
   file_list list{std::move(stem), {}};
-  for (auto& [rank, mine] : of_rank)
-    for (checkpoint_file& file : mine) list.files.push_back(std::move(file));
+  for (auto& [rank, files] : of_rank)
+    for (checkpoint_file& file : files) list.files.push_back(std::move(file));
   if (list.files.empty()) list.files.push_back({"", 0});
   const int count = static_cast<int>(list.files.size());
   for (int i = 0; i < count; ++i)
@@ -57,22 +57,22 @@ GPIPE_COLD GPIPE_INLINE safetensors_type stored_type(dtype type) {
 GPIPE_COLD GPIPE_INLINE safetensors_index index_of(const file_list& list) {
   safetensors_index index{{}, 0};
   for (const checkpoint_file& file : list.files)
-    for (const stored_array& one : file.arrays) {
-      index.file_of.emplace(one.name, file.name);
-      *index.total_size += one.location.bytes;
+    for (const stored_array& array : file.arrays) {
+      index.file_of.emplace(array.name, file.name);
+      *index.total_size += array.location.bytes;
     }
   return index;
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<safetensors_tensor> tensors_of(const checkpoint_file& file) {
-  std::vector<safetensors_tensor> all;
-  for (const stored_array& one : file.arrays) {
-    safetensors_tensor tensor{one.name, stored_type(one.type), {}};
-    for (int d = 0; d < one.extents.rank; ++d)
-      tensor.shape.push_back(static_cast<std::uint64_t>(one.extents.extents[d]));
-    all.push_back(std::move(tensor));
+  std::vector<safetensors_tensor> tensors;
+  for (const stored_array& array : file.arrays) {
+    safetensors_tensor tensor{array.name, stored_type(array.type), {}};
+    for (int d = 0; d < array.extents.rank; ++d)
+      tensor.shape.push_back(static_cast<std::uint64_t>(array.extents.extents[d]));
+    tensors.push_back(std::move(tensor));
   }
-  return all;
+  return tensors;
 }
 
 }  // namespace gpipe::detail

@@ -49,7 +49,7 @@ struct array_copy {
 /// The memory and the thread that a trainer keeps between saves.
 struct saving {
   array_copy copy{};
-  background beside{};  // destroyed first: it reads the copy
+  background writer{};  // destroyed first: it reads the copy
 };
 
 /// Saves and loads the arrays of an executor. In a job of processes each process writes the arrays that it has:
@@ -61,80 +61,80 @@ class checkpointer {
   using run_type = executor;
   checkpointer(run_type& run, file_operations& files) : run_(run), files_(files) {}
 
-  GPIPE_COLD void save(const std::string& folder, const save_options& how, checkpoint_facts facts, background& beside,
-                       array_copy& copy) const {
-    require_valid(how);
-    if (how.names != name_map{})
+  GPIPE_COLD void save(const std::string& folder, const save_options& options, checkpoint_facts facts,
+                       background& writer, array_copy& copy) const {
+    require_valid(options);
+    if (options.names != name_map{})
       throw_error({"names are given for the checkpoint ", detail::quoted(folder)},
                   {"save the model alone, to a path that ends with .safetensors"});
-    agree(collective_kind::save, folder, {.layout = how.layout}, how.texts);
+    agree(collective_kind::save, folder, {.layout = options.layout}, options.texts);
     facts.steps = run_.steps();
     facts.seed = run_.seed();
-    facts.position = how.position;
-    auto content = std::make_shared<const contents>(contents_of(how, facts));
-    if (how.wait || !together().alone()) return write(folder, how.keep, *content, reader());
-    const array_reader from = copied(*content, copy);
-    beside.start([this_one = *this, folder, keep = how.keep, content, from] {
-      this_one.write_alone(folder, keep, *content, from);
+    facts.position = options.position;
+    auto content = std::make_shared<const contents>(contents_of(options, facts));
+    if (options.wait || !together().alone()) return write(folder, options.keep, *content, reader());
+    const array_reader read = copied(*content, copy);
+    writer.start([this_one = *this, folder, keep = options.keep, content, read] {
+      this_one.write_alone(folder, keep, *content, read);
     });
   }
 
   /// The model alone, in one file. In a job rank 0 writes it.
-  GPIPE_COLD void save_model(const std::string& file, const save_options& how) const {
-    const name_map& names = how.names;
-    require_valid_texts(how.texts);
-    if (how.position != data_position{})
+  GPIPE_COLD void save_model(const std::string& file, const save_options& options) const {
+    const name_map& names = options.names;
+    require_valid_texts(options.texts);
+    if (options.position != data_position{})
       throw_error({"a position in the data is given, but ", detail::quoted(file), " is a model alone"},
                   {"save to a folder, whose checkpoint has the position"});
-    agree(collective_kind::save, file, {.names = names, .layout = how.layout}, how.texts);
+    agree(collective_kind::save, file, {.names = names, .layout = options.layout}, options.texts);
     std::vector<stored_array> arrays = model_arrays(run_.net());
-    if (names.tied_once) std::erase_if(arrays, [](const stored_array& one) { return one.copy; });
-    const file_list list = deal_arrays("model", in_file(arrays, names, saved_prefix(names), how.layout), UINT64_MAX,
+    if (names.tied_once) std::erase_if(arrays, [](const stored_array& array) { return array.copy; });
+    const file_list list = deal_arrays("model", in_file(arrays, names, saved_prefix(names), options.layout), UINT64_MAX,
                                        [](const auto&) { return 0; });
-    const safetensors_metadata facts = model_facts(layout_text(arrays, names, how.layout), how.texts);
+    const safetensors_metadata facts = model_facts(layout_text(arrays, names, options.layout), options.texts);
     std::uint64_t bytes = 0;
-    for (const stored_array& one : list.files.front().arrays) bytes += one.location.bytes;
-    if (how.max_file_bytes < bytes && how.max_file_bytes != save_options::default_file_bytes)
-      throw_error({"max_file_bytes is ", how.max_file_bytes, ", but ", detail::quoted(file), " is one file of ", bytes,
-                   " bytes"},
+    for (const stored_array& array : list.files.front().arrays) bytes += array.location.bytes;
+    if (options.max_file_bytes < bytes && options.max_file_bytes != save_options::default_file_bytes)
+      throw_error({"max_file_bytes is ", options.max_file_bytes, ", but ", detail::quoted(file), " is one file of ",
+                   bytes, " bytes"},
                   {"save to a folder, where a model goes to several files"});
-    const checkpoint_file& all = list.files.front();
-    const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
-      run_.read(of.location.part(at, into.size()), into.data());
+    const checkpoint_file& content = list.files.front();
+    const array_reader read = [this](const stored_array& array, std::size_t offset, std::span<std::byte> target) {
+      run_.read(array.location.part(offset, target.size()), target.data());
     };
-    array_source source(all, read);
+    array_source source(content, read);
     together().together([&] {
       if (together().is_first())
         return write_safetensors(
-            file, tensors_of(all), facts, [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); },
-            files_);
-      source.read_all(place_tensors(tensors_of(all), {}, file));
+            file, tensors_of(content), facts,
+            [&](const safetensors_entry& e, safetensors_sink& target) { source(e, target); }, files_);
+      source.read_all(place_tensors(tensors_of(content), {}, file));
     });
     point(collective_kind::save, 1);
   }
 
   /// `facts` are this training's, and then those of the checkpoint. A model alone leaves them as they are.
-  GPIPE_COLD load_result load(const std::string& path, const load_options& how, checkpoint_facts& facts) const {
-    agree(collective_kind::load, path, how);
+  GPIPE_COLD load_result load(const std::string& path, const load_options& options, checkpoint_facts& facts) const {
+    agree(collective_kind::load, path, options);
     load_result result;
-    opened from;
-    together().together([&] { from = open(path, how, facts, result); });
+    opened source;
+    together().together([&] { source = open(path, options, facts, result); });
     point(collective_kind::load, 1);
     values_before before(run_);
     try {
       together().together([&] {
-        for (const loaded_array& one : from.arrays) copy_in(one, !from.whole, before);
+        for (const loaded_array& loaded : source.arrays) copy_in(loaded, !source.whole, before);
       });
       point(collective_kind::load, 2);
     } catch (...) {
       before.put_back();
       throw;
     }
-    run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
-    if (from.whole) facts = from.facts;
+    run_.restore(source.whole ? source.facts.steps : run_.steps(), source.whole ? source.facts.seed : run_.seed());
+    if (source.whole) facts = source.facts;
     result.steps = run_.steps();
     result.seed = run_.seed();
-    result.position = from.facts.position;
+    result.position = source.facts.position;
     return result;
   }
 
@@ -162,21 +162,21 @@ class checkpointer {
   /// Whether a text of a file is the library's, and not the user's.
   static bool is_own_text(std::string_view name) { return name == "format" || name.starts_with("gpipe."); }
 
-  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {},
+  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& options = {},
                         const safetensors_metadata& texts = {}) const {
-    const auto add = [](hash& to, const std::string& text) {
-      to.add(reinterpret_cast<const std::byte*>(text.c_str()), text.size() + 1);
+    const auto add = [](hash& sum, const std::string& text) {
+      sum.add(reinterpret_cast<const std::byte*>(text.c_str()), text.size() + 1);
     };
     hash name, of_texts;
     name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
     for (const auto& [key, text] : texts) add(of_texts, key), add(of_texts, text);
     together().agree_to(kind, {{"the path", name.value()},
                                agreed_value::number("the step", static_cast<std::int64_t>(run_.steps())),
-                               {"the names in the file", hash_of(how.names)},
+                               {"the names in the file", hash_of(options.names)},
                                {"the texts", of_texts.value()},
-                               agreed_value::number("the mode", static_cast<int>(how.mode)),
-                               agreed_value::number("the layout", static_cast<int>(how.layout)),
-                               agreed_value::number("allow_older", how.allow_older)});
+                               agreed_value::number("the mode", static_cast<int>(options.mode)),
+                               agreed_value::number("the layout", static_cast<int>(options.layout)),
+                               agreed_value::number("allow_older", options.allow_older)});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
@@ -187,48 +187,50 @@ class checkpointer {
         throw_error({"a text has the name ", detail::quoted(name)},
                     {"choose a name that is not empty, not format, and does not begin with gpipe."});
   }
-  GPIPE_COLD static void require_valid(const save_options& how) {
-    require_valid_texts(how.texts);
-    if (how.keep < 1) throw_error({"keep is ", how.keep}, {"choose at least 1"});
-    if (how.max_file_bytes == 0) throw_error({"max_file_bytes is 0"}, {"choose a size, such as 4 << 30"});
-    if (how.position.batch < 0) throw_error({"the position's batch is ", how.position.batch}, {"choose 0 or more"});
-    if (how.position.batch_size < 0 || how.position.samples < 0)
-      throw_error(
-          {"the position's batch_size is ", how.position.batch_size, ", its samples are ", how.position.samples},
-          {"choose 0 or more"});
+  GPIPE_COLD static void require_valid(const save_options& options) {
+    require_valid_texts(options.texts);
+    if (options.keep < 1) throw_error({"keep is ", options.keep}, {"choose at least 1"});
+    if (options.max_file_bytes == 0) throw_error({"max_file_bytes is 0"}, {"choose a size, such as 4 << 30"});
+    if (options.position.batch < 0)
+      throw_error({"the position's batch is ", options.position.batch}, {"choose 0 or more"});
+    if (options.position.batch_size < 0 || options.position.samples < 0)
+      throw_error({"the position's batch_size is ", options.position.batch_size, ", its samples are ",
+                   options.position.samples},
+                  {"choose 0 or more"});
   }
 
-  GPIPE_COLD contents contents_of(const save_options& how, const checkpoint_facts& facts) const {
+  GPIPE_COLD contents contents_of(const save_options& options, const checkpoint_facts& facts) const {
     const step_plan& plan = run_.plan();
-    const auto rank_of = [&](const stored_array& of) { return run_.rank_of(of.location.layer_index); };
+    const auto rank_of = [&](const stored_array& array) { return run_.rank_of(array.location.layer_index); };
     const std::vector<stored_array> model = model_arrays(run_.net());
-    return {deal_arrays("model", in_file(model, {}, "", how.layout), how.max_file_bytes, rank_of),
-            deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of),
-            model_facts(layout_text(model, {}, how.layout), how.texts), facts};
+    return {deal_arrays("model", in_file(model, {}, "", options.layout), options.max_file_bytes, rank_of),
+            deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), options.max_file_bytes, rank_of),
+            model_facts(layout_text(model, {}, options.layout), options.texts), facts};
   }
   array_reader reader() const {
-    return [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
+    return [this](const stored_array& array, std::size_t offset, std::span<std::byte> target) {
       together().working("save");
-      run_.read_here(of.location.part(at, into.size()), into.data());
+      run_.read_here(array.location.part(offset, target.size()), target.data());
     };
   }
   /// Copies all arrays. The function that it returns reads the copy.
   GPIPE_COLD array_reader copied(const contents& content, array_copy& copy) const {
     auto locations = std::make_shared<std::map<std::string_view, std::size_t>>();
-    const auto each = [&](auto&& visit) {
-      std::size_t at = 0;
+    const auto for_each = [&](auto&& visit) {
+      std::size_t offset = 0;
       for (const file_list* list : {&content.model, &content.optimizer})
         for (const checkpoint_file& file : list->files)
-          for (const stored_array& one : file.arrays) visit(one, at), at += aligned(one.location.bytes);
-      return at;
+          for (const stored_array& array : file.arrays) visit(array, offset), offset += aligned(array.location.bytes);
+      return offset;
     };
-    copy.reserve(each([](auto&, std::size_t) {}));
-    each([&](const stored_array& one, std::size_t at) {
-      run_.read_here(one.location, copy.bytes.get() + at);
-      locations->emplace(one.name, at);
+    copy.reserve(for_each([](auto&, std::size_t) {}));
+    for_each([&](const stored_array& array, std::size_t offset) {
+      run_.read_here(array.location, copy.bytes.get() + offset);
+      locations->emplace(array.name, offset);
     });
-    return [locations, from = copy.bytes.get()](const stored_array& of, std::size_t at, std::span<std::byte> into) {
-      std::copy_n(from + locations->at(of.name) + at, into.size(), into.data());
+    return [locations, bytes = copy.bytes.get()](const stored_array& array, std::size_t offset,
+                                                 std::span<std::byte> target) {
+      std::copy_n(bytes + locations->at(array.name) + offset, target.size(), target.data());
     };
   }
 
@@ -285,15 +287,15 @@ class checkpointer {
     }
   }
 
-  GPIPE_COLD opened open(const std::string& path, const load_options& how, const checkpoint_facts& mine,
+  GPIPE_COLD opened open(const std::string& path, const load_options& options, const checkpoint_facts& current,
                          load_result& result) const {
-    opened from;
+    opened source;
     result.path = path;
     if (files_.kind_of(path.c_str()) == file_operations::kind::none)
       throw error("there is no such file or folder", "give a folder or a .safetensors file that save has written",
                   {.file = path});
     if (files_.kind_of((path + "/.").c_str()) != file_operations::kind::folder) {  // a link to a folder is one
-      from.sets.emplace_back(path, files_);
+      source.sets.emplace_back(path, files_);
     } else {
       if (!is_checkpoint(path)) {
         found_checkpoint newest = newest_checkpoint(path, files_);
@@ -302,37 +304,38 @@ class checkpointer {
           throw error(result.skipped.empty() ? "the folder has no checkpoint"
                                              : concat({"the folder has no whole checkpoint: ", result.skipped.front()}),
                       "give a folder that save has written", {.file = path});
-        if (!result.skipped.empty() && !how.allow_older) throw_newer(newest.path, result.skipped, path);
+        if (!result.skipped.empty() && !options.allow_older) throw_newer(newest.path, result.skipped, path);
         result.path = newest.path;
       }
-      from.sets.push_back(open_set(result.path, "model", files_));
-      if (how.mode == load_mode::exact && run_.plan().trains && has(result.path, "optimizer")) {
-        if (how.names != name_map{})
+      source.sets.push_back(open_set(result.path, "model", files_));
+      if (options.mode == load_mode::exact && run_.plan().trains && has(result.path, "optimizer")) {
+        if (options.names != name_map{})
           throw error("names are given, but the checkpoint is one of this library", "load it without names",
                       {.file = result.path});
-        from.sets.push_back(open_set(result.path, "optimizer", files_));
+        source.sets.push_back(open_set(result.path, "optimizer", files_));
       }
     }
-    for (const auto& [name, text] : from.sets.front().metadata())
+    for (const auto& [name, text] : source.sets.front().metadata())
       if (!is_own_text(name)) result.texts.emplace(name, text);
-    from.whole = from.sets.size() == 2;
-    require_one_step(from.sets);
-    take(from, from.sets[0], model_arrays(run_.net()), how, result);
-    require_equal_twins(from.arrays, [this] { together().working("load"); });
-    if (!from.whole && how.mode == load_mode::exact) {
-      const std::size_t slash = from.sets[0].path().rfind('/');
-      require_config(run_.net(), slash == std::string::npos ? "." : from.sets[0].path().substr(0, slash), files_);
+    source.whole = source.sets.size() == 2;
+    require_one_step(source.sets);
+    take(source, source.sets[0], model_arrays(run_.net()), options, result);
+    require_equal_twins(source.arrays, [this] { together().working("load"); });
+    if (!source.whole && options.mode == load_mode::exact) {
+      const std::size_t slash = source.sets[0].path().rfind('/');
+      require_config(run_.net(), slash == std::string::npos ? "." : source.sets[0].path().substr(0, slash), files_);
     }
-    if (!from.whole) return from;
-    from.facts = read_facts(from.sets[1].metadata(), from.sets[1].path());
-    if (from.facts.optimizer != mine.optimizer)
-      throw_error({"the checkpoint is of the optimizer ", from.facts.optimizer, ", but this one is ", mine.optimizer},
-                  {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
-                  {.file = from.sets[1].path()});
-    require_averages(from.sets[1]);
-    if (from.facts.frozen) result.frozen = frozen_paths(run_.net(), *from.facts.frozen, from.sets[1].path());
-    take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
-    return from;
+    if (!source.whole) return source;
+    source.facts = read_facts(source.sets[1].metadata(), source.sets[1].path());
+    if (source.facts.optimizer != current.optimizer)
+      throw_error(
+          {"the checkpoint is of the optimizer ", source.facts.optimizer, ", but this one is ", current.optimizer},
+          {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
+          {.file = source.sets[1].path()});
+    require_averages(source.sets[1]);
+    if (source.facts.frozen) result.frozen = frozen_paths(run_.net(), *source.facts.frozen, source.sets[1].path());
+    take(source, source.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
+    return source;
   }
   /// To go on from an older checkpoint in silence would lose the steps since. A crash never leads here: a checkpoint
   /// gets its name when it is whole.
@@ -348,12 +351,12 @@ class checkpointer {
   }
   /// Averaged weights can neither be made up nor be dropped in silence.
   GPIPE_COLD void require_averages(const safetensors_set& optimizer) const {
-    const bool here = run_.plan().options.average_weights;
+    const bool averages = run_.plan().options.average_weights;
     const auto average = [](const auto& tensor) { return tensor.first.ends_with(".average"); };
-    if (here == std::any_of(optimizer.tensors().begin(), optimizer.tensors().end(), average)) return;
-    throw_error({here ? "average_weights is set, but the checkpoint has no averaged weights"
-                      : "average_weights is 0, but the checkpoint has averaged weights"},
-                {here ? "set average_weights to 0" : "set average_weights",
+    if (averages == std::any_of(optimizer.tensors().begin(), optimizer.tensors().end(), average)) return;
+    throw_error({averages ? "average_weights is set, but the checkpoint has no averaged weights"
+                          : "average_weights is 0, but the checkpoint has averaged weights"},
+                {averages ? "set average_weights to 0" : "set average_weights",
                  ", or load the model alone: its file model.safetensors"},
                 {.file = optimizer.path()});
   }
@@ -364,43 +367,44 @@ class checkpointer {
     return files_.kind_of(file.c_str()) != file_operations::kind::none ||
            files_.kind_of((file + ".index.json").c_str()) != file_operations::kind::none;
   }
-  GPIPE_COLD void take(opened& from, const safetensors_set& set, const std::vector<stored_array>& arrays,
-                       const load_options& how, load_result& result) const {
+  GPIPE_COLD void take(opened& source, const safetensors_set& set, const std::vector<stored_array>& arrays,
+                       const load_options& options, load_result& result) const {
     std::vector<const safetensors_set::tensor_location*> locations;
     std::vector<found_array> found;
     for (const auto& [name, location] : set.tensors()) {
       locations.push_back(&location);
       found.push_back({name, location.entry->shape});
     }
-    const std::string prefix = prefix_of(found, how.names);
+    const std::string prefix = prefix_of(found, options.names);
     std::string undecided;
-    const file_layout layout = layout_of(how.layout, set, found, arrays, how.names, prefix, undecided);
-    std::vector<stored_array> wanted = in_file(arrays, how.names, prefix, layout);
+    const file_layout layout = layout_of(options.layout, set, found, arrays, options.names, prefix, undecided);
+    std::vector<stored_array> wanted = in_file(arrays, options.names, prefix, layout);
     array_match match = match_arrays(wanted, found);
     forgive_counters(match.report);
-    forgive_names(match.report, wanted, how.names, prefix);
-    if (how.mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
+    forgive_names(match.report, wanted, options.names, prefix);
+    if (options.mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
     if (!undecided.empty()) throw_undecided(undecided, set.path());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (match.found[i] < 0) continue;
       const auto* location = locations[static_cast<std::size_t>(match.found[i])];
       require_convertible(location->entry->type, location->entry->name, location->file->path());
-      if (run_.has_here(wanted[i].location.layer_index)) from.arrays.push_back({std::move(wanted[i]), location});
+      if (run_.has_here(wanted[i].location.layer_index)) source.arrays.push_back({std::move(wanted[i]), location});
     }
-    if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
+    if (&set == &source.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }
 
   // A model alone has no moving averages: these begin with its parameters.
-  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone, values_before& before) const {
-    const array_location& to = from.array.location;
-    const bool averages = model_alone && to.kind == memory_kind::parameters && run_.plan().options.average_weights;
-    before.keep(to);
-    if (averages) before.keep(to.in(memory_kind::averages));
-    read_array(from, [&](std::size_t at, std::span<const std::byte> some) {
+  GPIPE_COLD void copy_in(const loaded_array& loaded, bool model_alone, values_before& before) const {
+    const array_location& location = loaded.array.location;
+    const bool averages =
+        model_alone && location.kind == memory_kind::parameters && run_.plan().options.average_weights;
+    before.keep(location);
+    if (averages) before.keep(location.in(memory_kind::averages));
+    read_array(loaded, [&](std::size_t offset, std::span<const std::byte> block) {
       together().working("load");
-      const array_location part = to.part(at, some.size());
-      run_.write_here(part, some.data());
-      if (averages) run_.write_here(part.in(memory_kind::averages), some.data());
+      const array_location part = location.part(offset, block.size());
+      run_.write_here(part, block.data());
+      if (averages) run_.write_here(part.in(memory_kind::averages), block.data());
     });
   }
 

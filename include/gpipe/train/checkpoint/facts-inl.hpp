@@ -35,10 +35,10 @@ GPIPE_COLD GPIPE_INLINE void require_one_step(const std::deque<safetensors_set>&
       const auto steps = file.metadata().find("gpipe.steps");
       if (steps == file.metadata().end()) continue;
       if (first == nullptr) first = &file;
-      const std::string& others = first->metadata().at("gpipe.steps");
-      if (steps->second != others)
+      const std::string& first_steps = first->metadata().at("gpipe.steps");
+      if (steps->second != first_steps)
         throw_error({"the file is of step ", detail::quoted(steps->second), ", but ", detail::quoted(first->path()),
-                     " is of step ", detail::quoted(others)},
+                     " is of step ", detail::quoted(first_steps)},
                     {"load files of one checkpoint"}, {.file = file.path()});
     }
 }

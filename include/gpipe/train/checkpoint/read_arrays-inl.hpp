@@ -14,49 +14,49 @@
 namespace gpipe::detail {
 
 template <class T>
-GPIPE_COLD void read_array_as(const loaded_array& from, const array_visit& visit) {
+GPIPE_COLD void read_array_as(const loaded_array& loaded, const array_visit& visit) {
   constexpr std::size_t block_elements = std::size_t{1} << 16;  // stay in the cache until they are copied
-  const std::size_t all = from.array.extents.size();
-  if (all == 0) return;
-  const axis_order& order = from.array.order;
+  const std::size_t elements = loaded.array.extents.size();
+  if (elements == 0) return;
+  const axis_order& order = loaded.array.order;
   if (order.same()) {
-    std::vector<T> block((std::min)(all, block_elements));
-    for (std::size_t at = 0; at < all; at += block.size()) {
-      const std::span<T> some = std::span(block).first((std::min)(block.size(), all - at));
-      from.tensor->read(at, some);
-      visit(at * sizeof(T), std::as_bytes(some));
+    std::vector<T> block((std::min)(elements, block_elements));
+    for (std::size_t offset = 0; offset < elements; offset += block.size()) {
+      const std::span<T> values = std::span(block).first((std::min)(block.size(), elements - offset));
+      loaded.tensor->read(offset, values);
+      visit(offset * sizeof(T), std::as_bytes(values));
     }
     return;
   }
-  const std::size_t rows = order.extent(0), row = all / rows,
-                    at_once = (std::min)((std::max)(block_elements / row, std::size_t{1}), rows);
-  std::vector<T> whole(all), block(at_once * row);
-  from.tensor->read(0, std::span(whole));
+  const std::size_t rows = order.extent(0), row = elements / rows,
+                    block_rows = (std::min)((std::max)(block_elements / row, std::size_t{1}), rows);
+  std::vector<T> values(elements), block(block_rows * row);
+  loaded.tensor->read(0, std::span(values));
   const auto bytes = std::as_writable_bytes(std::span(block));
-  for (std::size_t r = 0; r < rows; r += at_once) {
-    const std::size_t count = (std::min)(at_once, rows - r);
-    order.take(std::as_bytes(std::span(whole)).data(), sizeof(T), r, count, bytes.data());
+  for (std::size_t r = 0; r < rows; r += block_rows) {
+    const std::size_t count = (std::min)(block_rows, rows - r);
+    order.take(std::as_bytes(std::span(values)).data(), sizeof(T), r, count, bytes.data());
     visit(r * row * sizeof(T), bytes.first(count * row * sizeof(T)));
   }
 }
-GPIPE_COLD GPIPE_INLINE void read_array(const loaded_array& from, const array_visit& visit) {
-  visit_dtype<double, float>(from.array.type, [&]<class T>() { read_array_as<T>(from, visit); });
+GPIPE_COLD GPIPE_INLINE void read_array(const loaded_array& loaded, const array_visit& visit) {
+  visit_dtype<double, float>(loaded.array.type, [&]<class T>() { read_array_as<T>(loaded, visit); });
 }
 
 GPIPE_COLD inline bool equal_values(const loaded_array& first, const loaded_array& second,
                                     const std::function<void()>& working) {
-  std::vector<std::byte> whole;
-  whole.reserve(first.array.location.bytes);
-  read_array(first, [&](std::size_t, std::span<const std::byte> some) {
+  std::vector<std::byte> values;
+  values.reserve(first.array.location.bytes);
+  read_array(first, [&](std::size_t, std::span<const std::byte> block) {
     working();
-    whole.insert(whole.end(), some.begin(), some.end());
+    values.insert(values.end(), block.begin(), block.end());
   });
-  bool same = true;
-  read_array(second, [&](std::size_t at, std::span<const std::byte> some) {
+  bool equal = true;
+  read_array(second, [&](std::size_t offset, std::span<const std::byte> block) {
     working();
-    same = same && std::memcmp(whole.data() + at, some.data(), some.size()) == 0;
+    equal = equal && std::memcmp(values.data() + offset, block.data(), block.size()) == 0;
   });
-  return same;
+  return equal;
 }
 GPIPE_COLD GPIPE_INLINE void require_equal_twins(const std::vector<loaded_array>& arrays,
                                                  const std::function<void()>& working) {

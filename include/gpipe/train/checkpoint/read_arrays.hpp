@@ -19,11 +19,11 @@ struct loaded_array {
 };
 
 /// Takes bytes of an array, in the type and the layout of the model, from byte `at` on.
-using array_visit = std::function<void(std::size_t at, std::span<const std::byte> bytes)>;
+using array_visit = std::function<void(std::size_t offset, std::span<const std::byte> bytes)>;
 
 /// Reads a tensor in blocks, converts it, and gives each block to `visit`. A tensor whose
 /// elements have another order here is read as a whole.
-void read_array(const loaded_array& from, const array_visit& visit);
+void read_array(const loaded_array& loaded, const array_visit& visit);
 
 /// Tied layers share one array. Throws if a file has it under two names with different values. `working` is called
 /// before each block.

@@ -21,29 +21,29 @@ class values_before {
   explicit values_before(executor& run) : run_(run), drawn_(run.has_first_values()) {}
 
   /// Copies an array that is about to be overwritten.
-  GPIPE_COLD void keep(const array_location& of) {
+  GPIPE_COLD void keep(const array_location& location) {
     if (drawn_) return;
-    copy& one = copies_.emplace_back(of);
+    copy& saved = copies_.emplace_back(location);
     try {
-      one.bytes = std::make_unique_for_overwrite<std::byte[]>(of.bytes);
+      saved.bytes = std::make_unique_for_overwrite<std::byte[]>(location.bytes);
     } catch (const std::bad_alloc&) {
       copies_.pop_back();
       throw_error(
-          {"a load keeps the values before it until it is done, and there is no memory for ", of.bytes, " bytes"},
-          {"load before the first step, when the values before need no memory"}, {.layer_index = of.layer_index});
+          {"a load keeps the values before it until it is done, and there is no memory for ", location.bytes, " bytes"},
+          {"load before the first step, when the values before need no memory"}, {.layer_index = location.layer_index});
     }
-    run_.read_here(of, one.bytes.get());
+    run_.read_here(location, saved.bytes.get());
   }
   GPIPE_COLD void put_back() {
     if (run_.stuck()) return;
     if (drawn_) return run_.set_first_values();
-    for (; !copies_.empty(); copies_.pop_back()) run_.write_here(copies_.back().of, copies_.back().bytes.get());
+    for (; !copies_.empty(); copies_.pop_back()) run_.write_here(copies_.back().location, copies_.back().bytes.get());
   }
 
  private:
   struct copy {
-    explicit copy(const array_location& which) : of(which) {}
-    array_location of;
+    explicit copy(const array_location& source) : location(source) {}
+    array_location location;
     std::unique_ptr<std::byte[]> bytes{};
   };
 

@@ -18,47 +18,47 @@
 namespace gpipe::detail {
 
 /// Copies bytes of an array, from its byte `at` on.
-using array_reader = std::function<void(const stored_array& of, std::size_t at, std::span<std::byte> into)>;
+using array_reader = std::function<void(const stored_array& array, std::size_t offset, std::span<std::byte> target)>;
 
 /// Reads an array in blocks, and writes them. An array whose elements have another order in the file
 /// is read as a whole before.
 class array_source {
  public:
   array_source(const checkpoint_file& file, const array_reader& read) : read_(read), block_(block_bytes) {
-    for (const stored_array& one : file.arrays) arrays_.emplace(one.name, &one);
+    for (const stored_array& array : file.arrays) arrays_.emplace(array.name, &array);
   }
-  void operator()(const safetensors_entry& tensor, safetensors_sink& into) {
-    const stored_array& from = *arrays_.at(tensor.name);
-    if (!from.order.same()) return write_in_order(from, into);
-    for (std::size_t at = 0, all = from.location.bytes; at < all; at += block_bytes) {
-      const std::span block = std::span(block_).first((std::min)(block_bytes, all - at));
-      read_(from, at, block);
-      into.write(std::span<const std::byte>(block));
+  void operator()(const safetensors_entry& tensor, safetensors_sink& sink) {
+    const stored_array& array = *arrays_.at(tensor.name);
+    if (!array.order.same()) return write_in_order(array, sink);
+    for (std::size_t offset = 0, bytes = array.location.bytes; offset < bytes; offset += block_bytes) {
+      const std::span block = std::span(block_).first((std::min)(block_bytes, bytes - offset));
+      read_(array, offset, block);
+      sink.write(std::span<const std::byte>(block));
     }
   }
   /// Reads all tensors in the order in which a file has them, and writes none: for a process that only takes part.
   void read_all(const safetensors_header& header) {
     for (const safetensors_entry& e : header.entries) {
-      const stored_array& from = *arrays_.at(e.name);
-      for (std::size_t at = 0, all = from.location.bytes; at < all; at += block_bytes)
-        read_(from, at, std::span(block_).first((std::min)(block_bytes, all - at)));
+      const stored_array& array = *arrays_.at(e.name);
+      for (std::size_t offset = 0, bytes = array.location.bytes; offset < bytes; offset += block_bytes)
+        read_(array, offset, std::span(block_).first((std::min)(block_bytes, bytes - offset)));
     }
   }
 
  private:
   static constexpr std::size_t block_bytes = std::size_t{4} << 20;
 
-  void write_in_order(const stored_array& from, safetensors_sink& into) {
-    const axis_order order = from.order.inverse();
-    const std::size_t rows = order.extent(0), row_bytes = from.location.bytes / rows,
-                      at_once = (std::min)((std::max)(block_bytes / row_bytes, std::size_t{1}), rows);
-    std::vector<std::byte> whole(from.location.bytes), some(at_once * row_bytes);
-    for (std::size_t at = 0; at < whole.size(); at += block_bytes)
-      read_(from, at, std::span(whole).subspan(at, (std::min)(block_bytes, whole.size() - at)));
-    for (std::size_t r = 0; r < rows; r += at_once) {
-      const std::size_t count = (std::min)(at_once, rows - r);
-      order.take(whole.data(), bytes_of(from.type), r, count, some.data());
-      into.write(std::span<const std::byte>(some).first(count * row_bytes));
+  void write_in_order(const stored_array& array, safetensors_sink& sink) {
+    const axis_order order = array.order.inverse();
+    const std::size_t rows = order.extent(0), row_bytes = array.location.bytes / rows,
+                      block_rows = (std::min)((std::max)(block_bytes / row_bytes, std::size_t{1}), rows);
+    std::vector<std::byte> values(array.location.bytes), block(block_rows * row_bytes);
+    for (std::size_t offset = 0; offset < values.size(); offset += block_bytes)
+      read_(array, offset, std::span(values).subspan(offset, (std::min)(block_bytes, values.size() - offset)));
+    for (std::size_t r = 0; r < rows; r += block_rows) {
+      const std::size_t count = (std::min)(block_rows, rows - r);
+      order.take(values.data(), bytes_of(array.type), r, count, block.data());
+      sink.write(std::span<const std::byte>(block).first(count * row_bytes));
     }
   }
 

@@ -63,27 +63,27 @@ GPIPE_COLD inline void require_valid(const name_rule& rule) {
 }
 
 /// Sets the order and the extents that an array, or some of its rows, has in a file of this layout.
-GPIPE_COLD inline void set_order(stored_array& of, file_layout layout, bool transposed) {
-  auto& e = of.extents.extents;
+GPIPE_COLD inline void set_order(stored_array& array, file_layout layout, bool transposed) {
+  auto& e = array.extents.extents;
   const auto n = [&](int i) { return static_cast<std::size_t>(e[i]); };
-  if (of.extents.rank == 4) {
-    if (!transposed && (!of.outputs_last || layout == file_layout::gpipe)) return;
-    of.order = axis_order({n(0) * n(1), n(2), n(3)}, {2, 1, 0});
-    of.extents = {e[3], e[2], e[0], e[1]};
+  if (array.extents.rank == 4) {
+    if (!transposed && (!array.outputs_last || layout == file_layout::gpipe)) return;
+    array.order = axis_order({n(0) * n(1), n(2), n(3)}, {2, 1, 0});
+    array.extents = {e[3], e[2], e[0], e[1]};
     return;
   }
-  if (of.extents.rank == 3 && of.outputs_last && layout != file_layout::gpipe) {
-    of.order = axis_order({n(0), n(1), n(2)}, {2, 1, 0});
-    of.extents = {e[2], e[1], e[0]};
+  if (array.extents.rank == 3 && array.outputs_last && layout != file_layout::gpipe) {
+    array.order = axis_order({n(0), n(1), n(2)}, {2, 1, 0});
+    array.extents = {e[2], e[1], e[0]};
   }
-  if (of.extents.rank < 1 || of.extents.rank > 2) return;
+  if (array.extents.rank < 1 || array.extents.rank > 2) return;
   const bool torch = layout != file_layout::gpipe;
-  const auto row_pixels = static_cast<std::size_t>(torch ? of.row_pixels : 1),
-             column_pixels = static_cast<std::size_t>(torch ? of.column_pixels : 1),
-             columns = of.extents.rank == 2 ? n(1) : 1;
+  const auto row_pixels = static_cast<std::size_t>(torch ? array.row_pixels : 1),
+             column_pixels = static_cast<std::size_t>(torch ? array.column_pixels : 1),
+             columns = array.extents.rank == 2 ? n(1) : 1;
   if (transposed)
-    of.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {3, 2, 1, 0});
-  else of.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {1, 0, 3, 2});
+    array.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {3, 2, 1, 0});
+  else array.order = axis_order({row_pixels, n(0) / row_pixels, column_pixels, columns / column_pixels}, {1, 0, 3, 2});
   if (transposed) std::swap(e[0], e[1]);
 }
 
@@ -102,21 +102,23 @@ GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, 
                 {"give it one name"});
   std::vector<int> shares = rule.row_shares;
   if (shares.empty()) shares.assign(rule.file.size(), 1);
-  const auto all = std::accumulate(shares.begin(), shares.end(), std::size_t{0},
-                                   [](std::size_t sum, int one) { return sum + static_cast<std::size_t>(one); });
+  const auto total_shares =
+      std::accumulate(shares.begin(), shares.end(), std::size_t{0},
+                      [](std::size_t sum, int share) { return sum + static_cast<std::size_t>(share); });
   const auto rows = rank == 0 ? 1 : static_cast<std::size_t>(array.extents.extents[0]);
-  if (all > 1 && rows % all != 0)
+  if (total_shares > 1 && rows % total_shares != 0)
     throw_error({detail::quoted(array.name), " has ", rows, " rows, which are not ", rule.file.size(),
                  " tensors with these row_shares"},
                 {"correct the rule for ", detail::quoted(rule.model)});
   std::vector<stored_array> parts;
-  std::size_t at = 0;
+  std::size_t offset = 0;
   for (std::size_t i = 0; i < rule.file.size(); ++i) {
     stored_array& part = parts.emplace_back(array);
     part.name = (rule.prefixed ? prefix : std::string()) + with_stars(rule.file[i], stars);
-    if (rule.file.size() > 1) part.extents.extents[0] = static_cast<int>(rows / all) * shares[i];
-    part.location = array.location.part(at, array.location.bytes / all * static_cast<std::size_t>(shares[i]));
-    at += part.location.bytes;
+    if (rule.file.size() > 1) part.extents.extents[0] = static_cast<int>(rows / total_shares) * shares[i];
+    part.location =
+        array.location.part(offset, array.location.bytes / total_shares * static_cast<std::size_t>(shares[i]));
+    offset += part.location.bytes;
     set_order(part, layout, rule.transposed);
   }
   return parts;
@@ -126,28 +128,28 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> in_file(const std::vector<stor
                                                           const name_map& names, const std::string& prefix,
                                                           file_layout layout) {
   for (const name_rule& rule : names.rules) require_valid(rule);
-  std::vector<stored_array> all;
+  std::vector<stored_array> stored;
   std::set<std::string_view> given;
-  all.reserve(arrays.size());
+  stored.reserve(arrays.size());
   for (const stored_array& array : arrays) {
     std::vector<std::string_view> stars;
-    const auto rule = std::find_if(names.rules.begin(), names.rules.end(), [&](const name_rule& one) {
+    const auto rule = std::find_if(names.rules.begin(), names.rules.end(), [&](const name_rule& candidate) {
       stars.clear();
-      return find_stars(one.model, array.name, stars);
+      return find_stars(candidate.model, array.name, stars);
     });
     if (rule == names.rules.end()) {
-      all.push_back(array);
-      all.back().name.insert(0, prefix);
-      set_order(all.back(), layout, false);
+      stored.push_back(array);
+      stored.back().name.insert(0, prefix);
+      set_order(stored.back(), layout, false);
       continue;
     }
-    for (stored_array& part : parts_of(array, *rule, stars, prefix, layout)) all.push_back(std::move(part));
+    for (stored_array& part : parts_of(array, *rule, stars, prefix, layout)) stored.push_back(std::move(part));
   }
-  for (const stored_array& one : all)
-    if (!given.insert(one.name).second)
-      throw_error({"two arrays of the model have the name ", detail::quoted(one.name), " in the file"},
+  for (const stored_array& array : stored)
+    if (!given.insert(array.name).second)
+      throw_error({"two arrays of the model have the name ", detail::quoted(array.name), " in the file"},
                   {"correct the rules of the names"});
-  return all;
+  return stored;
 }
 
 GPIPE_COLD inline bool has_one_order(const stored_array& a, const stored_array& b) {
@@ -169,14 +171,14 @@ GPIPE_COLD GPIPE_INLINE file_layout layout_of(file_layout asked, const safetenso
   undecided.clear();
   if (asked != file_layout::automatic) return asked;
   bool of_checkpoint = false;
-  for (const safetensors_file& one : set.files()) {
-    of_checkpoint = of_checkpoint || one.metadata().contains("gpipe.steps");
-    const auto text = one.metadata().find("gpipe.layout");
-    if (text == one.metadata().end()) continue;
+  for (const safetensors_file& source : set.files()) {
+    of_checkpoint = of_checkpoint || source.metadata().contains("gpipe.steps");
+    const auto text = source.metadata().find("gpipe.layout");
+    if (text == source.metadata().end()) continue;
     if (text->second == "pytorch") return file_layout::pytorch;
     if (text->second == "gpipe") return file_layout::gpipe;
     throw_error({"the file's gpipe.layout is ", detail::quoted(text->second), ", which is none"},
-                {"give load_options::layout, or use a newer gpipe"}, {.file = one.path()});
+                {"give load_options::layout, or use a newer gpipe"}, {.file = source.path()});
   }
   if (of_checkpoint) return file_layout::gpipe;
   const auto torch = in_file(arrays, names, prefix), ours = in_file(arrays, names, prefix, file_layout::gpipe);
@@ -212,7 +214,7 @@ GPIPE_COLD GPIPE_INLINE std::string prefix_of(const std::vector<found_array>& fi
   std::string longest;
   for (const std::string& prefix : names.prefixes)
     if (prefix.size() > longest.size() &&
-        std::any_of(file.begin(), file.end(), [&](const found_array& one) { return one.name.starts_with(prefix); }))
+        std::any_of(file.begin(), file.end(), [&](const found_array& array) { return array.name.starts_with(prefix); }))
       longest = prefix;
   return longest;
 }
@@ -230,17 +232,17 @@ GPIPE_COLD GPIPE_INLINE void forgive_names(load_report& report, const std::vecto
   });
   if (!names.tied_once) return;
   std::set<std::string_view> twins;
-  for (const stored_array& one : wanted)
-    if (one.copy) twins.insert(one.name);
+  for (const stored_array& array : wanted)
+    if (array.copy) twins.insert(array.name);
   std::erase_if(report.missing, [&](const std::string& name) { return twins.contains(name); });
 }
 
 GPIPE_COLD GPIPE_INLINE std::uint64_t hash_of(const name_map& names) {
-  hash all;
-  const auto add = [&all](const auto& number) { all.add(reinterpret_cast<const std::byte*>(&number), sizeof number); };
+  hash sum;
+  const auto add = [&sum](const auto& number) { sum.add(reinterpret_cast<const std::byte*>(&number), sizeof number); };
   const auto add_text = [&](const std::string& text) {
     add(text.size());
-    all.add(reinterpret_cast<const std::byte*>(text.data()), text.size());
+    sum.add(reinterpret_cast<const std::byte*>(text.data()), text.size());
   };
   const auto add_texts = [&](const std::vector<std::string>& texts) {
     add(texts.size());
@@ -258,7 +260,7 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t hash_of(const name_map& names) {
   add_texts(names.ignored);
   add_texts(names.prefixes);
   add(names.tied_once);
-  return all.value();
+  return sum.value();
 }
 
 }  // namespace gpipe::detail

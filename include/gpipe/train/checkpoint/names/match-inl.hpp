@@ -35,18 +35,18 @@ GPIPE_COLD GPIPE_INLINE array_match match_arrays(const std::vector<stored_array>
       continue;
     }
     const std::span<const std::uint64_t> shape = file[location->second].shape;
-    const std::vector<std::uint64_t> mine(want.extents.extents, want.extents.extents + want.extents.rank);
-    if (!std::equal(shape.begin(), shape.end(), mine.begin(), mine.end())) {
+    const std::vector<std::uint64_t> extents(want.extents.extents, want.extents.extents + want.extents.rank);
+    if (!std::equal(shape.begin(), shape.end(), extents.begin(), extents.end())) {
       match.report.misshaped.push_back(
-          concat({want.name, " (file ", shape_text(shape), ", model ", shape_text(mine), ")"}));
+          concat({want.name, " (file ", shape_text(shape), ", model ", shape_text(extents), ")"}));
     } else {
       match.found.back() = static_cast<std::ptrdiff_t>(location->second);
       match.report.loaded.push_back(want.name);
     }
     locations.erase(location);
   }
-  for (const found_array& other : file)
-    if (locations.contains(other.name)) match.report.unexpected.emplace_back(other.name);
+  for (const found_array& array : file)
+    if (locations.contains(array.name)) match.report.unexpected.emplace_back(array.name);
   return match;
 }
 
@@ -62,10 +62,10 @@ GPIPE_COLD GPIPE_INLINE void throw_misfit(const load_report& report, const std::
   const auto is_plain = [](const std::string& name) {  // a file's may have any bytes
     return name.size() <= 200 && std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
   };
-  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+  const auto list = [&](const char* problem, const std::vector<std::string>& names) {
     if (names.empty()) return;
     wrong.append(wrong.empty() ? "the file does not fit the model: " : "; ");
-    wrong.append(concat({names.size(), " ", what, ": "}));
+    wrong.append(concat({names.size(), " ", problem, ": "}));
     for (std::size_t i = 0; i < names.size() && i < max; ++i)
       wrong.append(i > 0 ? ", " : "").append(is_plain(names[i]) ? names[i] : detail::quoted(names[i]));
     if (names.size() > max) wrong += ", ...";

@@ -28,11 +28,11 @@ GPIPE_COLD inline std::map<std::string, std::string> members_of(const std::strin
                 {.file = path});
   std::string text(static_cast<std::size_t>(size), '\0');
   file.read_at(text.data(), text.size(), 0);
-  std::map<std::string, std::string> all;
+  std::map<std::string, std::string> members;
   json_reader json(text, "the config", path);
-  json.object([&](const std::string& key) { all[key] = json.value(); });
+  json.object([&](const std::string& key) { members[key] = json.value(); });
   json.end();
-  return all;
+  return members;
 }
 
 /// The activations of transformers that a layer computes; no text: the layer is none of these.

@@ -21,7 +21,7 @@ class axis_order {
   /// The same order in both.
   axis_order() = default;
   /// The axes here, and which of them the first, second ... in the file is.
-  axis_order(std::initializer_list<std::size_t> here, std::initializer_list<int> in_file);
+  axis_order(std::initializer_list<std::size_t> extents, std::initializer_list<int> in_file);
 
   std::size_t extent(int axis) const { return extents_[axis]; }
   std::size_t size() const { return extents_[0] * extents_[1] * extents_[2] * extents_[3]; }
@@ -32,7 +32,8 @@ class axis_order {
 
   /// Elements of the file, in the order here, `element` bytes each: 1, 2, 4 or 8. `from` is the whole array, `to` has
   /// those with the indices `first` to `first + count` of the first axis here.
-  void take(const std::byte* from, std::size_t element, std::size_t first, std::size_t count, std::byte* to) const;
+  void take(const std::byte* source, std::size_t element, std::size_t first, std::size_t count,
+            std::byte* target) const;
 
  private:
   int axes_ = 0;                               // without those of one element
