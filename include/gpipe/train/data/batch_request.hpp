@@ -27,14 +27,14 @@ struct data_field {
 /// A batch to be filled: its samples, and memory for their rows in each field.
 class batch_request {
  public:
-  batch_request(std::span<const int> samples, data_position at, const std::vector<data_field>& fields,
+  batch_request(std::span<const int> samples, data_position position, const std::vector<data_field>& fields,
                 std::vector<std::vector<std::byte>>& rows)
-      : samples_(samples), at_(at), fields_(fields), rows_(rows) {}
+      : samples_(samples), position_(position), fields_(fields), rows_(rows) {}
 
   /// The numbers of the samples, counted from 0. Row i of every field is that of sample `samples()[i]`.
   std::span<const int> samples() const { return samples_; }
   /// Where the batch stands: an augmentation may differ from epoch to epoch.
-  data_position at() const { return at_; }
+  data_position at() const { return position_; }
   /// The rows of a field, one after the other. Throws `error` if there is no such field, or if it has another type.
   template <detail::element T>
   std::span<T> rows(std::string_view field) const {
@@ -50,7 +50,7 @@ class batch_request {
   std::size_t find(std::string_view name, dtype type) const;
 
   std::span<const int> samples_;
-  data_position at_;
+  data_position position_;
   const std::vector<data_field>& fields_;
   std::vector<std::vector<std::byte>>& rows_;
 };

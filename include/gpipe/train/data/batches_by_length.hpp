@@ -49,11 +49,11 @@ class batches_by_length final : public data_source {
  public:
   /// `data` must outlive this object. Throws `error` if the lengths do not ascend, a field has shorter rows than the
   /// longest, a number of positions is missing or negative, or a sequence is too long and is to be refused.
-  batches_by_length(const dataset& data, std::span<const int> positions, by_length_options how);
+  batches_by_length(const dataset& data, std::span<const int> positions, by_length_options options);
 
   /// In an epoch: without those that were dropped.
   int samples() const override { return samples_; }
-  own_batches own() const override { return {batches_, how_.tokens}; }
+  own_batches own() const override { return {batches_, options_.tokens}; }
   GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;
 
   /// The batches of an epoch with this length. Throws `error` if it is none of the lengths.
@@ -66,7 +66,7 @@ class batches_by_length final : public data_source {
   int size_of(std::size_t length) const;
 
   const dataset& data_;
-  by_length_options how_;
+  by_length_options options_;
   std::vector<data_field> fields_;
   std::vector<bool> is_cut_;            // [field]
   std::vector<std::vector<int>> rows_;  // [length]

@@ -14,9 +14,9 @@ GPIPE_COLD inline data_position first_of_batches(const batch_order& order, long 
   if (order.first.batch < 0 || order.first.batch > count)
     throw_error({"the first batch is ", order.first.batch, ", but an epoch has ", count},
                 {"choose 0 to ", count, ", with the data and the batch size of the training that was stopped"});
-  data_position at = order.first;
-  if (at.batch == count) ++at.epoch, at.batch = 0;
-  return at;
+  data_position position = order.first;
+  if (position.batch == count) ++position.epoch, position.batch = 0;
+  return position;
 }
 
 GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, int samples) {
@@ -25,7 +25,7 @@ GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, int sam
   return first_of_batches(order, batches_of(samples, order.size));
 }
 GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, const data_source& data) {
-  if (const long own = data.own().count; own > 0) return first_of_batches(order, own);
+  if (const long count = data.own().count; count > 0) return first_of_batches(order, count);
   return first_of(order, data.samples());
 }
 
@@ -34,8 +34,8 @@ GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> opened(const data_source& d
   if (found == nullptr) throw_error({"the data source opens no stream"}, {"return a data_stream from open()"});
   return found;
 }
-GPIPE_INLINE const batch& next_batch(data_stream& from, long number, int samples, int size) {
-  const batch* const found = from.next();
+GPIPE_INLINE const batch& next_batch(data_stream& stream, long number, int samples, int size) {
+  const batch* const found = stream.next();
   const long before = number * size;
   if (found == nullptr)
     throw_error({"the data end before the epoch does: after ", size > 0 ? concat({before}) : several(number, "batch"),
@@ -54,8 +54,8 @@ GPIPE_COLD GPIPE_INLINE void require_samples(long found, int samples) {
                 {"give as many as samples() says, in as many batches as own() says"});
 }
 
-GPIPE_COLD GPIPE_INLINE void require_end(data_stream& from, int samples) {
-  if (const batch* const more = from.next())
+GPIPE_COLD GPIPE_INLINE void require_end(data_stream& stream, int samples) {
+  if (const batch* const more = stream.next())
     throw_error({"the data go on behind the epoch: ", several(samples, "sample"), ", and ", more->samples(), " more"},
                 {"give as many as samples() says, and end the stream after the epochs of its order"});
 }

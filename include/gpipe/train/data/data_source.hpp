@@ -59,8 +59,8 @@ namespace detail {
 /// The number of batches of an epoch.
 inline long batches_of(int samples, int size) { return samples / size + (samples % size != 0); }
 inline long batches_of(const data_source& data, int size) {
-  const long own = data.own().count;
-  return own > 0 ? own : batches_of(data.samples(), size);
+  const long count = data.own().count;
+  return count > 0 ? count : batches_of(data.samples(), size);
 }
 
 /// The first batch's position if the source has batches and the order is valid; else throws.
@@ -72,12 +72,12 @@ std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& 
 
 /// The next batch of a stream: the batch with this number in an epoch of `samples` samples, `size` in each batch and
 /// the rest in the last; 0: batches of any size. Throws unless the stream gives it with as many samples.
-const batch& next_batch(data_stream& from, long number, int samples, int size);
+const batch& next_batch(data_stream& stream, long number, int samples, int size);
 
 /// Throws unless the batches of an epoch had as many samples as the source says.
 void require_samples(long found, int samples);
 /// Throws if the stream gives a batch behind an epoch of `samples` samples.
-void require_end(data_stream& from, int samples);
+void require_end(data_stream& stream, int samples);
 
 }  // namespace detail
 

@@ -23,7 +23,7 @@ namespace gpipe {
 
 GPIPE_COLD GPIPE_INLINE std::vector<data_field> dataset::fields() const {
   std::vector<data_field> found;
-  for (const column& it : columns_) found.push_back({it.name, it.size, it.type, it.unread});
+  for (const column& c : columns_) found.push_back({c.name, c.size, c.type, c.unread});
   return found;
 }
 
@@ -46,28 +46,30 @@ GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, st
   columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * detail::bytes_of(type)}, false});
 }
 
-GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& from, int size, std::vector<int> order)
-    : from_(&from), size_(size), order_(std::move(order)) {
+GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& data, int size, std::vector<int> order)
+    : data_(&data), size_(size), order_(std::move(order)) {
   if (size < 1) detail::throw_error({"the batch size is ", size}, {"choose at least 1"});
-  if (from.samples_ < 1)
+  if (data.samples_ < 1)
     detail::throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
-  for (const column& c : from.columns_)
-    gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size *
+  for (const column& c : data.columns_)
+    gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, data.samples_)) * c.size *
                            detail::bytes_of(c.type));
 }
 
-GPIPE_INLINE batch dataset::stream::gather(int at) {
-  const int count = (std::min)(size_, static_cast<int>(order_.size()) - at);
+GPIPE_INLINE batch dataset::stream::gather(int first) {
+  const int count = (std::min)(size_, static_cast<int>(order_.size()) - first);
   batch result(count);
   for (std::size_t c = 0; c < gathered_.size(); ++c) {
-    const column& from = from_->columns_[c];
-    const std::size_t row = from.size * detail::bytes_of(from.type);
+    const column& source = data_->columns_[c];
+    const std::size_t row = source.size * detail::bytes_of(source.type);
     for (int i = 0; i < count; ++i)
       std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
-                  from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);
-    result.add({from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type, from.unread});
+                  source.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(first + i)]) * row,
+                  row);
+    result.add(
+        {source.name, gathered_[c].data(), static_cast<std::size_t>(count) * source.size, source.type, source.unread});
   }
-  return result.named(order_.data() + at);
+  return result.named(order_.data() + first);
 }
 
 GPIPE_COLD GPIPE_INLINE dataset::stream dataset::batches(int size) const& {
@@ -101,12 +103,12 @@ GPIPE_COLD GPIPE_INLINE dataset dataset::select(std::span<const int> rows) const
       detail::throw_error({"the dataset has no row ", row}, {"rows are 0 to ", samples_ - 1});
   dataset part;
   part.samples_ = static_cast<int>(rows.size());
-  for (const column& from : columns_) {
-    const std::size_t bytes = from.size * detail::bytes_of(from.type);
-    column& into = part.columns_.emplace_back(column{from.name, from.size, from.type, {}, from.unread});
-    into.rows.resize(rows.size() * bytes);
+  for (const column& source : columns_) {
+    const std::size_t bytes = source.size * detail::bytes_of(source.type);
+    column& target = part.columns_.emplace_back(column{source.name, source.size, source.type, {}, source.unread});
+    target.rows.resize(rows.size() * bytes);
     for (std::size_t i = 0; i < rows.size(); ++i)
-      std::memcpy(into.rows.data() + i * bytes, from.rows.data() + detail::index(rows[i]) * bytes, bytes);
+      std::memcpy(target.rows.data() + i * bytes, source.rows.data() + detail::index(rows[i]) * bytes, bytes);
   }
   return part;
 }
@@ -131,26 +133,27 @@ namespace detail {
 /// The passes over a dataset, one after the other.
 class dataset_stream final : public data_stream {
  public:
-  dataset_stream(const dataset& from, const batch_order& order)
-      : from_(from), order_(order), at_(first_of(order, from.samples())) {}
+  dataset_stream(const dataset& data, const batch_order& order)
+      : data_(data), order_(order), position_(first_of(order, data.samples())) {}
 
   GPIPE_COLD const batch* next() override {
-    if (at_.epoch >= order_.epochs) return nullptr;
+    if (position_.epoch >= order_.epochs) return nullptr;
     if (!pass_ || ended_)
-      pass_.emplace(order_.shuffled ? from_.shuffled(order_.size, order_.seed, at_.epoch) : from_.batches(order_.size));
-    now_ = pass_->at(at_.batch);
-    ended_ = ++at_.batch == pass_->count();
-    if (ended_) at_ = {at_.epoch + 1, 0};
-    return &now_;
+      pass_.emplace(order_.shuffled ? data_.shuffled(order_.size, order_.seed, position_.epoch)
+                                    : data_.batches(order_.size));
+    batch_ = pass_->at(position_.batch);
+    ended_ = ++position_.batch == pass_->count();
+    if (ended_) position_ = {position_.epoch + 1, 0};
+    return &batch_;
   }
 
  private:
-  const dataset& from_;
+  const dataset& data_;
   const batch_order order_;
-  data_position at_;
+  data_position position_;
   std::optional<dataset::stream> pass_;
   bool ended_ = false;
-  batch now_{0};
+  batch batch_{0};
 };
 
 }  // namespace detail

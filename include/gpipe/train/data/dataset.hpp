@@ -46,8 +46,8 @@ class dataset final : public data_source {
   /// Adds a field of `size` elements a sample: a copy of a vector, a span, an array, ... of elements.
   template <class Rows>
   dataset& with(std::string name, std::size_t size, const Rows& rows) & {
-    const detail::number_rows of = detail::number_rows_of(rows);
-    add(std::move(name), size, of.elements, of.type, of.data);
+    const detail::number_rows values = detail::number_rows_of(rows);
+    add(std::move(name), size, values.elements, values.type, values.data);
     return *this;
   }
   template <class Rows>
@@ -151,24 +151,24 @@ class dataset final : public data_source {
 /// A pass over a dataset. A batch is valid until the iterator is dereferenced again.
 class dataset::stream {
  public:
-  stream(const dataset& from, int size, std::vector<int> order);
+  stream(const dataset& data, int size, std::vector<int> order);
 
   /// The batch with this number, counted from 0.
   batch at(long number) { return gather(static_cast<int>(number * size_)); }
 
   class iterator {
    public:
-    iterator(stream& of, int at) : of_(&of), at_(at) {}
-    batch operator*() const { return of_->gather(at_); }
+    iterator(stream& pass, int first) : pass_(&pass), first_(first) {}
+    batch operator*() const { return pass_->gather(first_); }
     iterator& operator++() {
-      at_ += of_->size_;
+      first_ += pass_->size_;
       return *this;
     }
-    bool operator!=(const iterator&) const { return at_ < static_cast<int>(of_->order_.size()); }
+    bool operator!=(const iterator&) const { return first_ < static_cast<int>(pass_->order_.size()); }
 
    private:
-    stream* of_;
-    int at_;
+    stream* pass_;
+    int first_;
   };
   iterator begin() & { return {*this, 0}; }
   iterator end() & { return {*this, 0}; }
@@ -179,9 +179,9 @@ class dataset::stream {
   int count() const { return static_cast<int>(detail::batches_of(static_cast<int>(order_.size()), size_)); }
 
  private:
-  batch gather(int at);
+  batch gather(int first);
 
-  const dataset* from_;
+  const dataset* data_;
   int size_;
   std::vector<int> order_;
   std::vector<std::vector<std::byte>> gathered_;

@@ -24,12 +24,12 @@ GPIPE_COLD GPIPE_INLINE void shuffle_rows(std::vector<int>& rows, const random_k
   }
 }
 
-GPIPE_COLD GPIPE_INLINE row_order::row_order(int samples, const block_shuffle& how)
+GPIPE_COLD GPIPE_INLINE row_order::row_order(int samples, const block_shuffle& shuffle)
     : samples_(samples),
-      block_(how.rows == 0 ? (std::max)(samples, 1) : (std::min)(how.rows, (std::max)(samples, 1))),
-      mixed_(how.mixed) {
-  if (how.rows < 0) throw_error({"the rows of a block are ", how.rows}, {"choose at least 1, or 0 for all"});
-  if (how.mixed < 1) throw_error({"mixed is ", how.mixed}, {"choose at least 1 block"});
+      block_(shuffle.rows == 0 ? (std::max)(samples, 1) : (std::min)(shuffle.rows, (std::max)(samples, 1))),
+      mixed_(shuffle.mixed) {
+  if (shuffle.rows < 0) throw_error({"the rows of a block are ", shuffle.rows}, {"choose at least 1, or 0 for all"});
+  if (shuffle.mixed < 1) throw_error({"mixed is ", shuffle.mixed}, {"choose at least 1 block"});
 }
 
 GPIPE_COLD GPIPE_INLINE void row_order::begin(bool shuffled, std::uint64_t seed, std::uint64_t epoch) {
@@ -52,10 +52,10 @@ GPIPE_COLD GPIPE_INLINE void row_order::enter(int window) {
   if (shuffled_) shuffle_rows(order_, {seed_, epoch_, ~0U, static_cast<std::uint32_t>(window)});
 }
 
-GPIPE_INLINE bool row_order::rows(int at, std::span<int> into) {
+GPIPE_INLINE bool row_order::rows(int position, std::span<int> result) {
   bool entered = false;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    const int wanted = at + static_cast<int>(i);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const int wanted = position + static_cast<int>(i);
     if (window_ >= 0 && wanted < first_) window_ = -1, first_ = 0, order_.clear();  // back to the begin
     while (window_ < 0 || wanted - first_ >= static_cast<int>(order_.size())) {
       const int next = window_ + 1;
@@ -67,7 +67,7 @@ GPIPE_INLINE bool row_order::rows(int at, std::span<int> into) {
       else enter(next);
       entered = true;
     }
-    into[i] = order_[index(wanted - first_)];
+    result[i] = order_[index(wanted - first_)];
   }
   return entered;
 }

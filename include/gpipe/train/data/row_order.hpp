@@ -30,11 +30,11 @@ namespace detail {
 /// The order of rows in one epoch after the other. It holds the blocks of an epoch and the rows of a window.
 class row_order {
  public:
-  row_order(int samples, const block_shuffle& how);
+  row_order(int samples, const block_shuffle& shuffle);
 
   void begin(bool shuffled, std::uint64_t seed, std::uint64_t epoch);
   /// Writes which rows stand at positions `at`, `at` + 1, ... of the epoch. Returns whether a window was entered.
-  bool rows(int at, std::span<int> into);
+  bool rows(int position, std::span<int> result);
 
   /// The blocks of the window that was entered last, and of the one after it.
   std::span<const int> window() const { return blocks_in(window_); }
