@@ -30,50 +30,51 @@ namespace detail {
 /// The plan of a training: the source's, or another one if the training has a cut of its own, or a job.
 /// Several lengths keep the same copies at the same bytes, whatever each recomputes and however many rows it has.
 GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& source, int moments,
-                                    const tensor_rule_memory* rule, const training_options& how, bool packs_on_the_way,
-                                    bool several_lengths) {
+                                    const tensor_rule_memory* rule, const training_options& settings,
+                                    bool packs_on_the_way, bool several_lengths) {
   plan_options options = source.options;
   options.packs_on_the_way = options.packs_on_the_way && packs_on_the_way && !several_lengths;
   if (several_lengths && options.limits_memory() && !options.share_packed_weights) options.keep_packed_weights = true;
   options.optimizer_moments = moments;
   options.tensor_rule = rule;
-  options.average_weights = how.average_weights > 0;
-  const int ranks = how.job != nullptr ? how.job->ranks() : 0;
-  if (source.made != nullptr) return source.made(net, options, how.cut.first(), ranks);
-  if (ranks > 0) return how.job.set_up().plan(net, options, how.cut.empty() ? source.cut : how.cut.first(), ranks);
-  if (!how.cut.empty()) return how.cut.plan()(net, options, how.cut.first(), 0);
+  options.average_weights = settings.average_weights > 0;
+  const int ranks = settings.job != nullptr ? settings.job->ranks() : 0;
+  if (source.made != nullptr) return source.made(net, options, settings.cut.first(), ranks);
+  if (ranks > 0)
+    return settings.job.set_up().plan(net, options, settings.cut.empty() ? source.cut : settings.cut.first(), ranks);
+  if (!settings.cut.empty()) return settings.cut.plan()(net, options, settings.cut.first(), 0);
   return source.constant(net, options);
 }
 
 /// The plans of the shorter lengths: with the options, the cut and the workers of the longest's, and with as many
 /// tokens in a micro-batch.
-inline GPIPE_COLD std::vector<length_plan> plans_of(const shorter_lengths& lengths, const step_plan& longest) {
+inline GPIPE_COLD std::vector<length_plan> plans_of(const shorter_lengths& shorter, const step_plan& longest) {
   std::vector<length_plan> plans;
-  if (lengths.all.empty()) return plans;
+  if (shorter.lengths.empty()) return plans;
   plan_options options = longest.options;
   options.workers = longest.workers();
   options.profile = {};  // of the longest's layers
-  for (const auto& it : lengths.all) {
-    const std::int64_t tokens = std::int64_t{longest.options.micro_batch_size} * lengths.longest;
-    options.micro_batch_size = static_cast<int>(
-        (std::min)(tokens / it.tokens, std::int64_t{(std::numeric_limits<int>::max)() / options.all_micro_batches()}));
+  for (const auto& length : shorter.lengths) {
+    const std::int64_t tokens = std::int64_t{longest.options.micro_batch_size} * shorter.longest;
+    options.micro_batch_size = static_cast<int>((std::min)(
+        tokens / length.tokens, std::int64_t{(std::numeric_limits<int>::max)() / options.all_micro_batches()}));
     const std::span<const int> first(longest.first.data() + 1, index(longest.stages() - 1));
-    plans.push_back({it.net, it.kernels, lengths.made(*it.net, options, first, 0), lengths.derives_anew});
+    plans.push_back({length.net, length.kernels, shorter.made(*length.net, options, first, 0), shorter.derives_anew});
   }
   return plans;
 }
 
 GPIPE_INLINE GPIPE_COLD executor* make_executor(const device_functions& device, const network& net,
                                                 const kernel_row* kernels, const plan_source& source,
-                                                const optimizer_update& update, const training_options& how,
+                                                const optimizer_update& update, const training_options& settings,
                                                 const shorter_lengths& shorter) {
-  if (how.job != nullptr && !shorter.all.empty())
-    throw_error({"the training has a job, and its model ", shorter.all.size() + 1, " lengths"},
+  if (settings.job != nullptr && !shorter.lengths.empty())
+    throw_error({"the training has a job, and its model ", shorter.lengths.size() + 1, " lengths"},
                 {"choose .job = nullptr, or the model of one length"});
-  step_plan plan = plan_of(net, source, update.moments(), update.memory(), how,
-                           /*packs_on_the_way=*/!device.has_graphs(), /*several_lengths=*/!shorter.all.empty());
-  auto others = plans_of(shorter, plan);
-  return new executor(device, net, kernels, std::move(plan), update, how, std::move(others));
+  step_plan plan = plan_of(net, source, update.moments(), update.memory(), settings,
+                           /*packs_on_the_way=*/!device.has_graphs(), /*several_lengths=*/!shorter.lengths.empty());
+  auto shorter_plans = plans_of(shorter, plan);
+  return new executor(device, net, kernels, std::move(plan), update, settings, std::move(shorter_plans));
 }
 
 /// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give the
@@ -82,15 +83,15 @@ template <class Use>
 void for_each_batch(const data_source& data, int size, Use&& use) {
   const int samples = data.samples();
   const auto stream = opened(data, {.size = size});
-  const bool own = data.own().count > 0;
+  const bool sized_by_source = data.own().count > 0;
   const long count = batches_of(data, size);
   int before = 0;
   for (long number = 0; number < count; ++number) {
-    const batch& next = next_batch(*stream, number, samples, own ? 0 : size);
+    const batch& next = next_batch(*stream, number, samples, sized_by_source ? 0 : size);
     use(next, before);
     before += next.samples();
   }
-  if (own) require_samples(before, samples);
+  if (sized_by_source) require_samples(before, samples);
   require_end(*stream, samples);
 }
 
@@ -106,10 +107,10 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
   return schedule;
 }
 
-GPIPE_INLINE GPIPE_COLD const watched_rows& watched_in(const executor& of, int layer_index) {
-  if (const auto* rows = of.watched(known_layer(of.net(), layer_index))) return *rows;
+GPIPE_INLINE GPIPE_COLD const watched_rows& watched_in(const executor& run, int layer_index) {
+  if (const auto* rows = run.watched(known_layer(run.net(), layer_index))) return *rows;
   throw_error({"the layer is not watched"}, {"call watch(", layer_index, ") before the step"},
-              location_of(of.net(), layer_index));
+              location_of(run.net(), layer_index));
 }
 
 }  // namespace detail
@@ -117,15 +118,15 @@ GPIPE_INLINE GPIPE_COLD const watched_rows& watched_in(const executor& of, int l
 GPIPE_INLINE GPIPE_COLD basic_trainer::basic_trainer(const detail::device_functions& device, const network& net,
                                                      const detail::kernel_row* kernels, const detail::plan_source& plan,
                                                      const detail::optimizer_update& update, double learning_rate,
-                                                     const training_options& how,
+                                                     const training_options& settings,
                                                      const detail::shorter_lengths& shorter)
     : learning_rate_(detail::checked_rate(learning_rate)),
-      max_grad_norm_(how.max_grad_norm),
-      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
+      max_grad_norm_(settings.max_grad_norm),
+      schedule_(detail::checked_schedule(settings.learning_rate_schedule)),
       frozen_(detail::index(net.layer_count)),
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
-      executor_(detail::make_executor(device, net, kernels, plan, update, how, shorter)) {
+      executor_(detail::make_executor(device, net, kernels, plan, update, settings, shorter)) {
   for (int l = 0; l < net.layer_count; ++l)
     frozen_[detail::index(l)].resize(detail::index(net.type_of(l).parameter_count));
 }
@@ -174,41 +175,43 @@ GPIPE_INLINE GPIPE_COLD void basic_trainer::set_frozen(int first, int last, bool
   }
 }
 
-GPIPE_INLINE step_result basic_trainer::evaluate(const batch& data, weights which) {
-  if (which == weights::averaged) return executor_->with_averages([&] { return executor_->evaluate(data); });
+GPIPE_INLINE step_result basic_trainer::evaluate(const batch& data, weights choice) {
+  if (choice == weights::averaged) return executor_->with_averages([&] { return executor_->evaluate(data); });
   return executor_->evaluate(data);
 }
-GPIPE_INLINE GPIPE_COLD step_result basic_trainer::evaluate(const data_source& data, weights which) {
-  if (which == weights::averaged) return executor_->with_averages([&] { return evaluate(data); });
-  step_result all;
+GPIPE_INLINE GPIPE_COLD step_result basic_trainer::evaluate(const data_source& data, weights choice) {
+  if (choice == weights::averaged) return executor_->with_averages([&] { return evaluate(data); });
+  step_result total;
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int) {
-    step_result found = evaluate(part);
+    step_result part_result = evaluate(part);
     // The mean of the main loss; the others are summed apart.
-    all.loss = detail::multiply_add(found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss,
-                                    found.weight, all.loss);
-    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
-    all.weight += found.weight;
-    all.correct += found.correct;
-    all.samples += found.samples;
-    detail::result_source::of(all) = detail::result_source::of(found);
-    for (int p = 0; p < max_metrics; ++p) all.sums[p] += found.sums[p];
+    total.loss = detail::multiply_add(
+        part_result.auxiliary_losses().empty() ? part_result.loss : part_result.loss_named(main_loss).loss,
+        part_result.weight, total.loss);
+    for (const loss_result& loss : part_result.auxiliary_losses())
+      detail::result_source::auxiliary(total, *loss.row()).add(loss);
+    total.weight += part_result.weight;
+    total.correct += part_result.correct;
+    total.samples += part_result.samples;
+    detail::result_source::of(total) = detail::result_source::of(part_result);
+    for (int p = 0; p < max_metrics; ++p) total.sums[p] += part_result.sums[p];
   });
-  if (!(all.weight > 0) || detail::is_nan(all.weight))
+  if (!(total.weight > 0) || detail::is_nan(total.weight))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
-  all.loss /= all.weight;
-  detail::result_source::add_auxiliary(all);
-  return all;
+  total.loss /= total.weight;
+  detail::result_source::add_auxiliary(total);
+  return total;
 }
 
-GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const batch& data, weights which) {
-  if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
+GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const batch& data, weights choice) {
+  if (choice == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   const step_plan& plan = executor_->choose(data);
   tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan.max_batch()));
   executor_->predict(data, rows, 0);
   return rows;
 }
-GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const data_source& data, weights which) {
-  if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
+GPIPE_INLINE GPIPE_COLD tensor_rows basic_trainer::predict(const data_source& data, weights choice) {
+  if (choice == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   tensor_rows rows;
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int first) {
     if (first == 0) {
@@ -232,12 +235,12 @@ GPIPE_INLINE const tensor_rows& basic_trainer::activation_gradient(int layer_ind
 
 GPIPE_INLINE const gpipe::digest& basic_trainer::digest() const { return executor_->digest(); }
 
-GPIPE_INLINE GPIPE_COLD auto basic_trainer::handle(const detail::named_array& which) const -> model_array {
-  const detail::named_array owner = net().owner(which);
-  model_array found(*executor_, which);
+GPIPE_INLINE GPIPE_COLD auto basic_trainer::handle(const detail::named_array& array) const -> model_array {
+  const detail::named_array owner = net().owner(array);
+  model_array found(*executor_, array);
   found.frozen =
       found.kind == array_kind::parameter && (frozen_[detail::index(owner.layer_index)][detail::index(owner.index)] ||
-                                              executor_->groups().frozen(which.layer_index, which.index));
+                                              executor_->groups().frozen(array.layer_index, array.index));
   return found;
 }
 GPIPE_INLINE GPIPE_COLD auto basic_trainer::find(array_kind kind, std::string_view path) const -> model_array {
@@ -248,19 +251,19 @@ GPIPE_INLINE GPIPE_COLD auto basic_trainer::find(array_kind kind, int layer_inde
   return handle(detail::find_array(net().type_of(detail::known_layer(net(), layer_index)), layer_index, name, kind));
 }
 GPIPE_INLINE GPIPE_COLD auto basic_trainer::parameters() -> std::vector<model_array> {
-  std::vector<model_array> all;
-  detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(handle(which)); });
-  return all;
+  std::vector<model_array> arrays;
+  detail::for_each_array(net(), [&](const detail::named_array& array) { arrays.push_back(handle(array)); });
+  return arrays;
 }
 
 GPIPE_INLINE GPIPE_COLD std::string basic_trainer::group_summary() const {
   const network& net = executor_->net();
   const std::vector<parameter_group>& groups = executor_->groups().all();
   std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
-  detail::for_each_array(net, [&](const detail::named_array& which) {
-    if (which.kind != array_kind::parameter || !net.owns(which.layer_index, which.index)) return;
-    const std::size_t g = detail::index(executor_->groups().of(which.layer_index, which.index));
-    elements[g] += detail::description_of(net, which).extents.size();
+  detail::for_each_array(net, [&](const detail::named_array& array) {
+    if (array.kind != array_kind::parameter || !net.owns(array.layer_index, array.index)) return;
+    const std::size_t g = detail::index(executor_->groups().of(array.layer_index, array.index));
+    elements[g] += detail::description_of(net, array).extents.size();
     ++arrays[g];
   });
   std::string text;
@@ -272,37 +275,37 @@ GPIPE_INLINE GPIPE_COLD std::string basic_trainer::group_summary() const {
   return text;
 }
 
-GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_values(std::vector<std::byte>& into) const {
-  into.resize(detail::value_bytes(net()));
-  std::byte* at = into.data();
+GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_values(std::vector<std::byte>& values) const {
+  values.resize(detail::value_bytes(net()));
+  std::byte* target = values.data();
   detail::each_value(net(), [&](const array_location& value) {
-    executor_->read(value, at);
-    at += value.bytes;
+    executor_->read(value, target);
+    target += value.bytes;
   });
 }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_values(std::span<const std::byte> from) {
+GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_values(std::span<const std::byte> values) {
   const std::size_t bytes = detail::value_bytes(net());
-  if (from.size() != bytes)
-    detail::throw_error({"the values have ", from.size(), " bytes, but those of the model have ", bytes},
+  if (values.size() != bytes)
+    detail::throw_error({"the values have ", values.size(), " bytes, but those of the model have ", bytes},
                         {"give what keep_values returned, of the same model"});
-  executor_->write_values(from.data());
+  executor_->write_values(values.data());
 }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_own_values(std::vector<std::byte>& into) const {
-  executor_->read_own_values(into);
+GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_own_values(std::vector<std::byte>& values) const {
+  executor_->read_own_values(values);
 }
 GPIPE_INLINE GPIPE_COLD process_group* basic_trainer::job() const { return executor_->options().job; }
 GPIPE_INLINE GPIPE_COLD void basic_trainer::gather() const { executor_->gather(); }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::read_value(const array_location& from, void* into) const {
-  executor_->read(from, into);
+GPIPE_INLINE GPIPE_COLD void basic_trainer::read_value(const array_location& location, void* value) const {
+  executor_->read(location, value);
 }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::read_own_value(const array_location& from, void* into) const {
-  executor_->read_here(from, into);
+GPIPE_INLINE GPIPE_COLD void basic_trainer::read_own_value(const array_location& location, void* value) const {
+  executor_->read_here(location, value);
 }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_own_values(std::span<const std::byte> from) {
-  if (const std::size_t bytes = executor_->own_value_bytes(); from.size() != bytes)
-    detail::throw_error({"the values have ", from.size(), " bytes, but this process has ", bytes, " of the model"},
+GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_own_values(std::span<const std::byte> values) {
+  if (const std::size_t bytes = executor_->own_value_bytes(); values.size() != bytes)
+    detail::throw_error({"the values have ", values.size(), " bytes, but this process has ", bytes, " of the model"},
                         {"give what keep_own_values returned, with the same plan"});
-  executor_->write_own_values(from.data());
+  executor_->write_own_values(values.data());
 }
 
 GPIPE_INLINE GPIPE_COLD std::uint64_t basic_trainer::parameter_hash(int replica) const {

@@ -73,7 +73,7 @@ struct shorter_lengths {
     const network* net;
     const kernel_row* kernels;
   };
-  std::span<const length> all{};  ///< without the longest, the shortest first; empty: the model has one length
+  std::span<const length> lengths{};  ///< without the longest, the shortest first; empty: the model has one length
   int longest = 0;
   const bool* derives_anew = nullptr;  ///< see `length_plan`
   plan_maker made = nullptr;           ///< for the cut of the longest
@@ -139,14 +139,14 @@ class basic_trainer {
   void unfreeze(int first, int last) { set_frozen(first, last, false); }
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
-  step_result evaluate(const batch& data, weights which = weights::current);
-  step_result evaluate(const data_source& data, weights which = weights::current);
+  step_result evaluate(const batch& data, weights choice = weights::current);
+  step_result evaluate(const data_source& data, weights choice = weights::current);
 
   /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
   /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
   /// several tensors, the rows hold them all. All batches of a dataset have one length.
-  tensor_rows predict(const batch& data, weights which = weights::current);
-  tensor_rows predict(const data_source& data, weights which = weights::current);
+  tensor_rows predict(const batch& data, weights choice = weights::current);
+  tensor_rows predict(const data_source& data, weights choice = weights::current);
 
   /// Copies the outputs of a layer, and their gradients, out of every call from now on. `activation` has the rows of
   /// the last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if
@@ -177,17 +177,17 @@ class basic_trainer {
     return find(array_kind::state, layer);
   }
   /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
-  template <detail::element T = float, class... Which>
-  std::vector<T> parameter(const Which&... which) const {
-    return find(array_kind::parameter, which...).template values<T>();
+  template <detail::element T = float, class... Key>
+  std::vector<T> parameter(const Key&... key) const {
+    return find(array_kind::parameter, key...).template values<T>();
   }
-  template <detail::element T = float, class... Which>
-  std::vector<T> gradient(const Which&... which) const {
-    return find(array_kind::parameter, which...).template gradient<T>();
+  template <detail::element T = float, class... Key>
+  std::vector<T> gradient(const Key&... key) const {
+    return find(array_kind::parameter, key...).template gradient<T>();
   }
-  template <detail::element T = float, class... Which>
-  std::vector<T> state(const Which&... which) const {
-    return find(array_kind::state, which...).template values<T>();
+  template <detail::element T = float, class... Key>
+  std::vector<T> state(const Key&... key) const {
+    return find(array_kind::state, key...).template values<T>();
   }
   template <detail::element T = float>
   std::vector<T> moment(std::string_view path, int index) const {
@@ -214,14 +214,14 @@ class basic_trainer {
   ///
   /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on. Include
   /// <gpipe/checkpoint.hpp> to call this, `wait_for_save` or `load`.
-  template <class On = detail::trainer_checkpoints>
-  void save(const std::string& path, const save_options& how = {}) {
-    checkpoints<On>([&]<class Calls>(Calls) { Calls::save(*this, path, how); });
+  template <class Checkpoints = detail::trainer_checkpoints>
+  void save(const std::string& path, const save_options& options = {}) {
+    checkpoints<Checkpoints>([&]<class Calls>(Calls) { Calls::save(*this, path, options); });
   }
   /// Waits for a save that goes on beside the training, and throws its error.
-  template <class On = detail::trainer_checkpoints>
+  template <class Checkpoints = detail::trainer_checkpoints>
   void wait_for_save() {
-    checkpoints<On>([&]<class Calls>(Calls) { Calls::wait(*this); });
+    checkpoints<Checkpoints>([&]<class Calls>(Calls) { Calls::wait(*this); });
   }
   /// Loads the newest checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file or an
   /// index of such files. After a checkpoint the training goes on with the same bits as the one that was saved, for
@@ -232,23 +232,23 @@ class basic_trainer {
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to
   /// its end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it
   /// loads, unless the training has its first values.
-  template <class On = detail::trainer_checkpoints>
-  load_result load(const std::string& path, const load_options& how = {}) {
-    return checkpoints<On>([&]<class Calls>(Calls) { return Calls::load(*this, path, how); });
+  template <class Checkpoints = detail::trainer_checkpoints>
+  load_result load(const std::string& path, const load_options& options = {}) {
+    return checkpoints<Checkpoints>([&]<class Calls>(Calls) { return Calls::load(*this, path, options); });
   }
-  template <class On = detail::trainer_checkpoints>
+  template <class Checkpoints = detail::trainer_checkpoints>
   load_result load(const std::string& path, load_mode mode) {
-    return load<On>(path, load_options{mode, {}});
+    return load<Checkpoints>(path, load_options{mode, {}});
   }
 
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
   /// the same model. `into` is resized once and then used again.
-  void keep_values(std::vector<std::byte>& into) const;
-  void restore_values(std::span<const std::byte> from);
+  void keep_values(std::vector<std::byte>& values) const;
+  void restore_values(std::span<const std::byte> values);
   /// The same for what this process has of them: its share in a job, else all. Only a plan with the same stages in this
   /// process takes it again. No process waits for another one.
-  void keep_own_values(std::vector<std::byte>& into) const;
-  void restore_own_values(std::span<const std::byte> from);
+  void keep_own_values(std::vector<std::byte>& values) const;
+  void restore_own_values(std::span<const std::byte> values);
 
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
@@ -274,11 +274,11 @@ class basic_trainer {
  protected:
   basic_trainer(const detail::device_functions& device, const network& net, const detail::kernel_row* kernels,
                 const detail::plan_source& plan, const detail::optimizer_update& update, double learning_rate,
-                const training_options& how, const detail::shorter_lengths& shorter = {});
+                const training_options& settings, const detail::shorter_lengths& shorter = {});
   ~basic_trainer();
 
  private:
-  model_array handle(const detail::named_array& which) const;
+  model_array handle(const detail::named_array& array) const;
   model_array find(array_kind kind, std::string_view path) const;
   model_array find(array_kind kind, int layer, std::string_view name) const;
   // A layer's position alone: this is here for the error.
@@ -296,11 +296,11 @@ class basic_trainer {
   friend class detail::token_generator;
   process_group* job() const;
   void gather() const;
-  void read_value(const array_location& from, void* into) const;
-  void read_own_value(const array_location& from, void* into) const;
-  template <class On, class Call>
+  void read_value(const array_location& location, void* value) const;
+  void read_own_value(const array_location& location, void* value) const;
+  template <class Checkpoints, class Call>
   decltype(auto) checkpoints(Call&& call) {
-    using calls = On;
+    using calls = Checkpoints;
     static_assert(detail::included<calls>,
                   "gpipe: a training is saved and loaded by another header: #include <gpipe/checkpoint.hpp>");
     if constexpr (detail::included<calls>) return call(calls{});

@@ -140,8 +140,8 @@ struct fit_calls {
   step_result (*step)(void* training, const batch&);
   step_result (*step_at)(void* training, const batch&, double rate);  // null if the trainer has no such step
   step_result (*evaluate)(void* training, const data_source&);
-  void (*keep)(void* training, std::vector<std::byte>& into);  // parameters and state; null if it cannot
-  void (*restore)(void* training, const std::vector<std::byte>& from);
+  void (*keep)(void* training, std::vector<std::byte>& values);  // parameters and state; null if it cannot
+  void (*restore)(void* training, const std::vector<std::byte>& values);
   loop_control (*follow)(void* after, const fit_progress&);
 };
 
@@ -151,46 +151,53 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   calls.min_batch = training.min_batch();
   calls.training = &training;
   calls.after = const_cast<void*>(static_cast<const void*>(&after));
-  calls.rate = [](void* of) { return static_cast<Trainer*>(of)->rate(); };
-  calls.accumulate = [](void* of, const batch& data) {
-    static_cast<void>(static_cast<Trainer*>(of)->accumulate(data));
+  calls.rate = [](void* trainer) { return static_cast<Trainer*>(trainer)->rate(); };
+  calls.accumulate = [](void* trainer, const batch& data) {
+    static_cast<void>(static_cast<Trainer*>(trainer)->accumulate(data));
   };
-  calls.step = [](void* of, const batch& data) { return static_cast<Trainer*>(of)->step(data); };
+  calls.step = [](void* trainer, const batch& data) { return static_cast<Trainer*>(trainer)->step(data); };
   calls.step_at = nullptr;
   if constexpr (requires(const batch& data) { training.step(data, 1.0); })
-    calls.step_at = [](void* of, const batch& data, double rate) {
-      return static_cast<Trainer*>(of)->step(data, rate);
+    calls.step_at = [](void* trainer, const batch& data, double rate) {
+      return static_cast<Trainer*>(trainer)->step(data, rate);
     };
-  calls.evaluate = [](void* of, const data_source& data) { return static_cast<Trainer*>(of)->evaluate(data); };
+  calls.evaluate = [](void* trainer, const data_source& data) {
+    return static_cast<Trainer*>(trainer)->evaluate(data);
+  };
   calls.keep = nullptr;
   calls.restore = nullptr;
   if constexpr (requires(std::vector<std::byte> & values) { training.keep_own_values(values); }) {
-    calls.keep = [](void* of, std::vector<std::byte>& into) { static_cast<Trainer*>(of)->keep_own_values(into); };
-    calls.restore = [](void* of, const std::vector<std::byte>& from) {
-      static_cast<Trainer*>(of)->restore_own_values(from);
+    calls.keep = [](void* trainer, std::vector<std::byte>& values) {
+      static_cast<Trainer*>(trainer)->keep_own_values(values);
+    };
+    calls.restore = [](void* trainer, const std::vector<std::byte>& values) {
+      static_cast<Trainer*>(trainer)->restore_own_values(values);
     };
   } else if constexpr (requires(std::vector<std::byte> & values) { training.keep_values(values); }) {
-    calls.keep = [](void* of, std::vector<std::byte>& into) { static_cast<Trainer*>(of)->keep_values(into); };
-    calls.restore = [](void* of, const std::vector<std::byte>& from) {
-      static_cast<Trainer*>(of)->restore_values(from);
+    calls.keep = [](void* trainer, std::vector<std::byte>& values) {
+      static_cast<Trainer*>(trainer)->keep_values(values);
+    };
+    calls.restore = [](void* trainer, const std::vector<std::byte>& values) {
+      static_cast<Trainer*>(trainer)->restore_values(values);
     };
   }
-  calls.follow = [](void* of, const fit_progress& now) {
-    After& call = *static_cast<After*>(of);
+  calls.follow = [](void* callback, const fit_progress& progress) {
+    After& call = *static_cast<After*>(callback);
     if constexpr (!std::is_invocable_v<After&, const fit_progress&>) {
       static_assert(sizeof(broken::fit_calls_a_function<After, std::is_invocable_v<After&, const fit_progress&>>) > 0);
       return loop_control::go;
     } else {
-      using returned = decltype(call(now));
+      using returned = decltype(call(progress));
       static_assert(sizeof(broken::fit_goes_on_or_stops<returned, !std::is_arithmetic_v<returned>>) > 0);
-      if constexpr (std::is_same_v<returned, loop_control>) return call(now);
-      else return call(now), loop_control::go;
+      if constexpr (std::is_same_v<returned, loop_control>) return call(progress);
+      else return call(progress), loop_control::go;
     }
   };
   return calls;
 }
 
-fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out, const fit_options& how);
+fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
+               const fit_options& options);
 
 }  // namespace detail
 
@@ -200,15 +207,15 @@ fit_result fit(const fit_calls& training, const data_source& data, const data_so
 ///     log_file log("run.csv");
 ///     fit(training, data, {.epochs = 10, .batch = 128}, log);
 template <class Trainer, class After = detail::no_callback>
-fit_result fit(Trainer& training, const data_source& data, const fit_options& how = {}, After&& after = {}) {
-  return detail::fit(detail::fit_calls_of(training, after), data, nullptr, how);
+fit_result fit(Trainer& training, const data_source& data, const fit_options& options = {}, After&& after = {}) {
+  return detail::fit(detail::fit_calls_of(training, after), data, nullptr, options);
 }
 /// The same, with an evaluation of `held_out` at the end of each epoch: the progress of the last step has its loss. The
 /// training stops if that loss has not fallen for `how.patience` epochs.
 template <class Trainer, class After = detail::no_callback>
-fit_result fit(Trainer& training, const data_source& data, const data_source& held_out, const fit_options& how = {},
+fit_result fit(Trainer& training, const data_source& data, const data_source& held_out, const fit_options& options = {},
                After&& after = {}) {
-  return detail::fit(detail::fit_calls_of(training, after), data, &held_out, how);
+  return detail::fit(detail::fit_calls_of(training, after), data, &held_out, options);
 }
 
 // No source of data, and a number in the place of the options: these are here for the error.

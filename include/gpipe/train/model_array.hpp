@@ -54,15 +54,15 @@ class model_array {
   /// array that the optimizer keeps for it.
   template <detail::element T = float>
   std::vector<T> gradient() const {
-    return read<T>(beside(memory_kind::gradients));
+    return read<T>(location_in(memory_kind::gradients));
   }
   template <detail::element T = float>
   std::vector<T> average() const {
-    return read<T>(beside(memory_kind::averages));
+    return read<T>(location_in(memory_kind::averages));
   }
   template <detail::element T = float>
   std::vector<T> moment(int index) const {
-    return read<T>(kept(index));
+    return read<T>(optimizer_location(index));
   }
   /// The arrays that the optimizer keeps for a parameter, in the order of `moment`: "moment.0", "row", ...
   std::vector<optimizer_array> optimizer_arrays() const;
@@ -75,34 +75,34 @@ class model_array {
   }
   template <class Values>
   void set_average(const Values& values) {
-    write(beside(memory_kind::averages), detail::number_rows_of(values));
+    write(location_in(memory_kind::averages), detail::number_rows_of(values));
   }
   template <class Values>
   void set_moment(int index, const Values& values) {
-    write(kept(index), detail::number_rows_of(values));
+    write(optimizer_location(index), detail::number_rows_of(values));
   }
 
  private:
   friend basic_trainer;
-  model_array(gpipe::executor& run, const detail::named_array& which);
+  model_array(gpipe::executor& run, const detail::named_array& array);
 
   array_location location() const;
-  array_location beside(memory_kind of_parameter) const;
-  array_location kept(int index) const;
+  array_location location_in(memory_kind memory) const;
+  array_location optimizer_location(int index) const;
   void require_parameter() const;
-  void require_type(dtype of_values) const;
-  void copy(const array_location& from, void* into) const;
-  void write(const array_location& into, const detail::number_rows& values);
+  void require_type(dtype values_type) const;
+  void copy(const array_location& source, void* target) const;
+  void write(const array_location& target, const detail::number_rows& values);
   template <class T>
-  std::vector<T> read(const array_location& from) const {
+  std::vector<T> read(const array_location& location) const {
     require_type(dtype_of<T>);
-    std::vector<T> values(from.bytes / sizeof(T));
-    copy(from, values.data());
+    std::vector<T> values(location.bytes / sizeof(T));
+    copy(location, values.data());
     return values;
   }
 
   gpipe::executor* run_;
-  detail::named_array which_;
+  detail::named_array array_;
 };
 
 }  // namespace gpipe

@@ -65,14 +65,14 @@ class predictor : public trainer<Model, detail::no_optimizer, Device> {
 
  public:
   /// The plan is made at run time, for forward passes alone whatever the schedule: include <gpipe/make_plan.hpp>.
-  GPIPE_COLD explicit predictor(plan_options options, const training_options& how = {})
-      : base(forward(options), {}, how) {}
-  GPIPE_COLD predictor(Model, plan_options options, const training_options& how = {})
-      : base(forward(options), {}, how) {}
+  GPIPE_COLD explicit predictor(plan_options options, const training_options& settings = {})
+      : base(forward(options), {}, settings) {}
+  GPIPE_COLD predictor(Model, plan_options options, const training_options& settings = {})
+      : base(forward(options), {}, settings) {}
   /// The plan was made by the compiler, with `schedule<forward_only>`.
   template <class Plan>
   requires requires { Plan::options; }
-  GPIPE_COLD explicit predictor(Plan made, const training_options& how = {}) : base(made, {}, how) {
+  GPIPE_COLD explicit predictor(Plan plan, const training_options& settings = {}) : base(plan, {}, settings) {
     static_assert(
         sizeof(broken::predictors_plan_is_forward_only<Plan, Plan::options.schedule == schedule_kind::forward_only>) >
         0);

@@ -95,13 +95,13 @@ concept with_moments = requires {
   Optimizer::moments;
 };
 template <class Optimizer>
-concept with_learning_rate = requires(const Optimizer& its) {
-  its.learning_rate;
+concept with_learning_rate = requires(const Optimizer& optimizer) {
+  optimizer.learning_rate;
 };
 template <class Optimizer>
 concept with_rule = tensor_rule<Optimizer> ||
-    requires(const Optimizer& its, const update_operands<float>& of, const update_terms& now) {
-  its.template rule<float>(of, now);
+    requires(const Optimizer& optimizer, const update_operands<float>& operands, const update_terms& terms) {
+  optimizer.template rule<float>(operands, terms);
 };
 template <class Optimizer>
 concept updating = with_moments<Optimizer> && with_learning_rate<Optimizer> && with_rule<Optimizer>;
@@ -207,19 +207,19 @@ class trainer : public basic_trainer {
 
   /// The plan is made at run time: include <gpipe/make_plan.hpp>.
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
-                              const training_options& how = {})
-      : trainer(compiled_in(options.precision), {options, detail::planned_at_run_time<Model>()}, optimizer, how) {}
+                              const training_options& settings = {})
+      : trainer(compiled_in(options.precision), {options, detail::planned_at_run_time<Model>()}, optimizer, settings) {}
   /// The same, with the model as a value, from which a compiler deduces the types: `trainer{net{}, options, adam{}}`.
   GPIPE_COLD trainer(Model, const plan_options& options, const Optimizer& optimizer = {},
-                     const training_options& how = {})
-      : trainer(options, optimizer, how) {}
+                     const training_options& settings = {})
+      : trainer(options, optimizer, settings) {}
   /// The plan was made by the compiler.
   template <class Plan>
   requires requires { Plan::options; }
-  GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
+  GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& settings = {})
       : trainer(compiled_in(Plan::options.precision),
                 {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},
-                optimizer, how) {}
+                optimizer, settings) {}
 
   // Other arguments, arrays in the place of a batch, and the calls of other libraries: these are here for the error.
   template <class Given, class... More>
@@ -272,10 +272,10 @@ class trainer : public basic_trainer {
       return {};
     }
   }
-  trainer(const compiled& from, const detail::plan_source& plan, const Optimizer& optimizer,
-          const training_options& how)
-      : basic_trainer(detail::device_of<Device>, from.net, from.kernels, plan,
-                      detail::optimizer_update::of<context>(optimizer), optimizer.learning_rate, how, shorter()) {}
+  trainer(const compiled& variant, const detail::plan_source& plan, const Optimizer& optimizer,
+          const training_options& settings)
+      : basic_trainer(detail::device_of<Device>, variant.net, variant.kernels, plan,
+                      detail::optimizer_update::of<context>(optimizer), optimizer.learning_rate, settings, shorter()) {}
 };
 
 /// A trainer without an optimizer, without a device, of a plan, or of other arguments: its error.
