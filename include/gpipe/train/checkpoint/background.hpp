@@ -10,16 +10,16 @@
 
 namespace gpipe::detail {
 
-/// One piece of work in a thread beside the caller's, at a time.
+/// Runs one task at a time in a background thread.
 class background {
  public:
   background() = default;
   background(const background&) = delete;
   background& operator=(const background&) = delete;
-  /// Waits. A failure that was not asked for is lost.
+  /// Waits. A failure that `finish` has not thrown is lost.
   ~background() { join(); }
 
-  /// Waits for the work before, and throws its failure; then starts this.
+  /// Waits for the previous work, and throws its failure; then starts `work`.
   void start(std::function<void()> work) {
     finish();
     thread_ = start_thread("the saving", [this, todo = std::move(work)] {
@@ -30,7 +30,7 @@ class background {
       }
     });
   }
-  /// Waits for the work, and throws what it threw.
+  /// Waits for the work, and rethrows its exception.
   void finish() {
     join();
     if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));

@@ -12,7 +12,7 @@
 
 namespace gpipe::detail {
 
-/// A safetensors file of a checkpoint: who writes it, and what is in it.
+/// A safetensors file of a checkpoint: its writer and its arrays.
 struct checkpoint_file {
   std::string name;
   int rank = 0;  ///< of the process that writes it
@@ -34,7 +34,7 @@ file_list deal_arrays(std::string stem, std::vector<stored_array> arrays, std::u
 
 safetensors_type stored_type(dtype type);
 
-/// Which file has which array.
+/// Maps each array to its file.
 safetensors_index index_of(const file_list& list);
 
 /// The headers of a file's tensors.

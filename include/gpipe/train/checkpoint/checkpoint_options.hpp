@@ -14,19 +14,19 @@ namespace gpipe {
 /// How `basic_trainer::save` writes a checkpoint.
 struct save_options {
   int keep = 3;              ///< the newest checkpoints that stay in the folder
-  data_position position{};  ///< where the training goes on in its data; `load` returns it
-  /// If false, the call returns when the arrays have been copied, and a thread writes them while the training goes on;
-  /// the copy takes as much memory as the arrays. A failure is thrown by `wait_for_save`, or by the next save. In a job
+  data_position position{};  ///< where the training resumes in its data; `load` returns it
+  /// If false, the call returns when the arrays have been copied, and a thread writes them during the training; the
+  /// copy takes as much memory as the arrays. A failure is thrown by `wait_for_save`, or by the next save. In a job
   /// of processes the call always waits.
   bool wait = true;
-  /// In a folder: a model that is larger goes to several files and an index. A path that ends with .safetensors is one
-  /// file, and a smaller number than the model's is refused there.
+  /// In a folder: a larger model is written to several files and an index. A path that ends with .safetensors is one
+  /// file, for which a number below the model's size is refused.
   static constexpr std::uint64_t default_file_bytes = std::uint64_t{4} << 30;
   std::uint64_t max_file_bytes = default_file_bytes;
   name_map names{};  ///< of the model alone, in a .safetensors file: the names and layouts of another program
   file_layout layout = file_layout::automatic;  ///< of the model: PyTorch's, or `file_layout::gpipe`
-  /// What belongs to the model beside its numbers, by name: how its data were scaled, its vocabulary, its classes. They
-  /// stand in the header of the model's file, and `load` returns them. Texts are UTF-8.
+  /// Texts that belong to the model, by name: the scale of its data, its vocabulary, its classes. They are stored in
+  /// the header of the model's file, and `load` returns them. Texts are UTF-8.
   std::map<std::string, std::string> texts{};
 };
 
@@ -40,7 +40,7 @@ enum class load_mode : std::uint8_t {
 struct load_options {
   load_mode mode = load_mode::exact;
   name_map names{};                             ///< of a model that another program has written
-  file_layout layout = file_layout::automatic;  ///< of a file that does not say it
+  file_layout layout = file_layout::automatic;  ///< of a file that does not name its layout
   /// In a folder whose newest checkpoint cannot be read: take the newest one that can. `load_result::skipped` names the
   /// others. If false, such a folder is an error.
   bool allow_older = false;
@@ -54,7 +54,7 @@ struct load_result : load_report {
   std::uint64_t seed = 0;                      ///< the trainer's seed now; the seed of `fit` is another one
   data_position position{};                    ///< as it was saved
   std::vector<std::string> frozen{};           ///< the parameters that the checkpoint has frozen by `freeze`
-  std::map<std::string, std::string> texts{};  ///< `save_options::texts`, and those that another program has written
+  std::map<std::string, std::string> texts{};  ///< `save_options::texts`, or the texts of another program
 };
 
 }  // namespace gpipe

@@ -33,7 +33,7 @@
 
 namespace gpipe::detail {
 
-/// The arrays of a save that goes on beside the training.
+/// The copied arrays of a background save.
 struct array_copy {
   std::unique_ptr<std::byte[]> bytes{};
   std::size_t size = 0;
@@ -113,7 +113,7 @@ class checkpointer {
     point(collective_kind::save, 1);
   }
 
-  /// `facts` are this training's, and then those of the checkpoint. A model alone leaves them as they are.
+  /// `facts` holds this training's facts, and receives the checkpoint's. A model alone leaves them unchanged.
   GPIPE_COLD load_result load(const std::string& path, const load_options& options, checkpoint_facts& facts) const {
     agree(collective_kind::load, path, options);
     load_result result;
@@ -159,7 +159,7 @@ class checkpointer {
     if (!layout.empty()) facts["gpipe.layout"] = layout;
     return facts;
   }
-  /// Whether a text of a file is the library's, and not the user's.
+  /// Whether a text of a file belongs to the library, and not to the user.
   static bool is_own_text(std::string_view name) { return name == "format" || name.starts_with("gpipe."); }
 
   GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& options = {},
@@ -213,7 +213,7 @@ class checkpointer {
       run_.read_here(array.location.part(offset, target.size()), target.data());
     };
   }
-  /// Copies all arrays. The function that it returns reads the copy.
+  /// Copies all arrays. The returned function reads the copy.
   GPIPE_COLD array_reader copied(const contents& content, array_copy& copy) const {
     auto locations = std::make_shared<std::map<std::string_view, std::size_t>>();
     const auto for_each = [&](auto&& visit) {
@@ -337,8 +337,8 @@ class checkpointer {
     take(source, source.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
     return source;
   }
-  /// To go on from an older checkpoint in silence would lose the steps since. A crash never leads here: a checkpoint
-  /// gets its name when it is whole.
+  /// Resuming from an older checkpoint in silence would lose the steps since. A crash never leads here: a checkpoint
+  /// gets its name when it is complete.
   [[noreturn]] GPIPE_COLD static void throw_newer(const std::string& older, const std::vector<std::string>& skipped,
                                                   const std::string& folder) {
     const std::string_view newest = skipped.front();
@@ -349,7 +349,7 @@ class checkpointer {
                 {"repair or delete what cannot be read, load ", detail::quoted(older), ", or set allow_older"},
                 {.file = folder});
   }
-  /// Averaged weights can neither be made up nor be dropped in silence.
+  /// Averaged weights can be neither invented nor dropped in silence.
   GPIPE_COLD void require_averages(const safetensors_set& optimizer) const {
     const bool averages = run_.plan().options.average_weights;
     const auto average = [](const auto& tensor) { return tensor.first.ends_with(".average"); };
@@ -393,7 +393,7 @@ class checkpointer {
     if (&set == &source.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }
 
-  // A model alone has no moving averages: these begin with its parameters.
+  // A model alone has no moving averages: they start from its parameters.
   GPIPE_COLD void copy_in(const loaded_array& loaded, bool model_alone, values_before& before) const {
     const array_location& location = loaded.array.location;
     const bool averages =

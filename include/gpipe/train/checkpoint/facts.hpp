@@ -13,8 +13,7 @@
 
 namespace gpipe::detail {
 
-/// What a checkpoint stores beside arrays: texts in the header of the optimizer's first file. The step count stands in
-/// every file.
+/// The texts of a checkpoint, in the header of the optimizer's first file. The step count is in every file.
 ///
 ///     gpipe.format 2, gpipe.steps 120, gpipe.seed 7,
 ///     gpipe.epoch 2, gpipe.batch 13, gpipe.batch_size 32, gpipe.samples 5000, gpipe.frozen 0.weight, 0.bias,
@@ -26,11 +25,11 @@ struct checkpoint_facts {
   std::uint64_t steps = 0, seed = 0;
   data_position position{};
   std::string optimizer{};        ///< the name of its type
-  std::string optimizer_trial{};  ///< what two updates give with its settings
+  std::string optimizer_trial{};  ///< the result of two updates with its settings
   std::string rate{};             ///< of the next step
   std::string groups{};           ///< of parameters
-  /// The paths of the parameters that calls of `freeze` keep, a line each; none: a checkpoint of format 1, which does
-  /// not say it.
+  /// The paths of the parameters frozen by `freeze`, one per line; nullopt: a checkpoint of format 1, which does not
+  /// store them.
   std::optional<std::string> frozen = "";
 
   safetensors_metadata texts() const;

@@ -18,11 +18,11 @@ struct loaded_array {
   const safetensors_set::tensor_location* tensor;
 };
 
-/// Takes bytes of an array, in the type and the layout of the model, from byte `at` on.
+/// Takes bytes of an array, in the type and the layout of the model, from byte `offset` on.
 using array_visit = std::function<void(std::size_t offset, std::span<const std::byte> bytes)>;
 
-/// Reads a tensor in blocks, converts it, and gives each block to `visit`. A tensor whose
-/// elements have another order here is read as a whole.
+/// Reads a tensor in blocks, converts it, and passes each block to `visit`. A tensor whose elements have another order
+/// in memory is read as a whole.
 void read_array(const loaded_array& loaded, const array_visit& visit);
 
 /// Tied layers share one array. Throws if a file has it under two names with different values. `working` is called

@@ -11,9 +11,9 @@
 
 namespace gpipe::detail {
 
-/// The values of a training before a load, which come back if the load fails. Those that the load overwrites are copied
-/// first, so a load needs as much memory of the host as the arrays that it loads. A training without a step has its
-/// first values: these need no memory, for they are drawn again.
+/// The values of a training before a load, restored if the load fails. Arrays are copied before the load overwrites
+/// them, so a load needs as much host memory as the arrays that it loads. A training without a step has its first
+/// values, which need no memory: they are drawn again.
 ///
 ///     keep a, write a, keep b, write b, reading c fails: put back b and a
 class values_before {

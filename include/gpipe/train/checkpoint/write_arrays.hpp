@@ -17,11 +17,11 @@
 
 namespace gpipe::detail {
 
-/// Copies bytes of an array, from its byte `at` on.
+/// Copies bytes of an array, from byte `offset` on.
 using array_reader = std::function<void(const stored_array& array, std::size_t offset, std::span<std::byte> target)>;
 
-/// Reads an array in blocks, and writes them. An array whose elements have another order in the file
-/// is read as a whole before.
+/// Reads an array in blocks, and writes them. An array whose elements have another order in the file is read as a whole
+/// first.
 class array_source {
  public:
   array_source(const checkpoint_file& file, const array_reader& read) : read_(read), block_(block_bytes) {
@@ -67,8 +67,8 @@ class array_source {
   std::vector<std::byte> block_;
 };
 
-/// Writes the files of a list that are this rank's, each whole and on the disk. `facts` stand in the first file, and
-/// the step count in all.
+/// Writes this rank's files of a list, each complete and on the disk. `facts` are stored in the first file, and the
+/// step count in all.
 void write_arrays(const std::string& folder, const file_list& list, int rank, std::uint64_t steps,
                   safetensors_metadata facts, const array_reader& read, file_operations& files);
 

@@ -87,7 +87,7 @@ GPIPE_COLD inline void set_order(stored_array& array, file_layout layout, bool t
   if (transposed) std::swap(e[0], e[1]);
 }
 
-/// The tensors that an array is by this rule.
+/// The tensors of an array by this rule.
 GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, const name_rule& rule,
                                                      const std::vector<std::string_view>& stars,
                                                      const std::string& prefix, file_layout layout) {
@@ -185,7 +185,7 @@ GPIPE_COLD GPIPE_INLINE file_layout layout_of(file_layout asked, const safetenso
   const auto has_shape = [](const found_array& found, const shape& extents) {
     return std::equal(found.shape.begin(), found.shape.end(), extents.extents, extents.extents + extents.rank);
   };
-  bool counts_batches = false;  // as PyTorch's batch norm, and no file of ours
+  bool counts_batches = false;  // as PyTorch's batch norm does, and no file of gpipe
   for (const found_array& found : file) {
     counts_batches = counts_batches || found.name.ends_with("num_batches_tracked");
     for (std::size_t i = 0; i < torch.size(); ++i) {

@@ -14,35 +14,34 @@
 
 namespace gpipe::detail {
 
-/// The arrays of a model as a file has them: by its names, in its layouts, each of its tensors by itself. `prefix` is
-/// one of the map's. Throws if a rule is wrong, or if two arrays have one name.
+/// The arrays of a model as a file stores them: with its names and layouts, one entry per tensor. `prefix` is one of
+/// the map's. Throws if a rule is wrong, or if two arrays have one name.
 std::vector<stored_array> in_file(const std::vector<stored_array>& arrays, const name_map& names,
                                   const std::string& prefix, file_layout layout = file_layout::pytorch);
 
 /// The text that names the layout of a file in its metadata; no text if all its arrays have one order in both.
 std::string layout_text(const std::vector<stored_array>& arrays, const name_map& names, file_layout layout);
 
-/// The layout of a file: the one that is asked for, or that its metadata name, or that the shapes of its tensors show.
-/// A checkpoint that names none is of format 1, in our layout. If none of these says it, `undecided` is the name of an
-/// array whose elements may have either order, and its shape is the same in both; else it is empty.
+/// The layout of a file: `asked`, or the layout in its metadata, or the one that the shapes of its tensors imply. A
+/// checkpoint without it is of format 1, in gpipe's layout. If nothing decides it, `undecided` is the name of an array
+/// whose elements may have either order, with the same shape in both; else it is empty.
 file_layout layout_of(file_layout asked, const safetensors_set& set, const std::vector<found_array>& file,
                       const std::vector<stored_array>& arrays, const name_map& names, const std::string& prefix,
                       std::string& undecided);
 [[noreturn]] void throw_undecided(const std::string& array, const std::string& file);
 
-/// That of the map's prefixes which a load takes for a file with these arrays, and the one that a save writes.
+/// The prefix of the map that a load uses for a file with these arrays, and the one that a save writes.
 std::string prefix_of(const std::vector<found_array>& file, const name_map& names);
 std::string saved_prefix(const name_map& names);
 
-/// Takes the names out of a report that the file may have or lack by this map. `wanted` is what was matched.
+/// Removes from a report the names that the file may have or lack by this map. `wanted` are the arrays matched.
 void forgive_names(load_report& report, const std::vector<stored_array>& wanted, const name_map& names,
                    const std::string& prefix);
 
 /// Equal for equal maps.
 std::uint64_t hash_of(const name_map& names);
 
-/// Appends to `stars` the part of the name that each star of the pattern stands for. False if the name does not have
-/// the pattern's form.
+/// Appends to `stars` the part of the name that each star of the pattern matches. False if the name does not match.
 bool find_stars(std::string_view pattern, std::string_view name, std::vector<std::string_view>& stars);
 
 }  // namespace gpipe::detail

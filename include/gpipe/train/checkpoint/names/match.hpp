@@ -31,7 +31,7 @@ struct array_match {
 
 array_match match_arrays(const std::vector<stored_array>& wanted, const std::vector<found_array>& file);
 
-/// PyTorch's batch norm stores how many batches it has seen; the values here do not depend on it.
+/// Removes the counts of batches that PyTorch's batch norm stores from a report: no value of gpipe depends on them.
 void forgive_counters(load_report& report);
 
 /// The error of a file that does not fit: at most ten names of each kind.

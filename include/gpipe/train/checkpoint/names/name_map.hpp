@@ -6,11 +6,11 @@
 
 namespace gpipe {
 
-/// The order of elements in a safetensors file, where PyTorch's differs from the memory's here.
+/// The order of elements in a safetensors file, where PyTorch's differs from gpipe's order in memory.
 ///
 ///     array                                  gpipe                            pytorch
 ///     weight of a convolution                {height, width, in, out}         {out, in, height, width}
-///     columns of `linear` behind `flatten`   pixels, and channels of a pixel  channels, and pixels of a channel
+///     columns of `linear` after `flatten`    pixels, and channels of a pixel  channels, and pixels of a channel
 ///     rows of `linear` before a feature map  the same                         the same
 ///     norms between such layers              the same                         the same
 enum class file_layout : std::uint8_t {
@@ -19,7 +19,7 @@ enum class file_layout : std::uint8_t {
   gpipe,
 };
 
-/// An array of the model, and the tensors that it is in a file. In names * is any text without a dot; the i-th star is
+/// An array of the model, and its tensors in a file. In names * is any text without a dot; the i-th star is
 /// the same text in all names.
 ///
 ///     {.file = {"h.*.attn.c_attn.weight"}, .model = "h.*.attn.in_proj_weight", .transposed = true}
@@ -31,7 +31,7 @@ struct name_rule {
   /// inputs, height, width}, whatever the file's layout is.
   bool transposed = false;
   std::vector<int> row_shares{};  ///< rows of several tensors, as a proportion such as {4, 1, 1}; none: equal
-  bool prefixed = true;           ///< the prefix stands before the names in the file, too
+  bool prefixed = true;           ///< the names in the file have the prefix, too
 
   bool operator==(const name_rule&) const = default;
 };
@@ -41,7 +41,7 @@ struct name_rule {
 struct name_map {
   std::vector<name_rule> rules{};
   std::vector<std::string> ignored{};  ///< of tensors that a load does not need, such as "h.*.attn.bias"
-  /// Stand before the file's names. A load takes the longest one that a name begins with; a save writes the first.
+  /// Prefixes of the file's names. A load takes the longest one that a name begins with; a save writes the first.
   std::vector<std::string> prefixes{};
   /// The file has a tied parameter once, by its name in the first layer. A load takes the other names, too.
   bool tied_once = false;

@@ -15,7 +15,7 @@
 
 namespace gpipe::detail {
 
-/// Whether an element of a layer's only output is made of the element at the same position alone, and of numbers of
+/// Whether each element of a layer's only output depends on the input at the same position alone, and on parameters of
 /// that position, such as a norm's weight.
 GPIPE_COLD inline bool keeps_positions(const layer_type& r) {
   if (r.inputs != 1 || r.outputs != 1 || r.in[0].size != r.out[0].size || r.out_extents[0].rank != 1) return false;
@@ -25,8 +25,8 @@ GPIPE_COLD inline bool keeps_positions(const layer_type& r) {
   return std::all_of(r.parameters, r.parameters + r.parameter_count, is_vector) &&
          std::all_of(r.state, r.state + r.state_count, is_vector);
 }
-/// The pixels of the feature map whose flattened elements a value has, or from which a later layer makes a feature map
-/// again; 1: there is none.
+/// The pixels of the feature map that was flattened to this value, or that a later layer makes from it; 1: there is
+/// none.
 GPIPE_COLD inline int pixels_before(const network& net, int value) {
   for (int l = net.values[value].writer; l >= 0; l = net.values[net.reads_value(l, 0)].writer) {
     const layer_type& r = net.type_of(l);

@@ -12,31 +12,31 @@
 
 namespace gpipe::detail {
 
-/// An array that a checkpoint stores, and where an executor has it.
+/// An array that a checkpoint stores, and its location in an executor.
 struct stored_array {
   std::string name;  ///< in the file: "h.0.ln_1.weight", and of a moment "h.0.ln_1.weight.moment.0"
   array_location location{};
   shape extents{};
   dtype type = dtype::float32;
   bool copy = false;  ///< a further name of a tied parameter
-  /// How PyTorch's order differs: the weight is {height, width, inputs, outputs} here, or {width, inputs, outputs}; or
-  /// its rows, or its columns, are those of a flattened feature map, with this number of pixels.
+  /// How PyTorch's order differs: the weight in memory is {height, width, inputs, outputs} or {width, inputs, outputs};
+  /// or its rows, or its columns, belong to a flattened feature map with this number of pixels.
   bool outputs_last = false;
   int row_pixels = 1, column_pixels = 1;
-  axis_order order{};  ///< in the file; `extents` are those in the file, too
+  axis_order order{};  ///< in the file; so are `extents`
 
   bool same_in_torch() const { return !outputs_last && row_pixels == 1 && column_pixels == 1; }
 };
 
-/// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each
-/// tied layer lists its shared parameters under names of its own, but not rows of another's, such as those of a head's
-/// slice: the owner has them.
+/// The parameters and the state of a model, in model order, as `state_dict` of the equal torch module lists them. Each
+/// tied layer lists its shared parameters under its own names, but not the rows of another layer's array, such as a
+/// head's slice: the owner lists these.
 std::vector<stored_array> model_arrays(const network& net);
 
 /// The names of parameters in a text of `checkpoint_facts::frozen`. Throws if the model has no such parameter.
 std::vector<std::string> frozen_paths(const network& net, const std::string& text, const std::string& file);
 
-/// What the optimizer keeps for each parameter, in model order: moments, arrays of a tensor rule, the moving average.
+/// The optimizer's arrays of each parameter, in model order: moments, arrays of a tensor rule, the moving average.
 /// A tied parameter has one of each.
 std::vector<stored_array> optimizer_state(const network& net, const plan_options& options);
 

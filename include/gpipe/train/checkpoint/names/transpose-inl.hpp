@@ -11,7 +11,7 @@ namespace gpipe::detail {
 
 GPIPE_COLD GPIPE_INLINE axis_order::axis_order(std::initializer_list<std::size_t> extents,
                                                std::initializer_list<int> in_file) {
-  int kept[max_axes]{};  // the number of each axis, when those of one element are gone
+  int kept[max_axes]{};  // the number of each axis without axes of one element
   for (std::size_t a = 0; a < extents.size(); ++a) {
     kept[a] = axes_;
     if (const std::size_t extent = extents.begin()[a]; extent != 1) extents_[axes_++] = extent;
@@ -35,15 +35,16 @@ GPIPE_COLD GPIPE_INLINE axis_order axis_order::inverse() const {
   return result;
 }
 
-/// to[i][j][k][l] = from[i s0 + j s1 + k s2 + l s3], in tiles of the two axes along which `to` and `from` are dense.
+/// target[i][j][k][l] = source[i s0 + j s1 + k s2 + l s3] with strides s, in tiles of the two axes along which `target`
+/// and `source` are dense.
 template <std::size_t Element>
 GPIPE_COLD void take_elements(const std::byte* source, const std::size_t (&extents)[4], const std::size_t (&strides)[4],
                               std::byte* target) {
-  constexpr std::size_t tile = 16;  // its lines of both arrays stay in the cache
+  constexpr std::size_t tile = 16;  // the lines of a tile stay in the cache for both arrays
   const std::size_t target_strides[4] = {extents[1] * extents[2] * extents[3], extents[2] * extents[3], extents[3], 1};
   int last = 3;
   while (last > 0 && extents[last] == 1) --last;
-  int dense = last == 0 ? 1 : 0;  // the axis beside `last` with the smallest stride
+  int dense = last == 0 ? 1 : 0;  // the axis with the smallest stride other than `last`
   for (int a = 0; a < 4; ++a)
     if (a != last && extents[a] > 1 && (extents[dense] == 1 || strides[a] < strides[dense])) dense = a;
   int outer[2]{}, count = 0;
