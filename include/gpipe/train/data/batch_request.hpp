@@ -14,7 +14,7 @@
 
 namespace gpipe {
 
-/// A field of a source that fills its batches: `size` elements a sample.
+/// A field of a source that fills its batches: `size` elements per sample.
 struct data_field {
   std::string name{};
   std::size_t size = 1;
@@ -31,9 +31,9 @@ class batch_request {
                 std::vector<std::vector<std::byte>>& rows)
       : samples_(samples), position_(position), fields_(fields), rows_(rows) {}
 
-  /// The numbers of the samples, counted from 0. Row i of every field is that of sample `samples()[i]`.
+  /// The numbers of the samples, counted from 0. Row i of every field belongs to sample `samples()[i]`.
   std::span<const int> samples() const { return samples_; }
-  /// Where the batch stands: an augmentation may differ from epoch to epoch.
+  /// The position of the batch: an augmentation may differ from epoch to epoch.
   data_position at() const { return position_; }
   /// The rows of a field, one after the other. Throws `error` if there is no such field, or if it has another type.
   template <detail::element T>

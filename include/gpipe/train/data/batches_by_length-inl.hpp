@@ -105,7 +105,7 @@ GPIPE_COLD GPIPE_INLINE int batches_by_length::batches_of(int length) const {
 
 namespace detail {
 
-/// The batches of one epoch after the other.
+/// The batches of consecutive epochs.
 class by_length_stream final : public data_stream {
  public:
   GPIPE_COLD by_length_stream(const batches_by_length& source, const batch_order& order)

@@ -26,11 +26,11 @@ enum class too_long : std::uint8_t {
 };
 
 struct by_length_options {
-  std::vector<int> lengths{};  ///< ascending: those of the training, as in `lengths<net, 16, 32, 64>`
-  int tokens = 1024;           ///< in a batch, with those of the padding: tokens / length samples, and at least one
+  std::vector<int> lengths{};  ///< ascending, as in the training's `lengths<net, 16, 32, 64>`
+  int tokens = 1024;           ///< in a batch, with padding: tokens / length samples, and at least one
   gpipe::too_long too_long = gpipe::too_long::refuse;
-  /// The fields with an element for each position, which are cut to the length. Empty: all whose rows are as large as
-  /// those of "inputs".
+  /// The fields with an element for each position, which are cut to the length. Empty: all fields whose rows are
+  /// as large as the rows of "inputs".
   std::vector<std::string> fields{};
 };
 
@@ -42,16 +42,16 @@ struct by_length_options {
 ///
 /// The rows of the dataset are padded to the longest length or further; `words[i]` is the number of positions of row i
 /// that count. The sequences of a length that fill no batch go to the next longer one, so only one batch of an epoch is
-/// smaller. Shuffled, the sequences of each length and then the batches stand in an order that is a function of seed
-/// and epoch alone: a training that was stopped goes on exactly. The source chooses the size of its batches, so
-/// `fit_options::batch` does not count.
+/// smaller. If shuffled, the order of the sequences of each length, and of the batches, is a function of seed and
+/// epoch alone, so a stopped training resumes exactly. The source chooses the size of its batches, so
+/// `fit_options::batch` is ignored.
 class batches_by_length final : public data_source {
  public:
   /// `data` must outlive this object. Throws `error` if the lengths do not ascend, a field has shorter rows than the
   /// longest, a number of positions is missing or negative, or a sequence is too long and is to be refused.
   batches_by_length(const dataset& data, std::span<const int> positions, by_length_options options);
 
-  /// In an epoch: without those that were dropped.
+  /// The samples of an epoch, without dropped ones.
   int samples() const override { return samples_; }
   own_batches own() const override { return {batches_, options_.tokens}; }
   GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;

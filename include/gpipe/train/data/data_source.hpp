@@ -26,7 +26,7 @@ class data_stream {
   data_stream& operator=(const data_stream&) = delete;
   virtual ~data_stream() = default;
 
-  /// The next batch, which lives until the next call. Null after the last one.
+  /// The next batch, valid until the next call. Null after the last one.
   virtual const batch* next() = 0;
 };
 
@@ -36,15 +36,15 @@ struct own_batches {
   int tokens = 0;  ///< in a batch, at most: a position is one in batches of this size
 };
 
-/// What `fit`, `evaluate` and `predict` read: a `dataset`, `mapped_data`, `generated_data`, or a class of your own. The
-/// batch at a position is a function of the order alone, so a stream can begin anywhere.
+/// The data that `fit`, `evaluate` and `predict` read: a `dataset`, `mapped_data`, `generated_data`, or your own class.
+/// The batch at a position is a function of the order alone, so a stream can begin anywhere.
 class data_source {
  public:
   virtual ~data_source() = default;
   virtual int samples() const = 0;
   /// The source must outlive the stream.
   virtual std::unique_ptr<data_stream> open(const batch_order& order) const = 0;
-  /// A source whose batches differ in size, such as `batches_by_length`, says how many it has. Their samples add up to
+  /// A source whose batches differ in size, such as `batches_by_length`, returns their number. Their samples add up to
   /// `samples()`, and it ignores `batch_order::size`.
   virtual own_batches own() const { return {}; }
 
@@ -74,9 +74,9 @@ std::unique_ptr<data_stream> opened(const data_source& data, const batch_order& 
 /// the rest in the last; 0: batches of any size. Throws unless the stream gives it with as many samples.
 const batch& next_batch(data_stream& stream, long number, int samples, int size);
 
-/// Throws unless the batches of an epoch had as many samples as the source says.
+/// Throws unless the batches of an epoch had `samples` samples.
 void require_samples(long found, int samples);
-/// Throws if the stream gives a batch behind an epoch of `samples` samples.
+/// Throws if the stream gives a batch after an epoch of `samples` samples.
 void require_end(data_stream& stream, int samples);
 
 }  // namespace detail

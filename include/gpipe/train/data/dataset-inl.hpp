@@ -130,7 +130,7 @@ GPIPE_COLD GPIPE_INLINE std::pair<dataset, dataset> dataset::split(double fracti
 
 namespace detail {
 
-/// The passes over a dataset, one after the other.
+/// Consecutive passes over a dataset.
 class dataset_stream final : public data_stream {
  public:
   dataset_stream(const dataset& data, const batch_order& order)

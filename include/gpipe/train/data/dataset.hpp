@@ -35,7 +35,7 @@ struct rows_have_a_seed {
 
 }  // namespace broken
 
-/// Samples in memory: named fields, a row a sample.
+/// Samples in memory: named fields, one row per sample.
 ///
 ///     auto data = dataset{}.with("inputs", 64, pixels).with("labels", 1, digits);
 ///     for (const auto& batch : data.batches(128)) training.step(batch);
@@ -43,7 +43,7 @@ class dataset final : public data_source {
  public:
   class stream;
 
-  /// Adds a field of `size` elements a sample: a copy of a vector, a span, an array, ... of elements.
+  /// Adds a field of `size` elements per sample: a copy of a vector, a span, an array, ... of elements.
   template <class Rows>
   dataset& with(std::string name, std::size_t size, const Rows& rows) & {
     const detail::number_rows values = detail::number_rows_of(rows);
@@ -54,7 +54,7 @@ class dataset final : public data_source {
   dataset&& with(std::string name, std::size_t size, const Rows& rows) && {
     return std::move(this->with(std::move(name), size, rows));
   }
-  // Without the size, or in another order: these are here for the error.
+  // Without the size, or in another order: here for the error.
   template <class Rows>
   dataset& with(const std::string&, const Rows&) {
     static_assert(sizeof(broken::field_has_a_name_a_size_and_rows<sizeof(Rows) == 0, Rows>) > 0);
@@ -104,7 +104,7 @@ class dataset final : public data_source {
   /// have their rows in the order of this dataset. The parts are a function of the number of rows, `fraction` and
   /// `seed`. They are copies: until this dataset is destroyed, its rows are in memory twice.
   std::pair<dataset, dataset> split(double fraction, std::uint64_t seed) const;
-  // Without a seed: this is here for the error.
+  // Without a seed: here for the error.
   template <class Fraction>
   std::pair<dataset, dataset> split(Fraction fraction) const {
     static_assert(sizeof(broken::rows_have_a_seed<Fraction, sizeof(Fraction) == 0>) > 0);
@@ -117,7 +117,7 @@ class dataset final : public data_source {
   stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
-  // In a random order, or without seed and epoch: these are here for the error.
+  // In a random order, or without seed and epoch: here for the error.
   template <class Size, class... Seed, class Stream = stream, class = std::enable_if_t<(sizeof...(Seed) < 2)>>
   Stream shuffled(Size size, Seed...) const {
     static_assert(sizeof(broken::rows_have_a_seed<Size, sizeof...(Seed) == 2>) > 0);

@@ -56,13 +56,13 @@ GPIPE_INLINE bool row_order::rows(int position, std::span<int> result) {
   bool entered = false;
   for (std::size_t i = 0; i < result.size(); ++i) {
     const int wanted = position + static_cast<int>(i);
-    if (window_ >= 0 && wanted < first_) window_ = -1, first_ = 0, order_.clear();  // back to the begin
+    if (window_ >= 0 && wanted < first_) window_ = -1, first_ = 0, order_.clear();  // back to the beginning
     while (window_ < 0 || wanted - first_ >= static_cast<int>(order_.size())) {
       const int next = window_ + 1;
       int size = 0;
       for (const int block : blocks_in(next)) size += rows_in(block);
       first_ += static_cast<int>(order_.size());
-      // A window before the wanted row is passed without an order.
+      // Windows before the wanted row are skipped without an order.
       if (wanted - first_ >= size) window_ = next, order_.assign(index(size), 0);
       else enter(next);
       entered = true;

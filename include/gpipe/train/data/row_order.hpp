@@ -11,7 +11,7 @@
 
 namespace gpipe {
 
-/// A shuffle that stays near in memory. Blocks of neighbouring rows are permuted; then the rows of every `mixed`
+/// A shuffle with local reads. Blocks of neighbouring rows are permuted; then the rows of every `mixed`
 /// blocks, which make a window, are permuted among themselves:
 ///
 ///     rows     0 1 2 | 3 4 5 | 6 7 8 | 9 10 11      blocks of 3 rows
@@ -27,13 +27,13 @@ struct block_shuffle {
 
 namespace detail {
 
-/// The order of rows in one epoch after the other. It holds the blocks of an epoch and the rows of a window.
+/// The order of rows in consecutive epochs. It holds the blocks of an epoch and the rows of a window.
 class row_order {
  public:
   row_order(int samples, const block_shuffle& shuffle);
 
   void begin(bool shuffled, std::uint64_t seed, std::uint64_t epoch);
-  /// Writes which rows stand at positions `at`, `at` + 1, ... of the epoch. Returns whether a window was entered.
+  /// Writes the rows at `position`, `position` + 1, ... of the epoch. Returns whether a window was entered.
   bool rows(int position, std::span<int> result);
 
   /// The blocks of the window that was entered last, and of the one after it.
