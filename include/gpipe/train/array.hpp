@@ -21,7 +21,7 @@ GPIPE_COLD inline location location_of(const network& net, int layer) {
 
 constexpr const char* name_of(array_kind kind) { return kind == array_kind::parameter ? "parameter" : "state"; }
 
-/// The array of a layer that has this name. Throws `error`, with the names that there are.
+/// The array of a layer with this name. Throws `error`, which lists the names that the layer has.
 GPIPE_COLD inline named_array find_array(const layer_type& r, int layer, std::string_view name, array_kind kind) {
   const bool trained = kind == array_kind::parameter;
   const parameter* const list = trained ? r.parameters : r.state;

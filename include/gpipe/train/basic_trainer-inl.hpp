@@ -20,15 +20,15 @@
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/model_array-inl.hpp>
 
-// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
-// 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
+// The definitions of basic_trainer's members. trainer.hpp includes them if the program is header-only. If
+// GPIPE_COMPILED is 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
 
 namespace gpipe {
 
 namespace detail {
 
-/// The plan of a training: the source's, or another one if the training has a cut of its own, or a job.
-/// Several lengths keep the same copies at the same bytes, whatever each recomputes and however many rows it has.
+/// The plan of a training: the plan of the source, or another one if the training has its own cut or a job. The plans
+/// of several lengths keep the same copies at the same bytes, whatever each recomputes and however many rows it has.
 GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& source, int moments,
                                     const tensor_rule_memory* rule, const training_options& settings,
                                     bool packs_on_the_way, bool several_lengths) {
@@ -46,14 +46,14 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
   return source.constant(net, options);
 }
 
-/// The plans of the shorter lengths: with the options, the cut and the workers of the longest's, and with as many
-/// tokens in a micro-batch.
+/// The plans of the shorter lengths. They have the options, the cut and the workers of the longest length's plan, and
+/// as many tokens in a micro-batch.
 inline GPIPE_COLD std::vector<length_plan> plans_of(const shorter_lengths& shorter, const step_plan& longest) {
   std::vector<length_plan> plans;
   if (shorter.lengths.empty()) return plans;
   plan_options options = longest.options;
   options.workers = longest.workers();
-  options.profile = {};  // of the longest's layers
+  options.profile = {};  // it measured the longest length's layers
   for (const auto& length : shorter.lengths) {
     const std::int64_t tokens = std::int64_t{longest.options.micro_batch_size} * shorter.longest;
     options.micro_batch_size = static_cast<int>((std::min)(
@@ -77,8 +77,8 @@ GPIPE_INLINE GPIPE_COLD executor* make_executor(const device_functions& device, 
   return new executor(device, net, kernels, std::move(plan), update, settings, std::move(shorter_plans));
 }
 
-/// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give the
-/// samples that it says.
+/// Calls use(batch, its first sample) for every batch of an epoch in order. Throws if the source does not give
+/// `samples()` samples.
 template <class Use>
 void for_each_batch(const data_source& data, int size, Use&& use) {
   const int samples = data.samples();
@@ -132,7 +132,7 @@ GPIPE_INLINE GPIPE_COLD basic_trainer::basic_trainer(const detail::device_functi
 }
 
 GPIPE_INLINE GPIPE_COLD basic_trainer::~basic_trainer() {
-  saving_.reset();  // a save that goes on beside the training ends before the executor
+  saving_.reset();  // a background save ends before the executor
 }
 GPIPE_INLINE basic_trainer::basic_trainer(basic_trainer&&) noexcept = default;
 GPIPE_INLINE basic_trainer& basic_trainer::operator=(basic_trainer&&) noexcept = default;
@@ -184,7 +184,7 @@ GPIPE_INLINE GPIPE_COLD step_result basic_trainer::evaluate(const data_source& d
   step_result total;
   detail::for_each_batch(data, plan().max_batch(), [&](const batch& part, int) {
     step_result part_result = evaluate(part);
-    // The mean of the main loss; the others are summed apart.
+    // The mean of the main loss; auxiliary losses are summed separately.
     total.loss = detail::multiply_add(
         part_result.auxiliary_losses().empty() ? part_result.loss : part_result.loss_named(main_loss).loss,
         part_result.weight, total.loss);

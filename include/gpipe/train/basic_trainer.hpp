@@ -79,17 +79,17 @@ struct shorter_lengths {
   plan_maker made = nullptr;           ///< for the cut of the longest
 };
 
-/// A value that no program gets: it only lets an erroneous one be compiled to its end.
+/// A value for code after an error: never defined, it only lets an erroneous program be compiled to its end.
 template <class T>
 T never();
 
 }  // namespace detail
 
-/// Which weights a forward pass uses: those of the last step, or their moving average.
+/// The weights that a forward pass uses: the current ones, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
 
-/// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
-/// bodies stand in basic_trainer-inl.hpp.
+/// The part of a trainer that depends neither on the model's type nor on the optimizer's. The definitions are in
+/// basic_trainer-inl.hpp.
 class basic_trainer {
  public:
   using step_hook = std::function<void(const step_result&, std::uint64_t steps)>;
@@ -100,19 +100,18 @@ class basic_trainer {
 
   /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. The
   /// learning rate is the schedule's for this step, or `rate`. Throws `error` and leaves parameters, moments, state and
-  /// step count as they were. A model of several `lengths` runs the plan of the batch's rows, here and in all calls
-  /// that take a batch.
+  /// step count as they were. A model of several `lengths` runs the plan that fits the batch's rows, as do
+  /// all calls that take a batch.
   step_result step(const batch& data) { return step(data, rate()); }
   step_result step(const batch& data, double rate);
 
   /// Forward and backward over a part of the next step's mini-batch. Call `accumulate` once for each part but the last:
   /// the next `step` adds the last part and divides by the weight of all. The result covers the mini-batch so far, as
   /// the result of `step` covers all of it. Dropout sees one mini-batch: the position of a sample counts on from call
-  /// to call. Averages that layers keep, such as those of batch_norm, move at the step, by all samples of the
-  /// mini-batch.
+  /// to call. Averages that layers keep, such as batch_norm's, move at the step, by all samples of the mini-batch.
   ///
-  /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
-  /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
+  /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, everything
+  /// accumulated is dropped, as the error reports: gradients are summed in place, and no copy is kept.
   step_result accumulate(const batch& data);
   /// The number of accumulated calls that wait for the next step.
   int accumulated() const;
@@ -149,9 +148,9 @@ class basic_trainer {
   tensor_rows predict(const data_source& data, weights choice = weights::current);
 
   /// Copies the outputs of a layer, and their gradients, out of every call from now on. `activation` has the rows of
-  /// the last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if
-  /// that call failed or, as `predict`, ended before the layer. `activation_gradient` has rows if there was a backward.
-  /// A gradient is that of the sum over samples. This call allocates the memory, for M x B samples.
+  /// the last call of `step`, `accumulate`, `evaluate` or `predict`; for a dataset, the rows of its last batch. It has
+  /// none if that call failed or, as `predict` may, ended before the layer. `activation_gradient` has rows if there was
+  /// a backward: the gradient of the loss summed over samples. This call allocates the memory, for M x B samples.
   void watch(int layer) { set_watched(layer, true); }
   void unwatch(int layer) { set_watched(layer, false); }
   const tensor_rows& activation(int layer) const;
@@ -160,14 +159,14 @@ class basic_trainer {
   /// Hashes of all results of the first `digest_calls` calls: see `first_difference`.
   const gpipe::digest& digest() const;
 
-  /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
-  /// path, such as "h.0.ln_1.weight", or by the layer's position and its name for it, such as "weight". Throws `error`
-  /// if the model has none; for a path with the nearest one.
+  /// A parameter, or an array of a layer's state, such as the moving mean of batch_norm: by its path, such as
+  /// "h.0.ln_1.weight", or by the layer's position and the array's name in the layer, such as "weight". Throws `error`
+  /// if the model has no such array; for a path, the error names the nearest one.
   model_array array(std::string_view path) { return find(array_kind::parameter, path); }
   model_array array(int layer, std::string_view name) { return find(array_kind::parameter, layer, name); }
   model_array state_array(std::string_view path) { return find(array_kind::state, path); }
   model_array state_array(int layer, std::string_view name) { return find(array_kind::state, layer, name); }
-  // A layer's position alone, of which 0 would be a null pointer to a path: these are here for the error.
+  // A layer's position without a name, since 0 would be a null pointer to a path: here for the error.
   template <std::integral Layer>
   model_array array(Layer layer) {
     return find(array_kind::parameter, layer);
@@ -204,34 +203,34 @@ class basic_trainer {
   }
   /// Every parameter and every part of a layer's state, in model order.
   std::vector<model_array> parameters();
-  /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
+  /// The groups of parameters in words, one line per group; empty without groups. `summary(training)` ends with it.
   std::string group_summary() const;
 
-  /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count, the seed and what is frozen. It is
-  /// the folder `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what
-  /// PyTorch's `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file, with
-  /// the names and layouts of `save_options::names`; this call always waits.
+  /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count, the seed and the frozen paths. It
+  /// is the folder `path`/step-00000120, which appears when it is complete and on the disk. PyTorch's `load_state_dict`
+  /// takes the `model.safetensors` in it. If `path` ends with .safetensors, the model alone is saved, in that file,
+  /// with the names and layouts of `save_options::names`; this call always waits.
   ///
-  /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on. Include
+  /// Throws `error` if the save fails. Earlier checkpoints stay as they were, and the training can continue. Include
   /// <gpipe/checkpoint.hpp> to call this, `wait_for_save` or `load`.
   template <class Checkpoints = detail::trainer_checkpoints>
   void save(const std::string& path, const save_options& options = {}) {
     checkpoints<Checkpoints>([&]<class Calls>(Calls) { Calls::save(*this, path, options); });
   }
-  /// Waits for a save that goes on beside the training, and throws its error.
+  /// Waits for a background save, and throws its error.
   template <class Checkpoints = detail::trainer_checkpoints>
   void wait_for_save() {
     checkpoints<Checkpoints>([&]<class Calls>(Calls) { Calls::wait(*this); });
   }
   /// Loads the newest checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file or an
-  /// index of such files. After a checkpoint the training goes on with the same bits as the one that was saved, for
-  /// every number of stages, schedule and transport: it sets the seed, too, and what `freeze` keeps. Values are
-  /// converted to the model's type. A folder whose newest checkpoint cannot be read is an error, unless
-  /// `load_options::allow_older` is set.
+  /// index of such files. From a checkpoint the training continues with the same bits as the saved one, for every
+  /// number of stages, schedule and transport: the load also sets the seed, and what is frozen. Values are converted to
+  /// the model's type. A folder whose newest checkpoint cannot be read is an error, unless `load_options::allow_older`
+  /// is set.
   ///
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's, or cannot be read to
-  /// its end. Then nothing has changed: what a load overwrites is copied first, as much memory as the arrays that it
-  /// loads, unless the training has its first values.
+  /// its end. Then nothing has changed: arrays are copied before a load overwrites them, which takes as much memory as
+  /// they have, unless the training still has its first values.
   template <class Checkpoints = detail::trainer_checkpoints>
   load_result load(const std::string& path, const load_options& options = {}) {
     return checkpoints<Checkpoints>([&]<class Calls>(Calls) { return Calls::load(*this, path, options); });
@@ -242,21 +241,21 @@ class basic_trainer {
   }
 
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
-  /// the same model. `into` is resized once and then used again.
+  /// the same model. `values` is resized once and then used again.
   void keep_values(std::vector<std::byte>& values) const;
   void restore_values(std::span<const std::byte> values);
-  /// The same for what this process has of them: its share in a job, else all. Only a plan with the same stages in this
-  /// process takes it again. No process waits for another one.
+  /// The same for the arrays of this process: its share in a job, else all. Only a plan with the same stages in this
+  /// process can restore them. No process waits for another one.
   void keep_own_values(std::vector<std::byte>& values) const;
   void restore_own_values(std::span<const std::byte> values);
 
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
 
-  /// The network of the model, or that of its longest length.
+  /// The network of the model, or of its longest length.
   const network& net() const;
-  /// The plan that runs: its cut, costs and memory. A model of several lengths has that of the longest, with
-  /// the memory of the largest.
+  /// The plan that runs: its cut, costs and memory. A model of several lengths has the plan of the longest, with the
+  /// memory of the largest.
   const step_plan& plan() const;
   /// The fewest samples of a step's batch.
   int min_batch() const { return plan().min_batch(); }
@@ -281,7 +280,7 @@ class basic_trainer {
   model_array handle(const detail::named_array& array) const;
   model_array find(array_kind kind, std::string_view path) const;
   model_array find(array_kind kind, int layer, std::string_view name) const;
-  // A layer's position alone: this is here for the error.
+  // A layer's position without a name: here for the error.
   template <class Given, class = std::enable_if_t<!std::is_convertible_v<Given, std::string_view>>>
   model_array find(array_kind, const Given&) const {
     static_assert(sizeof(broken::array_has_a_path<Given, sizeof(Given) == 0>) > 0);
@@ -291,8 +290,8 @@ class basic_trainer {
   void set_watched(int layer, bool watched);
 
   friend detail::trainer_checkpoints;
-  // For a generator: the job, null without one; what replicas have in shares, to each; and a value of all processes
-  // together, or of this one.
+  // For a generator: the job, null without one; the shares of replicas, gathered in each; and a value read from all
+  // processes together, or from this one.
   friend class detail::token_generator;
   process_group* job() const;
   void gather() const;

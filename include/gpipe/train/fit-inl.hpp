@@ -95,7 +95,7 @@ GPIPE_COLD GPIPE_INLINE double accuracy_of(step_result result) {
   return loss != nullptr && loss->correct >= 0 ? result.accuracy() : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// The epoch's sums, from its first step here on.
+/// The sums of an epoch, over the steps that this call of `fit` takes.
 struct epoch_sums {
   std::int64_t begin = now_ns(), waited = 0;
   double loss = 0, weight = 0;

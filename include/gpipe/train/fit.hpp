@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,13 +15,13 @@
 
 namespace gpipe {
 
-/// A lower learning rate where the held-out loss does not fall any more: PyTorch's ReduceLROnPlateau with its threshold
-/// 0, and with a `patience` that is smaller by 1 there.
+/// Lowers the learning rate when the held-out loss stops falling: PyTorch's ReduceLROnPlateau with threshold 0; its
+/// `patience` is smaller by 1 than this one.
 struct plateau_options {
   int patience = 0;     ///< epochs in a row without a lower held-out loss after which the rate is reduced; 0: never
   double factor = 0.1;  ///< of the rate, each time: above 0 and below 1
   double floor = 0;     ///< the smallest product of factors
-  double begin = 1;     ///< the product before the first epoch: `fit_result::rate_factor` of a training that goes on
+  double begin = 1;     ///< the product before the first epoch: `fit_result::rate_factor` when a training is resumed
 };
 
 /// How `fit` goes over the data.
@@ -35,13 +34,14 @@ struct fit_options {
   std::uint64_t seed = 0;
   int accumulate = 1;  ///< mini-batches whose gradients are summed for one step
   int patience = 0;    ///< stop after this number of epochs without a lower held-out loss; 0: never
-  /// At the end, take back the parameters and the state with the lowest held-out loss. Each process copies those that
-  /// it has into memory when that loss falls. Moments and steps stay as they are.
+  /// At the end, restore the parameters and the state with the lowest held-out loss. Each process copies its own arrays
+  /// into memory when that loss falls. Moments and steps stay as they are.
   bool restore_best = false;
   plateau_options plateau{};  ///< multiplies the rate of the schedule
-  /// Where to begin, such as the `fit_progress::next` of a training that was stopped: the batches before it are left
-  /// out. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in batches of
-  /// another size is converted if it is between two batches here; else it is refused, as one in an epoch of other data.
+  /// The position at which to begin, such as the `fit_progress::next` of a stopped training: earlier batches are
+  /// skipped. The order of batches does not depend on it. `epochs` counts from the first epoch on. A position in
+  /// batches of another size is converted if it is between two batches of this size; else it is refused, as is a
+  /// position in an epoch of other data.
   data_position first{};
   [[no_unique_address]] detail::named_elsewhere<broken::fit_has_a_batch> batch_size{};
   [[no_unique_address]] detail::named_elsewhere<broken::fit_has_epochs> num_epochs{};
@@ -54,7 +54,7 @@ struct fit_options {
   }
 };
 
-/// The answer of a callback after a step: whether the training goes on.
+/// The result of a callback after a step: whether the training continues.
 enum class loop_control : bool { stop, go };
 
 /// How a training ended.
@@ -65,7 +65,7 @@ struct fit_result {
   double held_out = std::numeric_limits<double>::infinity();  ///< the held-out loss of the best epoch
   long steps_without_rate = 0;  ///< steps with the learning rate 0; the first one writes a line to stderr
   double rate_factor = 1;       ///< by `fit_options::plateau`
-  data_position next{};         ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
+  data_position next{};  ///< where another `fit` continues: `fit_options::first`, if there was nothing left to do
 };
 
 namespace detail {
@@ -155,7 +155,7 @@ fit_result fit(Trainer& training, const data_source& data, const fit_options& op
   return detail::fit(detail::fit_calls_of(training, after), data, nullptr, options);
 }
 /// The same, with an evaluation of `held_out` at the end of each epoch: the progress of the last step has its loss. The
-/// training stops if that loss has not fallen for `how.patience` epochs.
+/// training stops if that loss has not fallen for `options.patience` epochs.
 template <class Trainer, class After = detail::no_callback>
 fit_result fit(Trainer& training, const data_source& data, const data_source& held_out, const fit_options& options = {},
                After&& after = {}) {

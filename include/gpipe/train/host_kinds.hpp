@@ -34,8 +34,8 @@
 #include <gpipe/layer/shape/upsample.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
-// The kernels that the compiled library has: those of the kinds that ship, over floats, and those of language models
-// over bf16. A layer over another type, or of a kind with other constants, is compiled with the program that uses it.
+// The kernels in the compiled library: the kinds that ship, over floats, and the kinds of language models over bf16. A
+// layer over another type, or a kind with other constants, is compiled with the program that uses it.
 #if GPIPE_COMPILED_SOURCE & 2
 #define GPIPE_FLOAT_KIND(...) template struct kernel_functions<bound_kind<__VA_ARGS__>, host::context>;
 #else

@@ -12,7 +12,7 @@
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/model_array.hpp>
 
-// The bodies of model_array's members, which basic_trainer-inl.hpp includes.
+// The definitions of model_array's members. basic_trainer-inl.hpp includes them.
 
 namespace gpipe {
 

@@ -17,9 +17,9 @@ namespace gpipe {
 class basic_trainer;
 class executor;
 
-/// A parameter of a training, or a part of a layer's state: what it is, and its values. From `training.parameters()`,
-/// `array` or `state_array`; its calls are valid as long as the trainer. The calls that read and write throw `error` if
-/// the elements have another type.
+/// A parameter of a training, or an array of a layer's state: its description and its values. From
+/// `training.parameters()`, `array` or `state_array`; its calls are valid as long as the trainer. The calls that read
+/// and write throw `error` if the elements have another type.
 ///
 ///     for (auto& p : training.parameters())
 ///       if (p.trainable()) std::cout << p.path << ' ' << p.size() << '\n';
@@ -34,7 +34,7 @@ class model_array {
   std::vector<int> extents{};  ///< of the tensor
   dtype type{};                ///< of its elements
   int stage = 0;               ///< the stage that holds the owner
-  bool frozen = false;         ///< it did not change from `freeze` on, when this was made, or its group is frozen
+  bool frozen = false;         ///< when this was made, the parameter or its group was frozen
   int group = 0;               ///< of a parameter: its position in `training_options::groups`; their number: in none
 
   /// The next step may change it.

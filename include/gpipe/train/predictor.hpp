@@ -78,7 +78,7 @@ class predictor : public trainer<Model, detail::no_optimizer, Device> {
         0);
   }
 
-  /// A predictor takes no steps: these are errors that say so.
+  /// Errors: a predictor takes no steps.
   template <class... Given>
   step_result step(const Given&...) {
     return refuse<Given...>();

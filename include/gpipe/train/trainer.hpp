@@ -102,7 +102,7 @@ class trainer : public basic_trainer, public detail::mistaken_calls {
                 {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},
                 optimizer, settings) {}
 
-  // Other arguments, and arrays in place of a batch: for the error message.
+  // Other arguments, and arrays in place of a batch: here for the error.
   template <class Given, class... More>
   requires(detail::mistaken_arguments<Model, Optimizer, Given, More...>) explicit trainer(const Given&, const More&...)
       : trainer(detail::never<const compiled&>(), detail::never<const detail::plan_source&>(),
