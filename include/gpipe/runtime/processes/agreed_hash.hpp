@@ -16,8 +16,8 @@ namespace gpipe::detail {
 class agreed_hash {
  public:
   template <class... T>
-  agreed_hash& operator()(const T&... all) {
-    (add(all), ...);
+  agreed_hash& operator()(const T&... values) {
+    (add(values), ...);
     return *this;
   }
   std::uint64_t value() const { return sum_.value(); }

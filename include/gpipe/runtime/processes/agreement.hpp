@@ -50,9 +50,9 @@ GPIPE_OUT_OF_LINE inline std::array<std::uint64_t, 8> hashes_of_first_sample(con
     add(i, rows.fields[index(f)], net.fields[f].size, net.fields[f].type);
     unknown[i] = unknown[i] || rows.unknown[index(f)];
   }
-  std::array<std::uint64_t, 8> all{};
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = unknown[i] ? agreed_value::unknown : sums[i].value();
-  return all;
+  std::array<std::uint64_t, 8> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = unknown[i] ? agreed_value::unknown : sums[i].value();
+  return values;
 }
 
 /// The values of a call that must be the same in all processes of a job.
@@ -60,13 +60,13 @@ GPIPE_OUT_OF_LINE inline std::array<agreed_value, 12> agreed_values_of_call(cons
                                                                             const step_context& step,
                                                                             const commit_terms& terms) {
   const bool trains = step.kind == pass_kind::train;
-  std::array<agreed_value, 12> all{agreed_value::number("the samples of the call", step.rows.samples),
-                                   agreed_value::number("the samples accumulated before", terms.accumulated.samples),
-                                   agreed_value::real("the learning rate", trains ? terms.rate : 0),
-                                   agreed_value::real("the largest norm", trains ? terms.max_norm : 0)};
+  std::array<agreed_value, 12> values{agreed_value::number("the samples of the call", step.rows.samples),
+                                      agreed_value::number("the samples accumulated before", terms.accumulated.samples),
+                                      agreed_value::real("the learning rate", trains ? terms.rate : 0),
+                                      agreed_value::real("the largest norm", trains ? terms.max_norm : 0)};
   const std::array<std::uint64_t, 8> hashes = hashes_of_first_sample(net, step.rows);
-  for (std::size_t i = 0; i < hashes.size(); ++i) all[4 + i] = {"the batch: its first samples differ", hashes[i]};
-  return all;
+  for (std::size_t i = 0; i < hashes.size(); ++i) values[4 + i] = {"the batch: its first samples differ", hashes[i]};
+  return values;
 }
 
 }  // namespace gpipe::detail

@@ -19,23 +19,23 @@ class broadcast {
 
   bool alone() const { return job_ == nullptr; }
 
-  /// Bytes of the process that has this stage. `which` must be the same everywhere, so that a mismatch is found.
-  void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
-    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of_stage(replica, stage), which);
+  /// Bytes of the process that has this stage. `call_hash` must be the same everywhere, so that a mismatch is found.
+  void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
+    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of_stage(replica, stage), call_hash);
   }
   /// Bytes of the process that has a replica's worker.
-  void from_worker(int replica, int worker, void* bytes, std::size_t size, std::uint64_t which = 0) const {
-    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of(replica, worker), which);
+  void from_worker(int replica, int worker, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
+    if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of(replica, worker), call_hash);
   }
   /// Merges words of a stage, each of which one replica has and the others have as zero. `get()` returns the words of
   /// this process, and `put(words)` takes the merged ones.
   template <class Get, class Put>
   void merge(int stage, Get&& get, Put&& put) const {
     if (job_ == nullptr) return;
-    const std::vector<std::uint64_t> here = get();
-    std::vector<std::uint64_t> merged(here.size());
-    for (int r = 0; r < plan_.replicas() && !here.empty(); ++r) {
-      auto words = here;
+    const std::vector<std::uint64_t> local = get();
+    std::vector<std::uint64_t> merged(local.size());
+    for (int r = 0; r < plan_.replicas() && !local.empty(); ++r) {
+      auto words = local;
       from_stage(r, stage, words.data(), words.size() * sizeof(words[0]));
       for (std::size_t i = 0; i < merged.size(); ++i) merged[i] |= words[i];
     }

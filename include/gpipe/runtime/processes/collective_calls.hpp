@@ -29,14 +29,14 @@ class collective_calls {
     agree(collective_kind::watch,
           {agreed_value::number("the layer", layer), agreed_value::number("whether it is watched", watched)});
   }
-  GPIPE_COLD void agree_to_write(const array_location& into, const void* from) const {
+  GPIPE_COLD void agree_to_write(const array_location& array, const void* values) const {
     if (job_ == nullptr) return;
-    hash values;
-    values.add(static_cast<const std::byte*>(from), into.bytes);
-    agree(collective_kind::write, {agreed_value::number("the kind of memory", static_cast<int>(into.kind)),
-                                   agreed_value::number("the layer", into.layer_index),
-                                   agreed_value::number("the first byte", static_cast<std::int64_t>(into.offset)),
-                                   {"the values", values.value()}});
+    hash sum;
+    sum.add(static_cast<const std::byte*>(values), array.bytes);
+    agree(collective_kind::write, {agreed_value::number("the kind of memory", static_cast<int>(array.kind)),
+                                   agreed_value::number("the layer", array.layer_index),
+                                   agreed_value::number("the first byte", static_cast<std::int64_t>(array.offset)),
+                                   {"the values", sum.value()}});
   }
   /// A point that all processes reach in a save or a load, or none passes.
   GPIPE_COLD void agree_to(collective_kind kind, std::initializer_list<agreed_value> values) const {

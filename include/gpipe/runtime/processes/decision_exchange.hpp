@@ -38,40 +38,42 @@ class decision_exchange {
 
   /// `settled`: senders of this call; the memory that they sent from is free when all have met.
   GPIPE_OUT_OF_LINE void exchange(gathered_values& values, bool commits, const std::vector<sending_end*>& settled) {
-    each_block([&](int r, int s, std::size_t at) {
+    each_block([&](int r, int s, std::size_t offset) {
       if (ranks_.rank_of_stage(r, s) != job_.rank()) return;
-      std::byte* to = gather_->mine() + at;
+      std::byte* target = gather_->mine() + offset;
       const layer_range layers = reported(r, s, commits);
-      copy(to, values.squares.data() + layers.first, square_bytes(layers));
-      to += max_square_bytes(r, s);
+      copy(target, values.squares.data() + layers.first, square_bytes(layers));
+      target += max_square_bytes(r, s);
       each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
-        copy(to, partials(values, loss, r), bytes);
-        to += bytes;
+        copy(target, partials(values, loss, r), bytes);
+        target += bytes;
       });
     });
     gather_->gather({.action = "gather"}, settled);
-    each_block([&](int r, int s, std::size_t at) {
+    each_block([&](int r, int s, std::size_t offset) {
       if (ranks_.rank_of_stage(r, s) == job_.rank()) return;
-      const std::byte* from = gather_->of(ranks_.rank_of_stage(r, s)) + at;
+      const std::byte* source = gather_->of(ranks_.rank_of_stage(r, s)) + offset;
       const layer_range layers = reported(r, s, commits);
-      copy(values.squares.data() + layers.first, from, square_bytes(layers));
-      from += max_square_bytes(r, s);
+      copy(values.squares.data() + layers.first, source, square_bytes(layers));
+      source += max_square_bytes(r, s);
       each_loss(s, [&](const loss_location& loss, std::size_t bytes) {
-        copy(partials(values, loss, r), from, bytes);
-        from += bytes;
+        copy(partials(values, loss, r), source, bytes);
+        source += bytes;
       });
     });
   }
 
  private:
   // A process without values has a null pointer for them.
-  static void copy(void* into, const void* from, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(into, from, bytes);
+  static void copy(void* target, const void* source, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(target, source, bytes);
   }
   const layer_range& reported(int r, int s, bool commits) const {
     return reported_[commits ? 1 : 0][index(r * plan_.stages() + s)];
   }
-  static std::size_t square_bytes(const layer_range& of) { return detail::index(of.last - of.first) * sizeof(double); }
+  static std::size_t square_bytes(const layer_range& layers) {
+    return detail::index(layers.last - layers.first) * sizeof(double);
+  }
   std::size_t max_square_bytes(int r, int s) const {
     return (std::max)(square_bytes(reported(r, s, true)), square_bytes(reported(r, s, false)));
   }
@@ -94,12 +96,12 @@ class decision_exchange {
   template <class F>
   void each_block(F&& f) const {
     for (int rank = 0; rank < job_.ranks(); ++rank) {
-      std::size_t at = 0;
+      std::size_t offset = 0;
       for (int r = 0; r < plan_.replicas(); ++r)
         for (int s = 0; s < plan_.stages(); ++s) {
           if (ranks_.rank_of_stage(r, s) != rank) continue;
-          f(r, s, at);
-          at += max_square_bytes(r, s) + partial_bytes(s);
+          f(r, s, offset);
+          offset += max_square_bytes(r, s) + partial_bytes(s);
         }
     }
   }

@@ -24,7 +24,7 @@ struct job_set_up {
   /// Makes all channel ends, which every process makes in the same order. Returns the sum over replicas; null if there
   /// is one replica.
   std::unique_ptr<all_reduce> (*connect)(process_group& job, const network& net, const step_plan& plan,
-                                         replica_part& part, other_processes& others);
+                                         replica_part& part, other_processes& processes);
 };
 
 }  // namespace gpipe::detail

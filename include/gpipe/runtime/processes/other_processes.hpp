@@ -29,14 +29,14 @@ class other_processes {
   }
 
   bool joined() const { return job_ != nullptr; }
-  /// This process works on `what` from now on. Throws if another process has failed.
-  void begin(wait_context what) const {
-    if (job_ != nullptr) job_->begin(what);
+  /// This process begins `work`. Throws if another process has failed.
+  void begin(wait_context work) const {
+    if (job_ != nullptr) job_->begin(work);
   }
   /// The host waits for the device of a stage here, and for failures of other processes.
-  void wait(int stage, wait_context what) const {
+  void wait(int stage, wait_context wait) const {
     if (job_ == nullptr) return;
-    if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, what);
+    if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, wait);
   }
   /// Every process contributes the values of its stages, and then has those of all: one worker calls it for all here.
   void exchange(gathered_values& values, bool commits) const {

@@ -34,19 +34,19 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   places(plan.processes_of_workers);
   for (const std::vector<instruction>& program : plan.programs)
-    for (const instruction& it : program) schedule(it.kind, it.stage, it.micro_batch);
-  for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
-  for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());
-  std::vector<agreed_value> all{{"the build", build.value()}};
+    for (const instruction& action : program) schedule(action.kind, action.stage, action.micro_batch);
+  for (const link_slots& slots : plan.slots_of_links) schedule(slots.stash, slots.returned);
+  for (const stage_plan& stage : plan.stage_plans) memory(stage.memory.total());
+  std::vector<agreed_value> values{{"the build", build.value()}};
   for (const option_description& option : plan_option_list)
     if (option.across_processes == agreed::yes)
-      all.push_back({option.name, static_cast<std::uint64_t>(option.get(o)), option.text});
-  all.insert(all.end(), {{"the model", model.value()},
-                         {"the cut", cut.value()},
-                         {"the order of the schedule", schedule.value()},
-                         {"the processes of devices", places.value()},
-                         {"the memory plan", memory.value()}});
-  return all;
+      values.push_back({option.name, static_cast<std::uint64_t>(option.get(o)), option.text});
+  values.insert(values.end(), {{"the model", model.value()},
+                               {"the cut", cut.value()},
+                               {"the order of the schedule", schedule.value()},
+                               {"the processes of devices", places.value()},
+                               {"the memory plan", memory.value()}});
+  return values;
 }
 
 }  // namespace gpipe::detail

@@ -23,19 +23,24 @@ class rank_layout {
       : plan_(plan),
         rank_(job == nullptr ? -1 : job->rank()),
         ranks_(job == nullptr ? 1 : job->ranks()),
-        each_(plan.processes_of_workers.empty()
-                  ? (std::max)(1, ranks_ / plan.replicas())
-                  : 1 + *std::max_element(plan.processes_of_workers.begin(), plan.processes_of_workers.end())) {}
+        processes_per_replica_(
+            plan.processes_of_workers.empty()
+                ? (std::max)(1, ranks_ / plan.replicas())
+                : 1 + *std::max_element(plan.processes_of_workers.begin(), plan.processes_of_workers.end())) {}
 
   /// Whether every replica has the same number of processes, that of its devices, and every process has a worker.
-  bool fits() const { return rank_ < 0 || (ranks_ == plan_.replicas() * each_ && each_ <= plan_.workers()); }
+  bool fits() const {
+    return rank_ < 0 ||
+           (ranks_ == plan_.replicas() * processes_per_replica_ && processes_per_replica_ <= plan_.workers());
+  }
 
   /// The rank of the process that has a replica's worker, or a stage.
   int rank_of(int replica, int worker) const {
     if (rank_ < 0) return 0;
     const std::vector<int>& named = plan_.processes_of_workers;
-    return replica * each_ + (named.empty() ? static_cast<int>(std::int64_t{worker} * each_ / plan_.workers())
-                                            : named[static_cast<std::size_t>(worker)]);
+    return replica * processes_per_replica_ +
+           (named.empty() ? static_cast<int>(std::int64_t{worker} * processes_per_replica_ / plan_.workers())
+                          : named[static_cast<std::size_t>(worker)]);
   }
   int rank_of_stage(int replica, int stage) const { return rank_of(replica, plan_.worker_of(stage)); }
 
@@ -47,10 +52,10 @@ class rank_layout {
   }
   /// The numbers of workers in all processes of the job: [rank].
   GPIPE_COLD std::vector<int> counts() const {
-    std::vector<int> all(static_cast<std::size_t>(ranks_));
+    std::vector<int> workers(static_cast<std::size_t>(ranks_));
     for (int r = 0; r < plan_.replicas(); ++r)
-      for (int w = 0; w < plan_.workers(); ++w) ++all[static_cast<std::size_t>(rank_of(r, w))];
-    return all;
+      for (int w = 0; w < plan_.workers(); ++w) ++workers[static_cast<std::size_t>(rank_of(r, w))];
+    return workers;
   }
   /// Those of one replica, and the first of them.
   int count(int replica) const {
@@ -64,10 +69,10 @@ class rank_layout {
     return w;
   }
   /// The first replica that has workers here: the only one in a job.
-  int replica() const { return rank_ < 0 ? 0 : rank_ / each_; }
+  int replica() const { return rank_ < 0 ? 0 : rank_ / processes_per_replica_; }
 
   bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_of(replica, worker) == rank_; }
-  bool has_part(int replica) const { return rank_ < 0 || rank_ / each_ == replica; }
+  bool has_part(int replica) const { return rank_ < 0 || rank_ / processes_per_replica_ == replica; }
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
   /// The number of a worker among those of this process; -1: it is in another.
   int number_here(int replica, int worker) const {
@@ -78,15 +83,15 @@ class rank_layout {
   }
   /// Whether a layer runs here, in any replica: [layer].
   GPIPE_COLD std::vector<bool> layers_here(int layers) const {
-    std::vector<bool> all(static_cast<std::size_t>(layers));
-    for (int l = 0; l < layers; ++l) all[static_cast<std::size_t>(l)] = has_stage(replica(), plan_.cut().stage_of(l));
-    return all;
+    std::vector<bool> local(static_cast<std::size_t>(layers));
+    for (int l = 0; l < layers; ++l) local[static_cast<std::size_t>(l)] = has_stage(replica(), plan_.cut().stage_of(l));
+    return local;
   }
 
  private:
   const step_plan& plan_;
-  int rank_, ranks_;  // rank -1: there is one process
-  int each_;          // processes of a replica
+  int rank_, ranks_;           // rank -1: there is one process
+  int processes_per_replica_;  // processes of a replica
 };
 
 }  // namespace gpipe::detail

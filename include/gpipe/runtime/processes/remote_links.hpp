@@ -25,14 +25,14 @@ class remote_links {
 
   GPIPE_COLD void connect(replica_part& part) const {
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
-      const stage_link& it = plan_.links[k];
-      if (rank_of(it.source) == rank_of(it.target)) continue;
+      const stage_link& link = plan_.links[k];
+      if (rank_of(link.source) == rank_of(link.target)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
-      if (has(it.source)) part.activations(k).out = job_.sender(activations(it, it.source, stash));
-      if (has(it.target)) part.activations(k).in = job_.receiver(activations(it, it.target, stash));
-      if (!it.gradient || !plan_.trains) continue;
-      if (has(it.target)) part.gradients(k).out = job_.sender(gradients(it, it.target, returned));
-      if (has(it.source)) part.gradients(k).in = job_.receiver(gradients(it, it.source, returned));
+      if (has(link.source)) part.activations(k).out = job_.sender(activations(link, link.source, stash));
+      if (has(link.target)) part.activations(k).in = job_.receiver(activations(link, link.target, stash));
+      if (!link.gradient || !plan_.trains) continue;
+      if (has(link.target)) part.gradients(k).out = job_.sender(gradients(link, link.target, returned));
+      if (has(link.source)) part.gradients(k).in = job_.receiver(gradients(link, link.source, returned));
     }
   }
 
@@ -47,26 +47,26 @@ class remote_links {
     return {peer,         plan_.options.micro_batch_size,       {},
             memory_slots, sends ? plan_.leaving : memory_slots, queues_[detail::index(end)]};
   }
-  buffer_layout buffer_of(const detail::block_address& at, int v) const {
+  buffer_layout buffer_of(const detail::block_address& block, int v) const {
     const edge_part& part = net_.values[v].part;
-    return {at.base, at.stride, part.size * bytes_of(part.type)};
+    return {block.base, block.stride, part.size * bytes_of(part.type)};
   }
-  GPIPE_COLD channel_layout activations(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
-    const bool sends = end == it.source;
-    channel_layout layout = empty(rank_of(sends ? it.target : it.source), memory_slots, sends, end);
-    each_value(it, [&](int v) {
-      const auto at = sends ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
-      layout.values.push_back(buffer_of(at, v));
+  GPIPE_COLD channel_layout activations(const stage_link& link, int end, const std::vector<int>& memory_slots) const {
+    const bool sends = end == link.source;
+    channel_layout layout = empty(rank_of(sends ? link.target : link.source), memory_slots, sends, end);
+    each_value(link, [&](int v) {
+      const auto block = sends ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
+      layout.values.push_back(buffer_of(block, v));
     });
     return layout;
   }
-  GPIPE_COLD channel_layout gradients(const stage_link& it, int end, const std::vector<int>& memory_slots) const {
-    const bool sends = end == it.target;
-    channel_layout layout = empty(rank_of(sends ? it.source : it.target), memory_slots, sends, end);
-    const stage_view maker(net_, plan_.cut(), it.target);
-    each_value(it, [&](int v) {
+  GPIPE_COLD channel_layout gradients(const stage_link& link, int end, const std::vector<int>& memory_slots) const {
+    const bool sends = end == link.target;
+    channel_layout layout = empty(rank_of(sends ? link.source : link.target), memory_slots, sends, end);
+    const stage_view maker(net_, plan_.cut(), link.target);
+    each_value(link, [&](int v) {
       if (!net_.values[v].gradient) return;
-      const bool top = maker.top_stage(v) == it.target;
+      const bool top = maker.top_stage(v) == link.target;
       for (int i = 0, count = 0; i < net_.values[v].readers; ++i) {
         if (!maker.holds(net_.reader(v, i)) || (top && count++ > 0)) continue;
         const auto kind = sends ? memory_kind::outgoing : memory_kind::returned;
@@ -77,10 +77,10 @@ class remote_links {
   }
   /// Calls `f(value)` for each value that the link carries.
   template <class F>
-  void each_value(const stage_link& it, F&& f) const {
-    const stage_view from(net_, plan_.cut(), it.source), to(net_, plan_.cut(), it.target);
+  void each_value(const stage_link& link, F&& f) const {
+    const stage_view source(net_, plan_.cut(), link.source), target(net_, plan_.cut(), link.target);
     for (int v = net_.entering; v < net_.value_count; ++v)
-      if (from.writes(v) && to.local_readers(v) > 0) f(v);
+      if (source.writes(v) && target.local_readers(v) > 0) f(v);
   }
 
   process_group& job_;

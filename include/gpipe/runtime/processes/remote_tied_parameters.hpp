@@ -50,10 +50,10 @@ class remote_tied_parameters {
     if (const connection* const c = find(t); c != nullptr && c->gradients_out) c->gradients_out->publish(0, 1);
   }
   /// Only for a tie whose use is in another process.
-  const std::byte* receive_gradients(const tie& t, wait_context what) {
+  const std::byte* receive_gradients(const tie& t, wait_context wait) {
     const connection& c = connection_of(t);
     c.gradients_in->release(0);
-    c.gradients_in->consume(0, what);
+    c.gradients_in->consume(0, wait);
     return c.gradients;
   }
 
@@ -90,8 +90,8 @@ class remote_tied_parameters {
     const void* const queue = queues[index(owns ? owner : user)];
     const array_location owned = locate(net, t.user);
     const std::size_t bytes = owned.bytes, before = net.tied_bytes(t.user.layer_index, t.user.index);
-    const auto layout_to = [&](int rank, std::byte* at) {
-      return channel_layout{rank, 1, {{at, 0, bytes}}, {0}, {0}, queue};
+    const auto layout_to = [&](int rank, std::byte* buffer) {
+      return channel_layout{rank, 1, {{buffer, 0, bytes}}, {0}, {0}, queue};
     };
     const auto begin = [&](int stage, memory_kind kind, int layer_index, int number = 0) {
       return maps[index(stage)]->find(kind, layer_index, -1, {}, number).base;

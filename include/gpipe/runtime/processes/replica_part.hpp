@@ -33,7 +33,7 @@ class replica_part {
   virtual std::vector<range> gradient_ranges(int stage) const = 0;
   /// The partials of each layer that has some.
   virtual std::vector<detail::block_address> partials(int stage) const = 0;
-  virtual void add(int stage, dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const = 0;
+  virtual void add(int stage, dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const = 0;
   virtual void clear(int stage, const range& cleared) const = 0;
   /// Waits until the device has done all its work.
   virtual void finish(int stage) const = 0;

@@ -43,7 +43,10 @@ struct training_option {
 template <auto Member, agreed AcrossProcesses>
 constexpr training_option describe_option(std::string_view name) {
   if constexpr (AcrossProcesses == agreed::no) return {name, nullptr};
-  else return {name, [](std::string_view of, const training_options& o) { return agreed_value_of(of, o.*Member); }};
+  else
+    return {name, [](std::string_view option_name, const training_options& o) {
+              return agreed_value_of(option_name, o.*Member);
+            }};
 }
 
 /// All options, in the order of the members, with whether all processes of a job must choose the same value.
@@ -85,10 +88,10 @@ static_assert(std::size(training_option_list) == member_count<training_options>(
 
 /// The values of a training that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const training_options& options) {
-  std::vector<agreed_value> all;
+  std::vector<agreed_value> values;
   for (const training_option& option : training_option_list)
-    if (option.value != nullptr) all.push_back(option.value(option.name, options));
-  return all;
+    if (option.value != nullptr) values.push_back(option.value(option.name, options));
+  return values;
 }
 
 }  // namespace gpipe::detail

@@ -57,8 +57,8 @@ class batch {
   /// `rows` is a vector, a span, an array, ... of elements.
   template <class Rows>
   batch& with(std::string_view name, const Rows& rows) {
-    const detail::number_rows of = detail::number_rows_of(rows);
-    return with(name, of.data, of.elements, of.type);
+    const detail::number_rows numbers = detail::number_rows_of(rows);
+    return with(name, numbers.data, numbers.elements, numbers.type);
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
     return add({name, rows, elements, type});
@@ -77,8 +77,8 @@ class batch {
   /// A field that the model need not read, such as the samples' numbers in a database: a hook may find it here.
   template <class Rows>
   batch& with_unread(std::string_view name, const Rows& rows) {
-    const detail::number_rows of = detail::number_rows_of(rows);
-    return add({name, of.data, of.elements, of.type, true});
+    const detail::number_rows numbers = detail::number_rows_of(rows);
+    return add({name, numbers.data, numbers.elements, numbers.type, true});
   }
   // Out of line: where g++ 12 inlines it into a chain of calls, it warns of an overflow that is none.
   GPIPE_COLD batch& add(const entry& field) {

@@ -16,19 +16,19 @@
 
 namespace gpipe::detail {
 
-GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
-  const batch::entry* found = from.find(name);
+GPIPE_COLD inline const std::byte* rows_of(const batch& data, std::string_view name, std::size_t size, dtype type) {
+  const batch::entry* found = data.find(name);
   if (found == nullptr) return nullptr;
   if (found->type != type)
     throw_error({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
                 {"convert it before the step"});
-  const std::size_t wanted = size * detail::index(from.samples());
-  if (name != "inputs" && size > 1 && found->elements == detail::index(from.samples()))
+  const std::size_t wanted = size * detail::index(data.samples());
+  if (name != "inputs" && size > 1 && found->elements == detail::index(data.samples()))
     throw_error({"field \"", name, "\" of the batch has one element a sample, but the model reads ", size,
                  ": its layers see ", size, " rows in each sample"},
                 {"if a sample is one row, put flatten before the first linear layer; else give one element a row"});
   if (found->elements != wanted)
-    throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
+    throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", data.samples(),
                  " samples of ", size, " need ", wanted},
                 {"give every sample the ", size, " elements that the model reads"});
   if (found->data == nullptr)
@@ -49,8 +49,8 @@ GPIPE_COLD inline bool reads(const network& net, std::string_view name) {
 }
 
 /// The model reads every field of the batch, except for those that say that it need not.
-GPIPE_COLD inline void check_fields(const network& net, const batch& from) {
-  for (const batch::entry& e : from.entries()) {
+GPIPE_COLD inline void check_fields(const network& net, const batch& data) {
+  for (const batch::entry& e : data.entries()) {
     if (e.unread || reads(net, e.name)) continue;
     const std::vector<std::string> known = fields_read(net);
     std::string names;
@@ -65,9 +65,9 @@ GPIPE_COLD inline void check_fields(const network& net, const batch& from) {
 inline bool is_rounded(const network& net, const batch::entry& inputs) {
   return net.values[0].part.type == dtype::bf16 && inputs.type == dtype::float32;
 }
-GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, bf16* into) {
-  for (std::size_t i = 0; i < count; ++i) into[i] = reinterpret_cast<const float*>(rows)[i];
-  return reinterpret_cast<const std::byte*>(into);
+GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, bf16* target) {
+  for (std::size_t i = 0; i < count; ++i) target[i] = reinterpret_cast<const float*>(rows)[i];
+  return reinterpret_cast<const std::byte*>(target);
 }
 
 /// The words for the sample of an error: its row of the dataset if the batch is from one, else its place in the batch.
@@ -106,10 +106,10 @@ void check_share(const field& wanted, const T* numbers, std::size_t count, const
 
 /// The layers that run in this process; all, without a job.
 struct local_layers {
-  std::vector<bool> here{};  ///< empty: all
-  int rank = -1;             ///< of this process in its job
+  std::vector<bool> layers{};  ///< empty: all
+  int rank = -1;               ///< of this process in its job
 
-  bool has(int layer) const { return here.empty() || here[index(layer)]; }
+  bool has(int layer) const { return layers.empty() || layers[index(layer)]; }
 };
 
 GPIPE_COLD inline bool inputs_are_read(const network& net, const local_layers& local) {
@@ -142,32 +142,32 @@ void check_weights(const field& wanted, const T* weights, std::size_t count, con
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
 /// every field of the batch that was not added by `with_unread`. A field may be missing if no layer of this process
 /// before layer `end` reads it. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
-GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
+GPIPE_COLD inline void check_batch(const network& net, const batch& data, int max_batch, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)(), const local_layers& local = {}) {
   using detail::throw_error;
-  if (from.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
-  if (from.samples() > max_batch)
-    throw_error({"the batch has ", from.samples(), " samples, but the plan holds ", max_batch,
+  if (data.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
+  if (data.samples() > max_batch)
+    throw_error({"the batch has ", data.samples(), " samples, but the plan holds ", max_batch,
                  " (micro-batches times micro-batch size)"},
                 {"raise the micro-batch size of the plan, or split the batch"});
-  rows.samples = from.samples();
-  rows.dataset_rows = from.dataset_rows();
-  detail::check_fields(net, from);
+  rows.samples = data.samples();
+  rows.dataset_rows = data.dataset_rows();
+  detail::check_fields(net, data);
   const auto lacks = [&](const char* name) {
     throw_error({"the batch lacks the field \"", name, "\"",
                  local.rank < 0 ? "" : concat({", which layers of rank ", local.rank, " read"})},
                 {"add it by with(\"", name, "\", ...)"});
   };
-  const batch::entry* const given = from.find("inputs");
+  const batch::entry* const given = data.find("inputs");
   if (given == nullptr && inputs_are_read(net, local)) lacks("inputs");
   const edge_part& entering = net.values[0].part;
   const bool rounds = given != nullptr && detail::is_rounded(net, *given);
   rows.inputs = given == nullptr
                     ? nullptr
-                    : detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
+                    : detail::rows_of(data, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
   if (const std::int64_t below = net.values[0].below; below > 0 && given != nullptr) {
     const field tokens{"inputs", entering.size, entering.type, below};
-    const std::size_t count = entering.size * detail::index(from.samples());
+    const std::size_t count = entering.size * detail::index(data.samples());
     if (!is_floating(entering.type))
       visit_dtype<std::int32_t, std::uint8_t>(entering.type, [&]<class T>() {
         check_range(tokens, reinterpret_cast<const T*>(rows.inputs), count, rows.dataset_rows);
@@ -177,15 +177,15 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
   rows.unknown.resize(detail::index(net.field_count));
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
-    const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
-    const bool unknown = data == nullptr && !detail::is_read_before(net, f, end, local);
-    if (data == nullptr && !unknown && !wanted.optional) lacks(wanted.name);
+    const std::byte* field_rows = detail::rows_of(data, wanted.name, wanted.size, wanted.type);
+    const bool unknown = field_rows == nullptr && !detail::is_read_before(net, f, end, local);
+    if (field_rows == nullptr && !unknown && !wanted.optional) lacks(wanted.name);
     rows.unknown[detail::index(f)] = unknown;
-    rows.fields[detail::index(f)] = data;
-    if (data == nullptr) continue;
-    const std::size_t count = wanted.size * detail::index(from.samples());
+    rows.fields[detail::index(f)] = field_rows;
+    if (field_rows == nullptr) continue;
+    const std::size_t count = wanted.size * detail::index(data.samples());
     visit_dtype(wanted.type, [&]<class T>() {
-      const T* const numbers = reinterpret_cast<const T*>(data);
+      const T* const numbers = reinterpret_cast<const T*>(field_rows);
       if constexpr (is_floating(dtype_of<T>)) {
         if (wanted.optional) check_weights(wanted, numbers, count, rows.dataset_rows);
         if (wanted.below != 0) check_share(wanted, numbers, count, rows.dataset_rows);
@@ -194,7 +194,7 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
       }
     });
   }
-  if (rounds) rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
+  if (rounds) rows.inputs = detail::round(rows.inputs, entering.size * detail::index(data.samples()), rows.rounded);
 }
 
 }  // namespace gpipe::detail

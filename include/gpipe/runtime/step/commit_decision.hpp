@@ -38,11 +38,11 @@ struct loss_location {
 /// replicas.
 GPIPE_COLD inline std::vector<loss_location> locations_of_losses(const network& net, int micro_batches) {
   std::vector<loss_location> locations;
-  std::size_t at = 0;
+  std::size_t offset = 0;
   const auto add = [&](int layer) {
-    const layer_type& of = net.type_of(layer);
-    locations.push_back({layer, &of, at, of.partial_bytes() / sizeof(double)});
-    at += locations.back().stride * index(micro_batches);
+    const layer_type& loss = net.type_of(layer);
+    locations.push_back({layer, &loss, offset, loss.partial_bytes() / sizeof(double)});
+    offset += locations.back().stride * index(micro_batches);
   };
   if (const int layer = net.loss_layer(); layer >= 0) add(layer);
   for (int l = net.auxiliary_after(-1); l >= 0 && !locations.empty(); l = net.auxiliary_after(l)) add(l);
@@ -81,10 +81,10 @@ struct commit_decision {
     detail::result_source::of(found) = &loss;
     found.samples += step.rows.samples;
     const auto numbers = loss.partial_elements();
-    const double* at = gathered.partials.data();
-    for (int m = 0; m < step.filled(); ++m, at += loss.partial_bytes() / sizeof(double)) {
-      for (std::size_t p = 0; p < numbers; ++p) found.sums[p] += at[p];
-      found.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];
+    const double* partials = gathered.partials.data();
+    for (int m = 0; m < step.filled(); ++m, partials += loss.partial_bytes() / sizeof(double)) {
+      for (std::size_t p = 0; p < numbers; ++p) found.sums[p] += partials[p];
+      found.weight += loss.weight < 0 ? step.samples(m) : partials[loss.weight];
     }
     found.loss = found.sums[loss.loss];
     if (loss.correct >= 0) found.correct = found.sums[loss.correct];
@@ -98,21 +98,23 @@ struct commit_decision {
     step_result& found = result.found;
     for (std::size_t k = 1; k < losses.size(); ++k) {
       const layer_type& loss = *losses[k].layer;
-      loss_result& it = result_source::auxiliary(found, loss);
-      const double* at = gathered.partials.data() + losses[k].first;
-      for (int m = 0; m < step.filled(); ++m, at += losses[k].stride) {
-        for (std::size_t p = 0; p < loss.partial_elements(); ++p) it.sums[p] += at[p];
-        it.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];
+      loss_result& auxiliary = result_source::auxiliary(found, loss);
+      const double* partials = gathered.partials.data() + losses[k].first;
+      for (int m = 0; m < step.filled(); ++m, partials += losses[k].stride) {
+        for (std::size_t p = 0; p < loss.partial_elements(); ++p) auxiliary.sums[p] += partials[p];
+        auxiliary.weight += loss.weight < 0 ? step.samples(m) : partials[loss.weight];
       }
-      it.divide();
+      auxiliary.divide();
     }
     result_source::add_auxiliary(found);
   }
 
   /// The first auxiliary loss whose sum of weights is not that of the main loss, but for rounding; null: none.
   const loss_result* other_weight() const noexcept {
-    for (const loss_result& it : result.found.auxiliary_losses())
-      if (is_nan(it.weight) || !(std::fabs(it.weight - result.found.weight) <= 1e-9 * result.found.weight)) return &it;
+    for (const loss_result& auxiliary : result.found.auxiliary_losses())
+      if (is_nan(auxiliary.weight) ||
+          !(std::fabs(auxiliary.weight - result.found.weight) <= 1e-9 * result.found.weight))
+        return &auxiliary;
     return nullptr;
   }
 

@@ -34,12 +34,12 @@ class loss_result {
   /// numbers; `index` selects one. Throws `error` if the loss has no partial of that name.
   GPIPE_COLD double metric(std::string_view partial_name, std::size_t index = 0) const {
     std::string known;
-    std::size_t at = 0;
+    std::size_t offset = 0;
     for (int p = 0; row_ != nullptr && p < row_->partial_count; ++p) {
-      const partial& it = row_->partials[p];
-      if (it.name == partial_name && index < it.size) return weight > 0 ? sums[at + index] / weight : 0;
-      known.append(known.empty() ? "" : ", ").append(it.name);
-      at += it.size;
+      const partial& partial = row_->partials[p];
+      if (partial.name == partial_name && index < partial.size) return weight > 0 ? sums[offset + index] / weight : 0;
+      known.append(known.empty() ? "" : ", ").append(partial.name);
+      offset += partial.size;
     }
     detail::throw_error({"the loss has no partial \"", partial_name, "\""},
                         {"it has ", known.empty() ? "none" : known});
@@ -47,14 +47,14 @@ class loss_result {
 
   /// For the code that fills it in.
   loss_result() = default;
-  explicit loss_result(const detail::layer_type* of)
-      : name(of != nullptr && of->auxiliary_loss() ? of->loss_name : main_loss),
-        factor(of != nullptr ? of->loss_factor : 1),
-        row_(of) {}
+  explicit loss_result(const detail::layer_type* row)
+      : name(row != nullptr && row->auxiliary_loss() ? row->loss_name : main_loss),
+        factor(row != nullptr ? row->loss_factor : 1),
+        row_(row) {}
   /// Adds the sums of another call, and the mean that follows.
-  void add(const loss_result& other) noexcept {
-    for (int p = 0; p < max_metrics; ++p) sums[p] += other.sums[p];
-    weight += other.weight;
+  void add(const loss_result& added) noexcept {
+    for (int p = 0; p < max_metrics; ++p) sums[p] += added.sums[p];
+    weight += added.weight;
     divide();
   }
   void divide() noexcept {

@@ -51,13 +51,13 @@ inline column_range columns_in_row(const network& net, int layer) {
 
 /// Throws `error` if a layer that runs forward in a prediction reads what one writes that does not.
 GPIPE_COLD inline void require_written(const network& net, int reader) {
-  const layer_type& of = net.type_of(reader);
-  for (int i = 0; i < of.inputs && !makes_columns(net, reader) && !of.auxiliary_loss(); ++i)
+  const layer_type& layer = net.type_of(reader);
+  for (int i = 0; i < layer.inputs && !makes_columns(net, reader) && !layer.auxiliary_loss(); ++i)
     if (const int writer = net.values[net.reads_value(reader, i)].writer; writer >= 0 && makes_columns(net, writer))
       throw_error({"predict: the layer reads what ", net.type_of(writer).name, " writes in forward, and a prediction ",
                    "runs `predict` of that layer alone"},
                   {"put the layers that make a prediction behind all others"},
-                  {.layer = std::string(of.name), .layer_index = reader});
+                  {.layer = std::string(layer.name), .layer_index = reader});
 }
 
 /// The tensors of a prediction of one sample. Throws `error` if the model makes none.
@@ -87,10 +87,10 @@ GPIPE_COLD inline std::vector<edge_part> predicted_parts(const network& net) {
   return parts;
 }
 
-/// Copies `rows` rows of `bytes` bytes; the rows begin `from_stride` and `into_stride` bytes apart.
-inline void copy_columns(std::size_t rows, std::size_t bytes, const std::byte* from, std::size_t from_stride,
-                         std::byte* into, std::size_t into_stride) {
-  for (std::size_t r = 0; r < rows; ++r) std::memcpy(into + r * into_stride, from + r * from_stride, bytes);
+/// Copies `rows` rows of `bytes` bytes; the rows begin `source_stride` and `target_stride` bytes apart.
+inline void copy_columns(std::size_t rows, std::size_t bytes, const std::byte* source, std::size_t source_stride,
+                         std::byte* target, std::size_t target_stride) {
+  for (std::size_t r = 0; r < rows; ++r) std::memcpy(target + r * target_stride, source + r * source_stride, bytes);
 }
 
 }  // namespace gpipe::detail

@@ -37,31 +37,31 @@ struct step_result {
   GPIPE_COLD double metric(std::string_view name, std::size_t index = 0) const { return main().metric(name, index); }
 
   /// The auxiliary losses in model order.
-  std::span<const loss_result> auxiliary_losses() const { return {others_.data(), detail::index(other_count_)}; }
+  std::span<const loss_result> auxiliary_losses() const { return {auxiliary_.data(), detail::index(auxiliary_count_)}; }
   /// A loss by its name; the main loss is "main". Throws `error` if there is none of that name.
   GPIPE_COLD loss_result loss_named(std::string_view name) const {
     std::string known(main_loss);
     if (name == main_loss) return main();
-    for (const loss_result& it : auxiliary_losses()) {
-      if (it.name == name) return it;
-      known.append(", ").append(it.name);
+    for (const loss_result& result : auxiliary_losses()) {
+      if (result.name == name) return result;
+      known.append(", ").append(result.name);
     }
     detail::throw_error({"the model has no loss ", detail::quoted(name)}, {"it has ", known});
   }
 
  private:
   GPIPE_COLD loss_result main() const {
-    loss_result it(loss_row_);
-    for (int p = 0; p < max_metrics; ++p) it.sums[p] = sums[p];
-    it.weight = weight;
-    if (loss_row_ != nullptr && loss_row_->loss >= 0) it.divide();
-    return it;
+    loss_result result(loss_row_);
+    for (int p = 0; p < max_metrics; ++p) result.sums[p] = sums[p];
+    result.weight = weight;
+    if (loss_row_ != nullptr && loss_row_->loss >= 0) result.divide();
+    return result;
   }
 
   friend struct detail::result_source;
   const detail::layer_type* loss_row_ = nullptr;  // has the names of the sums
-  std::array<loss_result, max_auxiliary_losses> others_{};
-  int other_count_ = 0;
+  std::array<loss_result, max_auxiliary_losses> auxiliary_{};
+  int auxiliary_count_ = 0;
 };
 
 namespace detail {
@@ -70,14 +70,15 @@ namespace detail {
 struct result_source {
   static const layer_type*& of(step_result& result) { return result.loss_row_; }
   /// The result's auxiliary loss of that row, which is added if it is new.
-  static loss_result& auxiliary(step_result& result, const layer_type& of) noexcept {
-    for (int k = 0; k < result.other_count_; ++k)
-      if (result.others_[index(k)].row() == &of) return result.others_[index(k)];
-    return result.others_[index(result.other_count_++)] = loss_result(&of);
+  static loss_result& auxiliary(step_result& result, const layer_type& row) noexcept {
+    for (int k = 0; k < result.auxiliary_count_; ++k)
+      if (result.auxiliary_[index(k)].row() == &row) return result.auxiliary_[index(k)];
+    return result.auxiliary_[index(result.auxiliary_count_++)] = loss_result(&row);
   }
   /// Adds the auxiliary losses to the loss, which is the mean of the main one.
   static void add_auxiliary(step_result& result) noexcept {
-    for (const loss_result& it : result.auxiliary_losses()) result.loss = multiply_add(it.factor, it.loss, result.loss);
+    for (const loss_result& loss : result.auxiliary_losses())
+      result.loss = multiply_add(loss.factor, loss.loss, result.loss);
   }
 };
 

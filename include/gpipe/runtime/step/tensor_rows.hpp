@@ -27,8 +27,9 @@ class tensor_rows {
   tensor_rows() = default;
 
   /// Adds a tensor with room for the rows of `capacity` samples. A tensor of size 0 has no rows.
-  GPIPE_COLD void add(const detail::edge_part& of, int capacity) {
-    tensors_.push_back({of, std::vector<std::byte>(of.size * detail::bytes_of(of.type) * detail::index(capacity))});
+  GPIPE_COLD void add(const detail::edge_part& part, int capacity) {
+    tensors_.push_back(
+        {part, std::vector<std::byte>(part.size * detail::bytes_of(part.type) * detail::index(capacity))});
   }
 
   int samples() const { return samples_; }
@@ -38,27 +39,27 @@ class tensor_rows {
   /// Throws `error` if there is no such tensor or it has another type.
   template <detail::element T = float>
   std::span<const T> all(int tensor = 0) const& {
-    const stored& from = find(tensor, dtype_of<T>);
-    return {reinterpret_cast<const T*>(from.rows.data()), from.of.size * detail::index(samples_)};
+    const stored& source = find(tensor, dtype_of<T>);
+    return {reinterpret_cast<const T*>(source.rows.data()), source.part.size * detail::index(samples_)};
   }
   template <detail::element T = float>
   std::vector<T> all(int tensor = 0) const&& {
-    const tensor_rows& here = *this;
-    const std::span<const T> rows = here.all<T>(tensor);
+    const tensor_rows& self = *this;
+    const std::span<const T> rows = self.all<T>(tensor);
     return {rows.begin(), rows.end()};
   }
   /// The row of one sample, in the same way.
   template <detail::element T = float>
   std::vector<T> of(int sample, int tensor = 0) const&& {
-    const tensor_rows& here = *this;
-    const std::span<const T> row = here.of<T>(sample, tensor);
+    const tensor_rows& self = *this;
+    const std::span<const T> row = self.of<T>(sample, tensor);
     return {row.begin(), row.end()};
   }
   template <detail::element T = float>
   std::span<const T> of(int sample, int tensor = 0) const& {
     if (sample < 0 || sample >= samples_)
       detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
-    const std::size_t size = find(tensor, dtype_of<T>).of.size;
+    const std::size_t size = find(tensor, dtype_of<T>).part.size;
     return all<T>(tensor).subspan(size * detail::index(sample), size);
   }
 
@@ -72,18 +73,18 @@ class tensor_rows {
   // For the code that fills the rows.
   void resize(int samples) { samples_ = samples; }  ///< at most the capacity
   std::size_t row_bytes(int tensor) const {
-    const detail::edge_part& of = tensors_[detail::index(tensor)].of;
-    return of.size * detail::bytes_of(of.type);
+    const detail::edge_part& part = tensors_[detail::index(tensor)].part;
+    return part.size * detail::bytes_of(part.type);
   }
-  bool has_rows(int tensor) const { return tensors_[detail::index(tensor)].of.size > 0; }
+  bool has_rows(int tensor) const { return tensors_[detail::index(tensor)].part.size > 0; }
   std::byte* at(int tensor, int sample) {
-    stored& into = tensors_[detail::index(tensor)];
-    return into.rows.data() + into.of.size * detail::bytes_of(into.of.type) * detail::index(sample);
+    stored& target = tensors_[detail::index(tensor)];
+    return target.rows.data() + target.part.size * detail::bytes_of(target.part.type) * detail::index(sample);
   }
 
  private:
   struct stored {
-    detail::edge_part of;
+    detail::edge_part part;
     std::vector<std::byte> rows;
   };
 
@@ -91,9 +92,10 @@ class tensor_rows {
     if (tensor < 0 || tensor >= tensors())
       detail::throw_error({"there is no tensor ", tensor}, {"there are ", tensors(), ", counted from 0"});
     const stored& found = tensors_[detail::index(tensor)];
-    if (found.of.size == 0) detail::throw_error({"tensor ", tensor, " has no rows"}, {"no gradient flows back to it"});
-    if (found.of.type != type)
-      detail::throw_error({"tensor ", tensor, " holds ", name_of(found.of.type)}, {"read it as that type"});
+    if (found.part.size == 0)
+      detail::throw_error({"tensor ", tensor, " has no rows"}, {"no gradient flows back to it"});
+    if (found.part.type != type)
+      detail::throw_error({"tensor ", tensor, " holds ", name_of(found.part.type)}, {"read it as that type"});
     return found;
   }
 
