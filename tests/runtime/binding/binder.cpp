@@ -72,8 +72,8 @@ TEST_CASE("within a stage a layer reads the buffer that the layer before it writ
   CHECK(b.layer(2).out[0].at(0, false) == b.layer(2).out[0].at(1, false));
   CHECK(b.layer(0).in_gradient[0].at(0, false) == nullptr);  // no layer needs it
   CHECK(!b.layer(0).wants_input);
-  CHECK(b.layer(1).own.parameters != nullptr);
-  CHECK(b.layer(1).parameter_at.front() == b.layer(1).own.parameters);
+  CHECK(b.layer(1).owned.parameters != nullptr);
+  CHECK(b.layer(1).parameter_at.front() == b.layer(1).owned.parameters);
   CHECK(b.stages[0].copies.empty());
   CHECK(b.stages[0].folds.empty());
 }
@@ -103,8 +103,8 @@ TEST_CASE("a value for later stages is written into the stash of the first, and 
   }
   REQUIRE(b.stages[0].copies.size() == 1);
   CHECK(b.stages[0].copies[0].value == x);
-  CHECK(b.stages[0].copies[0].from.at(1, false) == b.layer(3).in[0].at(1, false));
-  CHECK(b.stages[0].copies[0].into.at(1, false) == b.layer(6).in[1].at(1, false));
+  CHECK(b.stages[0].copies[0].source.at(1, false) == b.layer(3).in[0].at(1, false));
+  CHECK(b.stages[0].copies[0].target.at(1, false) == b.layer(6).in[1].at(1, false));
   CHECK(b.stages[1].copies.empty());
 
   // Gradients: the last stage's is in place; the others are separate, and added in the writer's stage, later readers
@@ -116,9 +116,9 @@ TEST_CASE("a value for later stages is written into the stash of the first, and 
   CHECK(home.at(0, false) != home.at(2, false));
   CHECK(b.layer(6).in_gradient[1].at(0, false) == home.at(0, false));
   REQUIRE(b.stages[0].folds.size() == 2);
-  CHECK(b.stages[0].folds[0].from.at(0, false) == b.layer(4).in_gradient[1].at(0, false));
-  CHECK(b.stages[0].folds[1].from.at(0, false) == b.layer(3).in_gradient[0].at(0, false));
-  for (const auto& fold : b.stages[0].folds) CHECK(fold.into.at(0, false) == home.at(0, false));
+  CHECK(b.stages[0].folds[0].source.at(0, false) == b.layer(4).in_gradient[1].at(0, false));
+  CHECK(b.stages[0].folds[1].source.at(0, false) == b.layer(3).in_gradient[0].at(0, false));
+  for (const auto& fold : b.stages[0].folds) CHECK(fold.target.at(0, false) == home.at(0, false));
   CHECK(b.layer(4).sum[1].base == nullptr);
   CHECK(b.layer(3).sum[0].base == nullptr);
 }
@@ -129,7 +129,7 @@ TEST_CASE("a value that is kept and sent is copied from the kept buffer") {
   CHECK(b.layer(0).out[1].at(2, false) == b.layer(1).in[1].at(2, false));
   const bound_net c({6});  // ... add relu | add: relu keeps its output, and add reads it
   REQUIRE(c.stages[0].copies.size() == 2);
-  CHECK(c.stages[0].copies[1].from.at(1, false) == c.layer(5).out[0].at(1, false));
-  CHECK(c.stages[0].copies[1].into.at(1, false) == c.layer(6).in[0].at(1, false));
+  CHECK(c.stages[0].copies[1].source.at(1, false) == c.layer(5).out[0].at(1, false));
+  CHECK(c.stages[0].copies[1].target.at(1, false) == c.layer(6).in[0].at(1, false));
   CHECK(c.layer(5).out[0].at(1, false) != c.layer(6).in[0].at(1, false));
 }

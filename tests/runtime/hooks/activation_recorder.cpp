@@ -44,7 +44,7 @@ struct one_layer {
     b.in_gradient[0].base = reinterpret_cast<std::byte*>(in_gradient.data());
     b.out[0].base = reinterpret_cast<std::byte*>(out.data());
     b.out_gradient[0].base = reinterpret_cast<std::byte*>(out_gradient.data());
-    b.own = {reinterpret_cast<std::byte*>(flat), reinterpret_cast<std::byte*>(flat + 16), 0};
+    b.owned = {reinterpret_cast<std::byte*>(flat), reinterpret_cast<std::byte*>(flat + 16), 0};
     done.partials = partials.data();
     rows.outputs.add(values[1].part, 4);
     rows.gradients.add(values[1].part, 4);
@@ -100,7 +100,7 @@ TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {
       one_layer s;
       s.layer.parameters = parameters;
       s.layer.parameter_count = 1;
-      s.b.own.bytes = s.layer.parameter_bytes();
+      s.b.owned.bytes = s.layer.parameter_bytes();
       return s.recorded(how);
     };
     const auto found = first_difference(made({}), made(change));

@@ -104,7 +104,7 @@ TEST_CASE("a bucket is summed as soon as its slices have arrived, while other bu
     process p(here);
     const std::size_t first = p.stage().flat_bytes() / sizeof(float);
     const auto* const begin = reinterpret_cast<float*>(p.stage().gradients());
-    const auto at = static_cast<std::size_t>(reinterpret_cast<float*>(p.stage().at(4).own.gradients) - begin);
+    const auto at = static_cast<std::size_t>(reinterpret_cast<float*>(p.stage().at(4).owned.gradients) - begin);
     for (int step = 0; step < 2; ++step) {
       fill(p.stage(), here.rank());
       const auto all = gradients(p.stage());

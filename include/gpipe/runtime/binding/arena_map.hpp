@@ -9,14 +9,14 @@
 
 namespace gpipe::detail {
 
-/// The slot of each micro-batch, [micro-batch]: `forward` in the forward pass, `again` in recompute and backward. Null:
-/// one slot for all.
+/// The slot of each micro-batch, [micro-batch]: `forward` in the forward pass, `backward` in recompute and backward.
+/// Null: one slot for all.
 struct slot_table {
-  const int *forward = nullptr, *again = nullptr;
+  const int *forward = nullptr, *backward = nullptr;
 
   constexpr slot_table() = default;
-  constexpr explicit slot_table(const int* both) : forward(both), again(both) {}
-  constexpr slot_table(const int* first, const int* later) : forward(first), again(later) {}
+  constexpr explicit slot_table(const int* both) : forward(both), backward(both) {}
+  constexpr slot_table(const int* first, const int* later) : forward(first), backward(later) {}
 };
 
 /// The address of a buffer: one address, or one for each slot of its micro-batches. The values of a recomputed layer
@@ -25,21 +25,21 @@ struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;
   slot_table memory_slots{};
-  std::byte* base_again = nullptr;  ///< null: the same buffer
-  std::size_t stride_again = 0;
+  std::byte* backward_base = nullptr;  ///< null: the same buffer
+  std::size_t backward_stride = 0;
 
-  std::byte* at(int m, bool again) const {
-    const bool other = again && base_again != nullptr;
-    const int* const of = again ? memory_slots.again : memory_slots.forward;
-    std::byte* const from = other ? base_again : base;
-    return of == nullptr ? from : from + (other ? stride_again : stride) * index(of[m]);
+  std::byte* at(int m, bool backward) const {
+    const bool separate = backward && backward_base != nullptr;
+    const int* const slots = backward ? memory_slots.backward : memory_slots.forward;
+    std::byte* const buffer = separate ? backward_base : base;
+    return slots == nullptr ? buffer : buffer + (separate ? backward_stride : stride) * index(slots[m]);
   }
   /// The same with the address of another buffer in backward.
   block_address then(const block_address& later) const {
     block_address both = *this;
-    both.memory_slots.again = later.memory_slots.again;
-    both.base_again = later.base;
-    both.stride_again = later.stride;
+    both.memory_slots.backward = later.memory_slots.backward;
+    both.backward_base = later.base;
+    both.backward_stride = later.stride;
     return both;
   }
 };

@@ -27,7 +27,7 @@ class binder {
         s_(net, plan.cut(), stage),
         life_(s_, plan.requirements(stage).split || s_.sends_gradients()),
         rerun_(s_.last() - s_.first()),
-        each_(plan.own_slots.data() + replica * plan.micro_batches()),
+        micro_batch_slots_(plan.own_slots.data() + replica * plan.micro_batches()),
         share_(share_of_replica(s_, plan.requirements(stage).shares, replica)) {
     s_.mark_rerun(rerun_.data());
   }
@@ -50,9 +50,9 @@ class binder {
   const stage_slots& slots_here() const { return plan_.slots_of_stages[index(s_.stage())]; }
   slot_table kept_slots() const { return {slots_here().forward.data(), slots_here().backward.data()}; }
   slot_table entering_slots() const { return slot_table(slots_here().entering.data()); }
-  const link_slots& between(int from, int to) const {
+  const link_slots& between(int source, int target) const {
     std::size_t k = 0;
-    while (plan_.links[k].source != from || plan_.links[k].target != to) ++k;
+    while (plan_.links[k].source != source || plan_.links[k].target != target) ++k;
     return plan_.slots_of_links[k];
   }
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
@@ -149,7 +149,7 @@ class binder {
     if (r.backward_extra_count > 0) b.backward_extras = backward_extras(l);
     if (r.forward_workspace_count > 0) b.forward_workspace = forward_workspace(l);
     if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
-    if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
+    if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(micro_batch_slots_));
     bind_parameters(l, b);
     if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
     if (r.state_count > 0 && plan_.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
@@ -161,37 +161,37 @@ class binder {
 
   GPIPE_COLD void bind_parameters(int l, bound_layer& b) const {
     const bool leaves = plan_.requirements(s_.stage()).gradients_leave && !share_.has(l);
-    b.own = {here().find(memory_kind::parameters, l, -1).base,
-             here().find(memory_kind::gradients, l, -1, {}, leaves ? 1 : 0).base, net_.own_bytes(l)};
+    b.owned = {here().find(memory_kind::parameters, l, -1).base,
+               here().find(memory_kind::gradients, l, -1, {}, leaves ? 1 : 0).base, net_.own_bytes(l)};
     if (!net_.owns(l)) {
       b.tied = {here().find(memory_kind::tied, l, -1).base, nullptr, net_.tied_bytes(l)};
       if (plan_.trains) b.tied.gradients = here().find(memory_kind::tied, l, -1, {}, 1).base;
     }
     for (int p = 0; p < b.layer->parameter_count; ++p) {
-      const bool own = net_.owns(l, p);
-      const parameter_block& in = own ? b.own : b.tied;
-      const std::size_t at = own ? net_.own_bytes(l, p) : net_.tied_bytes(l, p);
-      b.parameter_at.push_back(in.parameters + at);
-      b.gradient_at.push_back(in.gradients == nullptr ? nullptr : in.gradients + at);
+      const bool owned = net_.owns(l, p);
+      const parameter_block& block = owned ? b.owned : b.tied;
+      const std::size_t offset = owned ? net_.own_bytes(l, p) : net_.tied_bytes(l, p);
+      b.parameter_at.push_back(block.parameters + offset);
+      b.gradient_at.push_back(block.gradients == nullptr ? nullptr : block.gradients + offset);
     }
     b.frozen_by_call.resize(b.parameter_at.size());
     b.frozen_parameters.resize(b.parameter_at.size());
   }
 
   GPIPE_COLD void pass_on(int v, binding& b) const {
-    const value& of = net_.values[v];
+    const value& value = net_.values[v];
     if (!s_.sent(v)) return;
     int before = s_.direct(v) ? first_destination(v) : -1;
     bool in_outgoing = before >= 0 && remote(before);
-    for (int i = 0; i < of.readers; ++i) {
-      const int to = stage_of(net_.reader(v, i));
-      if (to <= s_.stage() || to <= before) continue;
-      before = to;
-      if (remote(to) && in_outgoing) continue;  // one outgoing buffer serves all remote stages
-      in_outgoing = in_outgoing || remote(to);
-      b.copies.push_back({v, activation(v), stashed(v, to)});
+    for (int i = 0; i < value.readers; ++i) {
+      const int reader_stage = stage_of(net_.reader(v, i));
+      if (reader_stage <= s_.stage() || reader_stage <= before) continue;
+      before = reader_stage;
+      if (remote(reader_stage) && in_outgoing) continue;  // one outgoing buffer serves all remote stages
+      in_outgoing = in_outgoing || remote(reader_stage);
+      b.copies.push_back({v, activation(v), stashed(v, reader_stage)});
     }
-    for (int k = 1; of.gradient && k < s_.returns(v); ++k)
+    for (int k = 1; value.gradient && k < s_.returns(v); ++k)
       b.folds.push_back(
           {v, returned(v, s_.stage(), k, s_.return_stage(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
   }
@@ -202,8 +202,8 @@ class binder {
   stage_view s_;
   lifetimes life_;
   zeroed_array<bool> rerun_;
-  const int* each_;    ///< slots of buffers that every micro-batch of the replica has for itself
-  stage_share share_;  ///< the replica's, if there are shares
+  const int* micro_batch_slots_;  ///< slots of buffers that every micro-batch of the replica has for itself
+  stage_share share_;             ///< the replica's, if there are shares
 };
 
 }  // namespace gpipe::detail

@@ -42,8 +42,8 @@ struct bound_layer {
   block_address sum[max_tensors_per_edge];  ///< in_gradient is added to it; null: in_gradient is written in place
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
   block_address extras, backward_extras, forward_workspace, workspace, partials, fields[max_fields];
-  parameter_block own;   ///< in the stage's flat arrays
-  parameter_block tied;  ///< copies of parameters that other layers own, and their gradients of this use alone
+  parameter_block owned;  ///< in the stage's flat arrays
+  parameter_block tied;   ///< copies of parameters that other layers own, and their gradients of this use alone
   std::vector<std::byte*> parameter_at, gradient_at;  ///< of each parameter
   std::byte *state = nullptr, *derived = nullptr;
   packed_weights packed = packed_weights::kept;  ///< when `derived` is written
@@ -54,7 +54,7 @@ struct bound_layer {
 /// The bytes of a value go from one buffer to another: copied forward, added backward.
 struct buffer_pair {
   int value = -1;
-  block_address from, into;
+  block_address source, target;
 };
 
 /// A stage's addresses.

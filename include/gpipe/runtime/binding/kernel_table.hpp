@@ -35,19 +35,23 @@ template <class View, class Context>
 struct kernel_functions {
   using body = kernels<typename View::on, Context>;
   using arguments = operands<View>;
-  using again = operands<View, pass::backward>;
+  using backward_arguments = operands<View, pass::backward>;
   using group = several_operands<View>;
   using committed = operands<View, pass::update_state>;
 
   static constexpr bool has_forward = requires(const Context& c, const arguments& a) { body::forward(c, a); };
-  static constexpr bool has_backward_input = requires(const Context& c, const again& a) { body::backward_input(c, a); };
-  static constexpr bool has_backward_parameters = requires(const Context& c, const again& a) {
+  static constexpr bool has_backward_input = requires(const Context& c, const backward_arguments& a) {
+    body::backward_input(c, a);
+  };
+  static constexpr bool has_backward_parameters = requires(const Context& c, const backward_arguments& a) {
     body::backward_parameters(c, a);
   };
-  static constexpr bool has_backward = requires(const Context& c, const again& a) { body::backward(c, a); };
+  static constexpr bool has_backward = requires(const Context& c, const backward_arguments& a) {
+    body::backward(c, a);
+  };
   // An overload: a layer that is derived from another and has its own backward_parameters hides it.
-  static constexpr bool has_backward_parameters_of_group = requires(const Context& c, const group& all) {
-    body::backward_parameters(c, all, 2);
+  static constexpr bool has_backward_parameters_of_group = requires(const Context& c, const group& calls) {
+    body::backward_parameters(c, calls, 2);
   };
   static constexpr bool has_predict = requires(const Context& c, const arguments& a) { body::predict(c, a); };
   static constexpr bool has_update_state = requires(const Context& c, const committed& a) {
@@ -59,8 +63,8 @@ struct kernel_functions {
     noexcept;
   };
   static constexpr bool has_prepare = [] {
-    if constexpr (is_bound_kind<View>) return requires(const Context& c, const typename View::on::numbers& of) {
-        body::prepare(c, 1, of);
+    if constexpr (is_bound_kind<View>) return requires(const Context& c, const typename View::on::numbers& numbers) {
+        body::prepare(c, 1, numbers);
       };
     else return requires(const Context& c) {
         body::prepare(c, 1);
@@ -70,12 +74,12 @@ struct kernel_functions {
   GPIPE_OUT_OF_LINE static void forward(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_input(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_parameters(context_handle c, const call& b);
-  GPIPE_OUT_OF_LINE static void backward_parameters_of_group(context_handle c, const call* all, int count);
+  GPIPE_OUT_OF_LINE static void backward_parameters_of_group(context_handle c, const call* calls, int count);
   GPIPE_OUT_OF_LINE static void backward(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void predict(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void update_state(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void refresh(context_handle c, const call& b);
-  GPIPE_OUT_OF_LINE static void prepare(context_handle c, int samples, const layer_lists* of);
+  GPIPE_OUT_OF_LINE static void prepare(context_handle c, int samples, const layer_lists* lists);
 };
 
 // Out of the class, so that a program takes those of the compiled library: compilers instantiate inline functions
@@ -86,19 +90,20 @@ void kernel_functions<View, Context>::forward(context_handle c, const call& b) {
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward_input(context_handle c, const call& b) {
-  if constexpr (has_backward_input) body::backward_input(c.as<Context>(), again(b));
+  if constexpr (has_backward_input) body::backward_input(c.as<Context>(), backward_arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward_parameters(context_handle c, const call& b) {
-  if constexpr (has_backward_parameters) body::backward_parameters(c.as<Context>(), again(b));
+  if constexpr (has_backward_parameters) body::backward_parameters(c.as<Context>(), backward_arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::backward_parameters_of_group(context_handle c, const call* all, int count) {
-  if constexpr (has_backward_parameters_of_group) body::backward_parameters(c.as<Context>(), group(all, count), count);
+void kernel_functions<View, Context>::backward_parameters_of_group(context_handle c, const call* calls, int count) {
+  if constexpr (has_backward_parameters_of_group)
+    body::backward_parameters(c.as<Context>(), group(calls, count), count);
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward(context_handle c, const call& b) {
-  if constexpr (has_backward) body::backward(c.as<Context>(), again(b));
+  if constexpr (has_backward) body::backward(c.as<Context>(), backward_arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::predict(context_handle c, const call& b) {
@@ -113,10 +118,10 @@ void kernel_functions<View, Context>::refresh(context_handle c, const call& b) {
   if constexpr (has_refresh) body::refresh(c.as<Context>(), arguments(b));
 }
 template <class View, class Context>
-void kernel_functions<View, Context>::prepare(context_handle c, int samples, const layer_lists* of) {
+void kernel_functions<View, Context>::prepare(context_handle c, int samples, const layer_lists* lists) {
   if constexpr (!has_prepare) return;
   else if constexpr (is_bound_kind<View>)
-    body::prepare(c.as<Context>(), samples, *static_cast<const typename View::on::numbers*>(of->sizes));
+    body::prepare(c.as<Context>(), samples, *static_cast<const typename View::on::numbers*>(lists->sizes));
   else body::prepare(c.as<Context>(), samples);
 }
 
@@ -150,34 +155,34 @@ struct entry_points {
 
   static constexpr kernel_row row() {
     using view = kernel_view<Bound, Context>;
-    using own = kernel_functions<view, Context>;
+    using functions = kernel_functions<view, Context>;
     kernel_row k{.context = id_of_context<Context>};
     if constexpr (Bound::view) {
       k.forward = &view_functions<Bound, Context>::forward;
       if constexpr (takes_floating) k.backward_input = &view_functions<Bound, Context>::backward_input;
     } else {
-      if constexpr (own::has_forward) k.forward = &own::forward;
+      if constexpr (functions::has_forward) k.forward = &functions::forward;
       else promise<broken::layer_has_forward<layer, input, false>>();
-      if constexpr (own::has_backward_input) k.backward_input = &own::backward_input;
+      if constexpr (functions::has_backward_input) k.backward_input = &functions::backward_input;
       else if constexpr (takes_floating) promise<broken::layer_has_backward_input<layer, input, false>>();
     }
     if constexpr (!Bound::parameters.empty()) {
-      if constexpr (own::has_backward_parameters) k.backward_parameters = &own::backward_parameters;
+      if constexpr (functions::has_backward_parameters) k.backward_parameters = &functions::backward_parameters;
       else promise<broken::layer_has_backward_parameters<layer, input, false>>();
-      if constexpr (own::has_backward_parameters_of_group)
-        k.backward_parameters_of_group = &own::backward_parameters_of_group;
+      if constexpr (functions::has_backward_parameters_of_group)
+        k.backward_parameters_of_group = &functions::backward_parameters_of_group;
     }
-    if constexpr (own::has_backward) k.backward = &own::backward;
-    if constexpr (Bound::predicted >= 0) k.predict = &own::predict;
+    if constexpr (functions::has_backward) k.backward = &functions::backward;
+    if constexpr (Bound::predicted >= 0) k.predict = &functions::predict;
     if constexpr (!Bound::state.empty()) {
-      if constexpr (own::has_update_state) k.update_state = &own::update_state;
+      if constexpr (functions::has_update_state) k.update_state = &functions::update_state;
       else promise<broken::layer_has_update_state<layer, input, false>>();
     }
     if constexpr (!Bound::derived.empty()) {
-      if constexpr (own::has_refresh) k.refresh = &own::refresh;
+      if constexpr (functions::has_refresh) k.refresh = &functions::refresh;
       else promise<broken::layer_has_refresh<layer, input, false>>();
     }
-    if constexpr (own::has_prepare) k.prepare = &own::prepare;
+    if constexpr (functions::has_prepare) k.prepare = &functions::prepare;
     return k;
   }
 

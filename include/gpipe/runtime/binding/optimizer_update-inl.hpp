@@ -14,23 +14,24 @@ GPIPE_INLINE GPIPE_COLD void optimizer_update::use(const parameter_groups& group
   variants_.push_back(base);
 }
 
-GPIPE_INLINE GPIPE_COLD void optimizer_update::require_finite(dtype type, const update_terms& now) const {
+GPIPE_INLINE GPIPE_COLD void optimizer_update::require_finite(dtype type, const update_terms& terms) const {
   for (std::size_t g = 0; g < variants_.size(); ++g) {
-    update_terms its = now;
-    its.rate *= variants_[g].rate_factor;
-    if ((type == dtype::float64 ? finite_doubles_ : finite_floats_)(variants_[g].optimizer.get(), its)) continue;
+    update_terms group_terms = terms;
+    group_terms.rate *= variants_[g].rate_factor;
+    if ((type == dtype::float64 ? finite_doubles_ : finite_floats_)(variants_[g].optimizer.get(), group_terms))
+      continue;
     throw_error({"an update of the parameter 1 is not a finite ", type == dtype::float64 ? "double" : "float",
-                 ": the learning rate is ", significant(its.rate, 6),
+                 ": the learning rate is ", significant(group_terms.rate, 6),
                  g + 1 < variants_.size() ? concat({" in groups[", static_cast<int>(g), "]"}) : ""},
                 {"choose a smaller rate or weight decay, or a larger epsilon"});
   }
 }
 
 GPIPE_INLINE void optimizer_update::operator()(context_handle c, dtype type, const update_range& range,
-                                               update_terms now) const noexcept {
+                                               update_terms terms) const noexcept {
   const variant& v = variants_[index(range.group)];
-  now.rate *= v.rate_factor;
-  (type == dtype::float64 ? doubles_ : floats_)(c, v.optimizer.get(), range, now);
+  terms.rate *= v.rate_factor;
+  (type == dtype::float64 ? doubles_ : floats_)(c, v.optimizer.get(), range, terms);
 }
 
 }  // namespace gpipe::detail

@@ -61,10 +61,10 @@ class optimizer_update {
 
   /// Throws unless every group's update of the parameter 1 by the gradients 0 and 1 gives numbers of this type that are
   /// finite: a rate, a decay or an epsilon may hold as a double and not as a float.
-  void require_finite(dtype type, const update_terms& now) const;
+  void require_finite(dtype type, const update_terms& terms) const;
 
   /// Updates parameters of one type. Cannot fail.
-  void operator()(context_handle c, dtype type, const update_range& range, update_terms now) const noexcept;
+  void operator()(context_handle c, dtype type, const update_range& range, update_terms terms) const noexcept;
 
  private:
   template <class Context, class Optimizer>
@@ -93,16 +93,18 @@ class optimizer_update {
   };
 
   template <class Context, class Optimizer, class T>
-  GPIPE_OUT_OF_LINE static void apply(context_handle any, const void* optimizer, const update_range& range,
-                                      const update_terms& now) {
-    const auto& its = *static_cast<const Optimizer*>(optimizer);
-    const Context& c = any.as<Context>();
+  GPIPE_OUT_OF_LINE static void apply(context_handle handle, const void* optimizer, const update_range& range,
+                                      const update_terms& terms) {
+    const auto& rule = *static_cast<const Optimizer*>(optimizer);
+    const Context& c = handle.as<Context>();
     if constexpr (tensor_rule<Optimizer>) {
-      its.update(c, tensor_at<Optimizer, T>(range), now);
+      rule.update(c, tensor_at<Optimizer, T>(range), terms);
     } else {
-      update_operands<T> of{reinterpret_cast<T*>(range.parameters), reinterpret_cast<const T*>(range.gradients), {}};
-      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(range.moments[i]);
-      each_parameter<Optimizer>(c, static_cast<std::ptrdiff_t>(range.bytes / sizeof(T)), its.template rule<T>(of, now));
+      update_operands<T> operands{
+          reinterpret_cast<T*>(range.parameters), reinterpret_cast<const T*>(range.gradients), {}};
+      for (int i = 0; i < Optimizer::moments; ++i) operands.moment[i] = reinterpret_cast<T*>(range.moments[i]);
+      each_parameter<Optimizer>(c, static_cast<std::ptrdiff_t>(range.bytes / sizeof(T)),
+                                rule.template rule<T>(operands, terms));
     }
   }
 
@@ -119,17 +121,17 @@ class optimizer_update {
 
   template <class Optimizer, class T>
   static tensor_operands<T> tensor_at(const update_range& range) {
-    tensor_operands<T> of{*range.extents, reinterpret_cast<T*>(range.parameters),
-                          reinterpret_cast<const T*>(range.gradients)};
-    for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(range.moments[i]);
-    std::byte* at = range.arrays;
+    tensor_operands<T> operands{*range.extents, reinterpret_cast<T*>(range.parameters),
+                                reinterpret_cast<const T*>(range.gradients)};
+    for (int i = 0; i < Optimizer::moments; ++i) operands.moment[i] = reinterpret_cast<T*>(range.moments[i]);
+    std::byte* position = range.arrays;
     for (int k = 0; k < Optimizer::arrays; ++k) {
-      const std::size_t size = Optimizer::array(of.extents, k).extents.size();
-      if (size > 0) of.array[k] = reinterpret_cast<T*>(at);
-      at += aligned(size * sizeof(T));
+      const std::size_t size = Optimizer::array(operands.extents, k).extents.size();
+      if (size > 0) operands.array[k] = reinterpret_cast<T*>(position);
+      position += aligned(size * sizeof(T));
     }
-    of.sums = reinterpret_cast<double*>(at);
-    return of;
+    operands.sums = reinterpret_cast<double*>(position);
+    return operands;
   }
 
   template <class Optimizer>
@@ -151,18 +153,19 @@ class optimizer_update {
     if constexpr (tensor_rule<Optimizer>) {
       const shape extents{2, 2};
       std::vector<double> arrays(tensor_memory_of<Optimizer>.bytes(extents, dtype::float64) / sizeof(double));
-      update_range all{sizeof parameter, reinterpret_cast<std::byte*>(parameter),
-                       reinterpret_cast<std::byte*>(gradient)};
-      for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
-      all.extents = &extents;
-      all.arrays = reinterpret_cast<std::byte*>(arrays.data());
+      update_range range{sizeof parameter, reinterpret_cast<std::byte*>(parameter),
+                         reinterpret_cast<std::byte*>(gradient)};
+      for (int i = 0; i < max_moments; ++i) range.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
+      range.extents = &extents;
+      range.arrays = reinterpret_cast<std::byte*>(arrays.data());
       for (int step = 1; step <= 2; ++step, gradient[0] = -0.5)
-        optimizer.update(trial_context<Optimizer>{}, tensor_at<Optimizer, double>(all), update_terms{step, 0.1, 1});
+        optimizer.update(trial_context<Optimizer>{}, tensor_at<Optimizer, double>(range), update_terms{step, 0.1, 1});
       for (const double x : arrays) result += x;
     } else {
-      update_operands<double> of{parameter, gradient, {}};
-      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = moments[i];
-      for (int step = 1; step <= 2; ++step, gradient[0] = -0.5) optimizer.template rule<double>(of, {step, 0.1, 1})(0);
+      update_operands<double> operands{parameter, gradient, {}};
+      for (int i = 0; i < Optimizer::moments; ++i) operands.moment[i] = moments[i];
+      for (int step = 1; step <= 2; ++step, gradient[0] = -0.5)
+        optimizer.template rule<double>(operands, {step, 0.1, 1})(0);
     }
     for (int i = 0; i < 4; ++i) {
       result += parameter[i];
@@ -172,8 +175,8 @@ class optimizer_update {
   }
 
   template <class Optimizer, class T>
-  GPIPE_COLD static bool stays_finite(const void* optimizer, const update_terms& now) {
-    const auto& its = *static_cast<const Optimizer*>(optimizer);
+  GPIPE_COLD static bool stays_finite(const void* optimizer, const update_terms& terms) {
+    const auto& rule = *static_cast<const Optimizer*>(optimizer);
     T parameters[2] = {1, 1}, gradients[2] = {0, 1}, moments[max_moments][2]{};
     if constexpr (requires { Optimizer::first_moments[0]; })
       for (int i = 0; i < Optimizer::moments; ++i)
@@ -183,18 +186,18 @@ class optimizer_update {
       const shape extents{1, 2};
       alignas(alignment) std::byte arrays[64 * alignment]{};
       if (tensor_memory_of<Optimizer>.bytes(extents, dtype_of<T>) > sizeof arrays) return true;
-      update_range all{sizeof parameters, reinterpret_cast<std::byte*>(parameters),
-                       reinterpret_cast<std::byte*>(gradients)};
-      for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
-      all.extents = &extents;
-      all.arrays = arrays;
-      its.update(trial_context<Optimizer>{}, tensor_at<Optimizer, T>(all), now);
+      update_range range{sizeof parameters, reinterpret_cast<std::byte*>(parameters),
+                         reinterpret_cast<std::byte*>(gradients)};
+      for (int i = 0; i < max_moments; ++i) range.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
+      range.extents = &extents;
+      range.arrays = arrays;
+      rule.update(trial_context<Optimizer>{}, tensor_at<Optimizer, T>(range), terms);
     } else {
-      update_operands<T> of{parameters, gradients, {}};
-      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = moments[i];
-      const auto rule = its.template rule<T>(of, now);
-      rule(0);
-      rule(1);
+      update_operands<T> operands{parameters, gradients, {}};
+      for (int i = 0; i < Optimizer::moments; ++i) operands.moment[i] = moments[i];
+      const auto update = rule.template rule<T>(operands, terms);
+      update(0);
+      update(1);
     }
     return is_finite(parameters[0]) && is_finite(parameters[1]);
   }

@@ -24,7 +24,7 @@ class parameter_groups {
   /// Throws `error` if a setting is invalid, if a pattern matches nothing, or if earlier groups have all that a group
   /// matches.
   GPIPE_COLD parameter_groups(const network& net, const std::vector<parameter_group>& groups)
-      : groups_(groups), of_(index(net.layer_count)) {
+      : groups_(groups), groups_of_(index(net.layer_count)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) require_valid(g);
     std::vector<std::string> paths;
     std::vector<std::vector<bool>> used(groups_.size());
@@ -32,16 +32,16 @@ class parameter_groups {
       used[g].resize(groups_[g].parameters.size() + groups_[g].layers.size());
     for (int l = 0; l < net.layer_count; ++l) {
       const layer_type& type = net.type_of(l);
-      auto& mine = of_[index(l)];
-      mine.resize(index(type.parameter_count), static_cast<int>(groups_.size()));
+      auto& numbers = groups_of_[index(l)];
+      numbers.resize(index(type.parameter_count), static_cast<int>(groups_.size()));
       for (int p = 0; p < type.parameter_count; ++p) {
         paths.push_back(path_of(net, {l, p}));
         for (std::size_t g = groups_.size(); g-- > 0;)
-          if (takes(groups_[g], paths.back(), type.name, used[g])) mine[index(p)] = static_cast<int>(g);
+          if (takes(groups_[g], paths.back(), type.name, used[g])) numbers[index(p)] = static_cast<int>(g);
       }
       // A tied parameter belongs to the first group that matches one of its uses.
       for (int p = 0; p < type.parameter_count; ++p)
-        if (int& owner = at(net.owner(l, p)); mine[index(p)] < owner) owner = mine[index(p)];
+        if (int& owner = at(net.owner(l, p)); numbers[index(p)] < owner) owner = numbers[index(p)];
     }
     for (int l = 0; l < net.layer_count; ++l)
       for (int p = 0; p < net.type_of(l).parameter_count; ++p) at({l, p}) = at(net.owner(l, p));
@@ -51,21 +51,21 @@ class parameter_groups {
 
   const std::vector<parameter_group>& all() const { return groups_; }
   /// The number of a parameter's group; the number of groups: it is in none.
-  int of(int layer, int parameter) const { return of_[index(layer)][index(parameter)]; }
+  int of(int layer, int parameter) const { return groups_of_[index(layer)][index(parameter)]; }
   bool frozen(int layer, int parameter) const {
     const int g = of(layer, parameter);
     return g < static_cast<int>(groups_.size()) && groups_[index(g)].frozen;
   }
   /// Whether all parameters of a layer, one at least, are frozen.
   bool frozen(int layer) const {
-    const int count = static_cast<int>(of_[index(layer)].size());
+    const int count = static_cast<int>(groups_of_[index(layer)].size());
     for (int p = 0; p < count; ++p)
       if (!frozen(layer, p)) return false;
     return count > 0;
   }
 
  private:
-  int& at(const named_array& which) { return of_[index(which.layer_index)][index(which.index)]; }
+  int& at(const named_array& parameter) { return groups_of_[index(parameter.layer_index)][index(parameter.index)]; }
   GPIPE_COLD void require_valid(std::size_t g) const {
     const parameter_group& group = groups_[g];
     const auto refuse = [&](const char* setting, double value) {
@@ -82,10 +82,10 @@ class parameter_groups {
   static bool takes(const parameter_group& group, std::string_view path, std::string_view layer,
                     std::vector<bool>& used) {
     bool any = false;
-    std::size_t at = 0;
+    std::size_t pattern_index = 0;
     const auto look = [&](bool found) {
-      if (found) any = used[at] = true;
-      ++at;
+      if (found) any = used[pattern_index] = true;
+      ++pattern_index;
     };
     for (const std::string& pattern : group.parameters) look(matches(pattern, path));
     std::string_view name = layer.substr(0, layer.find('<')), plain = name;
@@ -115,9 +115,9 @@ class parameter_groups {
   // A parameter is in the first group that matches it, or another use of it.
   GPIPE_COLD void require_members(std::size_t g) const {
     if (groups_[g].may_be_empty) return;
-    for (const auto& layer : of_)
-      for (const int its : layer)
-        if (its == static_cast<int>(g)) return;
+    for (const auto& layer : groups_of_)
+      for (const int number : layer)
+        if (number == static_cast<int>(g)) return;
     throw_error({"groups[", static_cast<int>(g),
                  "] has no parameter: all that it matches, or tied uses of it, are in earlier groups"},
                 {"put the narrower group first, drop this one, or set .may_be_empty = true"});
@@ -126,13 +126,13 @@ class parameter_groups {
     if (known.empty()) return "the model has none";
     std::size_t fewest = pattern.npos;
     const std::string* best = nullptr;
-    for (const std::string& other : known)
-      if (const std::size_t apart = letters_apart(pattern, other); apart < fewest) fewest = apart, best = &other;
+    for (const std::string& name : known)
+      if (const std::size_t distance = letters_apart(pattern, name); distance < fewest) fewest = distance, best = &name;
     return concat({"the nearest is \"", *best, "\""});
   }
 
   std::vector<parameter_group> groups_;
-  std::vector<std::vector<int>> of_;  // [layer][parameter]; the number of groups: in none
+  std::vector<std::vector<int>> groups_of_;  // [layer][parameter]; the number of groups: in none
 };
 
 }  // namespace gpipe::detail

@@ -20,8 +20,8 @@ class activation_recorder {
 
   activation_recorder(const network& net, int moments) : net_(&net), moments_(moments) {}
 
-  void record_in(digest& into) {
-    digest_ = &into;
+  void record_in(digest& target) {
+    digest_ = &target;
     piece_.resize(std::size_t{1} << 16);
   }
   bool has_digest() const { return digest_ != nullptr; }
@@ -62,18 +62,18 @@ class activation_recorder {
                                               int m) {
     if (!step.is_recorded() || !hashes()) return;
     hash sum;
-    add(c, b.own.gradients, b.own.bytes, sum);
+    add(c, b.owned.gradients, b.owned.bytes, sum);
     add(c, b.tied.gradients, b.tied.bytes, sum);
     digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  /// The layer's moments begin at `moments`, each `apart` bytes from the one before.
+  /// The layer's moments begin at `moments`, each `stride` bytes from the one before.
   GPIPE_OUT_OF_LINE void after_update(const device_context& c, const bound& b, const std::byte* moments,
-                                      std::size_t apart) {
-    if (!hashes() || (b.own.bytes == 0 && b.tied.bytes > 0)) return;
+                                      std::size_t stride) {
+    if (!hashes() || (b.owned.bytes == 0 && b.tied.bytes > 0)) return;
     hash sum;
-    add(c, b.own.parameters, b.own.bytes, sum);
-    for (int k = 0; k < moments_; ++k) add(c, moments + static_cast<std::size_t>(k) * apart, b.own.bytes, sum);
+    add(c, b.owned.parameters, b.owned.bytes, sum);
+    for (int k = 0; k < moments_; ++k) add(c, moments + static_cast<std::size_t>(k) * stride, b.owned.bytes, sum);
     digest_->put(action_kind::update, -1, b.layer_index, sum.value());
   }
 
@@ -83,14 +83,14 @@ class activation_recorder {
   std::size_t bytes(int v, int samples) const {
     return net_->values[v].part.size * bytes_of(net_->values[v].part.type) * static_cast<std::size_t>(samples);
   }
-  void copy(const device_context& c, int v, const std::byte* from, tensor_rows& into, int tensor,
+  void copy(const device_context& c, int v, const std::byte* source, tensor_rows& rows, int tensor,
             const step_context& step, int m) const {
-    c.download(static_cast<std::ptrdiff_t>(bytes(v, step.samples(m))), from, into.at(tensor, step.first_sample(m)));
+    c.download(static_cast<std::ptrdiff_t>(bytes(v, step.samples(m))), source, rows.at(tensor, step.first_sample(m)));
   }
-  GPIPE_OUT_OF_LINE void add(const device_context& c, const std::byte* from, std::size_t bytes, hash& sum) {
+  GPIPE_OUT_OF_LINE void add(const device_context& c, const std::byte* source, std::size_t bytes, hash& sum) {
     for (std::size_t done = 0; done < bytes; done += piece_.size()) {
       const std::size_t some = (std::min)(piece_.size(), bytes - done);
-      c.download(static_cast<std::ptrdiff_t>(some), from + done, piece_.data());
+      c.download(static_cast<std::ptrdiff_t>(some), source + done, piece_.data());
       c.finish();
       sum.add(piece_.data(), some);
     }

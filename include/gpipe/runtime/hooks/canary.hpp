@@ -22,40 +22,40 @@ class canary {
     const auto bytes = [&](int v) { return net.values[v].part.bytes(terms.micro_batch_size); };
     for (int l = stage.first(); l < stage.last(); ++l) {
       const bound_layer& b = layers[at(l)];
-      deaths& here = dead_[at(l)];
+      deaths& dying = dead_[at(l)];
       life.dies_after_forward(l, [&](int v) {
-        if (!stage.sent(v)) here.forward.push_back({where(b, v), bytes(v)});
+        if (!stage.sent(v)) dying.forward.push_back({where(b, v), bytes(v)});
       });
       if (stage.recomputed(l)) {
-        if (b.layer->extra_count > 0) here.forward.push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+        if (b.layer->extra_count > 0) dying.forward.push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
         for (int o = 0; o < b.outputs; ++o)
           dead_[at(life.last_reader(b.value_out[o]))].input.push_back({b.out[o], bytes(b.value_out[o])});
       }
       if (b.layer->forward_workspace_count > 0)
-        here.call.push_back({b.forward_workspace, b.layer->forward_workspace_bytes(terms.micro_batch_size)});
+        dying.call.push_back({b.forward_workspace, b.layer->forward_workspace_bytes(terms.micro_batch_size)});
       // Buffers that parameter parts read live until these have run.
       if (b.layer->extra_count > 0)
-        (life.waits(l) ? here.parameters : here.input)
+        (life.waits(l) ? dying.parameters : dying.input)
             .push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
       if (b.layer->backward_extra_count > 0)
-        (life.waits(l) ? here.parameters : here.input)
+        (life.waits(l) ? dying.parameters : dying.input)
             .push_back({b.backward_extras, b.layer->backward_extra_bytes(terms.micro_batch_size)});
       if (b.layer->workspace_count > 0)
-        (life.works_late(l) ? here.parameters : here.input)
+        (life.works_late(l) ? dying.parameters : dying.input)
             .push_back({b.workspace, b.layer->workspace_bytes(terms.micro_batch_size)});
-      life.held(l, [&](int v) { (life.waits(l) ? here.parameters : here.input).push_back({where(b, v), bytes(v)}); });
+      life.held(l, [&](int v) { (life.waits(l) ? dying.parameters : dying.input).push_back({where(b, v), bytes(v)}); });
       life.consumed(l, [&](int v) {
         for (int o = 0; o < b.outputs; ++o)
           if (b.value_out[o] == v)
-            (life.waits(l) ? here.parameters : here.input).push_back({b.out_gradient[o], bytes(v)});
+            (life.waits(l) ? dying.parameters : dying.input).push_back({b.out_gradient[o], bytes(v)});
       });
     }
   }
 
   /// Called after forward, the input part and the parameter part of a layer.
-  void after_forward(const device_context& c, int layer, int m, bool again) const {
-    poison(c, dead_[at(layer)].call, m, again);
-    if (!(again && recomputes_)) poison(c, dead_[at(layer)].forward, m, again);
+  void after_forward(const device_context& c, int layer, int m, bool recompute) const {
+    poison(c, dead_[at(layer)].call, m, recompute);
+    if (!(recompute && recomputes_)) poison(c, dead_[at(layer)].forward, m, recompute);
   }
   void after_input_part(const device_context& c, int layer, int m) const { poison(c, dead_[at(layer)].input, m, true); }
   void after_parameter_part(const device_context& c, int layer, int m) const {
@@ -64,7 +64,7 @@ class canary {
 
  private:
   struct buffer {
-    block_address at;
+    block_address address;
     std::size_t bytes;
   };
   struct deaths {
@@ -81,8 +81,9 @@ class canary {
     return {};
   }
 
-  static void poison(const device_context& c, const std::vector<buffer>& dead, int m, bool again) {
-    for (const buffer& b : dead) c.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0xff}, b.at.at(m, again));
+  static void poison(const device_context& c, const std::vector<buffer>& dead, int m, bool backward) {
+    for (const buffer& b : dead)
+      c.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0xff}, b.address.at(m, backward));
   }
 
   int first_;

@@ -36,13 +36,13 @@ class layer_hooks {
   GPIPE_COLD void use_canary(const bound_layers& layers) {
     canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), layers);
   }
-  GPIPE_COLD void time_layers(bool on) {
-    if (!on) timer_.reset();
+  GPIPE_COLD void time_layers(bool enabled) {
+    if (!enabled) timer_.reset();
     else if (!timer_) timer_ = std::make_unique<layer_timer>(plan_.cut().first[stage_ + 1] - first());
   }
   const layer_timer* timer() const { return timer_.get(); }
-  void record_in(digest& into) {
-    recorder_.record_in(into);
+  void record_in(digest& target) {
+    recorder_.record_in(target);
     recorded_ = true;
   }
   /// The set of watched layers has changed.
@@ -54,8 +54,8 @@ class layer_hooks {
   /// A hook runs between two micro-batches, so their parameter parts must not run together.
   bool need_each_micro_batch(const step_context& step) const { return recorded_ || step.diagnoses() || canary_; }
 
-  void before_forward(const bound& b, const step_context& step, int m, bool again) const {
-    if (step.diagnoses()) finder().check_inputs(b, step, m, again);
+  void before_forward(const bound& b, const step_context& step, int m, bool recompute) const {
+    if (step.diagnoses()) finder().check_inputs(b, step, m, recompute);
   }
   void after_forward(const bound& b, const call& done, const step_context& step, int m) {
     if (step.diagnoses()) finder().check_outputs(b, step, m, done);
@@ -94,9 +94,9 @@ class layer_hooks {
     if (!canary_) return;
     for (const bound& b : layers) canary_->after_parameter_part(context_, b.layer_index, m);
   }
-  /// `moments`: of the first parameter of this layer, each `apart` bytes from the one before.
-  void after_update(const bound& b, const std::byte* moments, std::size_t apart) {
-    if (recorded_) recorder_.after_update(context_, b, moments, apart);
+  /// `moments`: of the first parameter of this layer, each `stride` bytes from the one before.
+  void after_update(const bound& b, const std::byte* moments, std::size_t stride) {
+    if (recorded_) recorder_.after_update(context_, b, moments, stride);
   }
 
   /// Runs a part of a layer on `group` micro-batches, the first of which is m, and records their mean time.

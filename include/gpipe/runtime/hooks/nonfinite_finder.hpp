@@ -21,16 +21,16 @@ class nonfinite_finder {
       : context_(context), net_(net), stage_(stage) {}
 
   /// Checks the model's inputs and the fields that this layer reads.
-  GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
+  GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool recompute) const {
     for (int i = 0; i < b.inputs; ++i)
-      if (const int v = b.value_in[i]; v < net_.entering && !finite(v, b, m, b.in[i].at(m, again), step))
+      if (const int v = b.value_in[i]; v < net_.entering && !finite(v, b, m, b.in[i].at(m, recompute), step))
         not_finite(b, step, m, "the field \"inputs\" of the data",
                    location_in(step.rows.inputs, net_.values[0].part.type, net_.values[0].part.size, step, m));
     for (int f = 0; f < b.layer->field_count; ++f) {
       const auto& field = b.layer->fields[f];
       const auto n = static_cast<std::ptrdiff_t>(field.size) * step.samples(m);
       if (const std::byte* rows = step.rows.fields[index(b.layer->field_index[f])];
-          rows != nullptr && !finite(b, field.type, n, b.fields[f].at(m, again)))
+          rows != nullptr && !finite(b, field.type, n, b.fields[f].at(m, recompute)))
         not_finite(b, step, m, concat({"the field \"", field.name, "\" of the data"}),
                    location_in(rows, field.type, field.size, step, m));
     }
@@ -53,7 +53,7 @@ class nonfinite_finder {
         check(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
   GPIPE_COLD void check_parameter_part(const bound& b, const step_context& step, int m) const {
-    for (const parameter_block* block : {&b.own, &b.tied})
+    for (const parameter_block* block : {&b.owned, &b.tied})
       if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(block->bytes / bytes_of(b.layer->type)),
                   block->gradients))
         not_finite(b, step, m, "the gradient of its parameters");
@@ -71,20 +71,20 @@ class nonfinite_finder {
   GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
     return !is_floating(type) || all_finite(b, type, n, data);
   }
-  GPIPE_COLD bool finite(int v, const bound& b, int m, const std::byte* at, const step_context& step) const {
+  GPIPE_COLD bool finite(int v, const bound& b, int m, const std::byte* data, const step_context& step) const {
     const edge_part& part = net_.values[v].part;
-    return finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at);
+    return finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), data);
   }
-  GPIPE_COLD void check(const bound& b, int m, const std::string& what, int v, const std::byte* at,
+  GPIPE_COLD void check(const bound& b, int m, const std::string& description, int v, const std::byte* data,
                         const step_context& step) const {
-    if (!finite(v, b, m, at, step)) not_finite(b, step, m, what);
+    if (!finite(v, b, m, data, step)) not_finite(b, step, m, description);
   }
   /// A parameter that is not finite is the cause of an output that is not.
   GPIPE_COLD void check_parameters(const bound& b, const step_context& step, int m) const {
     for (int p = 0; p < b.layer->parameter_count; ++p) {
-      const parameter& it = b.layer->parameters[p];
-      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(it.extents.size()), b.parameter_at[index(p)]))
-        not_finite(b, step, m, concat({"its parameter \"", it.name, "\""}));
+      const parameter& parameter = b.layer->parameters[p];
+      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(parameter.extents.size()), b.parameter_at[index(p)]))
+        not_finite(b, step, m, concat({"its parameter \"", parameter.name, "\""}));
     }
   }
   /// A field's first number that is not finite: its sample and its column, from the rows of the batch.
@@ -99,16 +99,16 @@ class nonfinite_finder {
     if (!is_floating(type)) return {};
     const auto size = static_cast<std::ptrdiff_t>(columns);
     const std::ptrdiff_t begin = size * step.first_sample(m), end = begin + size * step.samples(m);
-    const std::ptrdiff_t at =
+    const std::ptrdiff_t position =
         visit_dtype<float, double, bf16>(type, [&]<class T>() { return first_nonfinite<T>(rows, begin, end); });
-    if (at == end) return {};
-    return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(at / size)), ", column ",
-                   at % size, " (counted from 0)"});
+    if (position == end) return {};
+    return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(position / size)),
+                   ", column ", position % size, " (counted from 0)"});
   }
-  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const std::string& what,
-                                          const std::string& location = {}) const {
+  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m,
+                                          const std::string& description, const std::string& location = {}) const {
     throw_error(
-        {what, " is not finite", location},
+        {description, " is not finite", location},
         {location.empty() ? "look for such numbers in the data, or lower the learning rate" : "correct the data",
          "; parameters are as before the step"},
         {.layer = std::string(b.layer->name),

@@ -15,8 +15,8 @@ GPIPE_INLINE GPIPE_COLD std::vector<link_channels> make_link_channels(const devi
                         {"choose a positive number, or 0 to emulate no link"});
   std::vector<link_channels> channels(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
-    const auto& [from, to, gradient] = plan.links[k];
-    const int first = waiters[index(plan.worker_of(from))], second = waiters[index(plan.worker_of(to))];
+    const auto& [source, target, gradient] = plan.links[k];
+    const int first = waiters[index(plan.worker_of(source))], second = waiters[index(plan.worker_of(target))];
     if (first == second || first < 0 || second < 0) continue;
     const auto make = [&](link_channel& made, int sender, int receiver, const std::vector<int>& memory_slots,
                           std::int64_t traffic::*bytes) {

@@ -36,9 +36,9 @@ struct link_channel : remote_end {
   explicit operator bool() const { return local || out || in; }
 
   template <class Context>
-  void acquire(const Context& device, int m, const wait_context& what) {
-    if (!local) return out->acquire(m, what);
-    local->acquire(m, what);
+  void acquire(const Context& device, int m, const wait_context& wait) {
+    if (!local) return out->acquire(m, wait);
+    local->acquire(m, wait);
     device.await(local->marker(m));
   }
   template <class Context>
@@ -49,9 +49,9 @@ struct link_channel : remote_end {
     local->publish(m, samples);
   }
   template <class Context>
-  void consume(const Context& device, int m, const wait_context& what) {
-    if (!local) return static_cast<void>(in->consume(m, what));
-    local->consume(m, what);
+  void consume(const Context& device, int m, const wait_context& wait) {
+    if (!local) return static_cast<void>(in->consume(m, wait));
+    local->consume(m, wait);
     device.await(local->marker(m));
   }
   template <class Context>

@@ -24,38 +24,38 @@ class stage_io {
   std::int64_t linked() const { return linked_; }
 
   template <class Context>
-  GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& i, const wait_context& what) {
+  GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& i, const wait_context& wait) {
     link_channels& link = channels_[index(i.link)];
-    auto& from = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
-    time([&] { from.consume(device, i.micro_batch, what); });
-    if (from.delay) linked_ += time([&] { from.delay->arrive(i.micro_batch); });
+    auto& channel = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
+    time([&] { channel.consume(device, i.micro_batch, wait); });
+    if (channel.delay) linked_ += time([&] { channel.delay->arrive(i.micro_batch); });
   }
   template <class Context>
   GPIPE_OUT_OF_LINE void send(const Context& device, const step_context& step, const instruction& i) {
     link_channels& link = channels_[index(i.link)];
-    auto& to = i.kind == action_kind::send_activation ? link.activations : link.gradients;
-    to.publish(device, i.micro_batch, step.samples(i.micro_batch));
+    auto& channel = i.kind == action_kind::send_activation ? link.activations : link.gradients;
+    channel.publish(device, i.micro_batch, step.samples(i.micro_batch));
   }
 
   /// Before the stage writes what others read.
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& i, const wait_context& what) {
+  GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& i, const wait_context& wait) {
     for (const int k : plan_.outgoing[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].activations, what);
+      acquire(device, i.micro_batch, channels_[index(k)].activations, wait);
   }
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire_gradients(const Context& device, const instruction& i, const wait_context& what) {
+  GPIPE_OUT_OF_LINE void acquire_gradients(const Context& device, const instruction& i, const wait_context& wait) {
     for (const int k : plan_.incoming[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].gradients, what);
+      acquire(device, i.micro_batch, channels_[index(k)].gradients, wait);
   }
   /// After the last use of what the stage received for this micro-batch.
   template <class Context>
   GPIPE_OUT_OF_LINE void release(const Context& device, const instruction& i, bool training) {
     for (const int k : plan_.incoming[index(i.stage)])
-      if (auto& from = channels_[index(k)].activations) from.release(device, i.micro_batch);
+      if (auto& channel = channels_[index(k)].activations) channel.release(device, i.micro_batch);
     if (!training) return;
     for (const int k : plan_.outgoing[index(i.stage)])
-      if (auto& from = channels_[index(k)].gradients) from.release(device, i.micro_batch);
+      if (auto& channel = channels_[index(k)].gradients) channel.release(device, i.micro_batch);
   }
 
  private:
@@ -70,8 +70,8 @@ class stage_io {
     return waited;
   }
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire(const Context& device, int m, link_channel& to, const wait_context& what) {
-    if (to) time([&] { to.acquire(device, m, what); });
+  GPIPE_OUT_OF_LINE void acquire(const Context& device, int m, link_channel& channel, const wait_context& wait) {
+    if (channel) time([&] { channel.acquire(device, m, wait); });
   }
 
   const step_plan& plan_;

@@ -35,19 +35,19 @@ namespace gpipe::detail {
 class leaving_gradients {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD leaving_gradients(process_group& job, const network& net, const step_plan& plan, replica_part& here,
+  GPIPE_COLD leaving_gradients(process_group& job, const network& net, const step_plan& plan, replica_part& part,
                                int stage, std::byte* landing)
-      : here_(here), stage_(stage), type_(net.type), landing_(landing), queue_(here.queues()[index(stage)]) {
-    const int R = plan.replicas(), own = here.number();
-    const arena_map& map = *here.maps()[index(stage)];
-    std::vector<int> of_owner(index(R));  // buckets so far
+      : part_(part), stage_(stage), type_(net.type), landing_(landing), queue_(part.queues()[index(stage)]) {
+    const int R = plan.replicas(), own_number = part.number();
+    const arena_map& map = *part.maps()[index(stage)];
+    std::vector<int> bucket_counts(index(R));  // buckets so far
     each_bucket(
         stage_view(net, plan.cut(), stage),
         [&](const bucket& b) {
           if (b.lent) return;
-          const int kind = b.owner == own ? 0 : 1;
+          const int kind = b.owner == own_number ? 0 : 1;
           buckets_.push_back(
-              {b, of_owner[index(b.owner)]++, map.find(memory_kind::gradients, b.first, -1, {}, kind).base});
+              {b, bucket_counts[index(b.owner)]++, map.find(memory_kind::gradients, b.first, -1, {}, kind).base});
           window_ = (std::max)(window_, b.bytes);
         },
         R);
@@ -58,17 +58,17 @@ class leaving_gradients {
     out_.resize(index(R));
     std::byte* windows[2]{};
     for (std::size_t i = 0; i < buckets_.size() && i < 2; ++i)
-      windows[i] = map.find(memory_kind::gradients, buckets_[i].of.first, -1, {}, 1).base;
+      windows[i] = map.find(memory_kind::gradients, buckets_[i].block.first, -1, {}, 1).base;
     for (int owner = 0; owner < R; ++owner) {
       channel_layout layout{0, static_cast<int>(window_ / alignment), {}, {}, {}, queue_};
       for (std::size_t i = 0; i < buckets_.size(); ++i)
-        if (buckets_[i].of.owner == owner) {
+        if (buckets_[i].block.owner == owner) {
           layout.receiver_slot.push_back(buckets_[i].number % 2);
           layout.sender_slot.push_back(static_cast<int>(i % 2));
         }
       if (layout.receiver_slot.empty()) continue;
       const rank_layout ranks(plan, &job);
-      if (owner != own) {
+      if (owner != own_number) {
         layout.peer = ranks.rank_of_stage(owner, stage);
         layout.values = {{windows[0], static_cast<std::size_t>(windows[1] - windows[0]), alignment}};
         if (windows[1] == nullptr) layout.values[0].stride = 0;
@@ -77,7 +77,7 @@ class leaving_gradients {
       }
       owned_ = layout.receiver_slot.size();
       for (int r = 0; r < R; ++r) {
-        if (r == own) continue;
+        if (r == own_number) continue;
         layout.peer = ranks.rank_of_stage(r, stage);
         layout.values = {{landing + 2 * window_ * in_.size(), window_, alignment}};
         in_.emplace_back(r, job.receiver(layout));
@@ -88,27 +88,27 @@ class leaving_gradients {
 
   /// The gradients of the layers from `layer` on are complete. Returns whether a bucket was among them, and adds the
   /// nanoseconds of waits to `waited`.
-  bool complete(int layer, const wait_context& what, std::int64_t& waited) {
+  bool complete(int layer, const wait_context& wait, std::int64_t& waited) {
     bool moved = false;
-    for (; next_ < buckets_.size() && buckets_[next_].of.first >= layer; ++next_, moved = true) {
+    for (; next_ < buckets_.size() && buckets_[next_].block.first >= layer; ++next_, moved = true) {
       const leaving_bucket& b = buckets_[next_];
-      if (b.of.owner == here_.number()) {
+      if (b.block.owner == part_.number()) {
         ++completed_;
         const bool last = completed_ == owned_;
-        while (summed_ < completed_ && (last || queue_ != nullptr || has_arrived(summed_))) sum_next(what, waited);
+        while (summed_ < completed_ && (last || queue_ != nullptr || has_arrived(summed_))) sum_next(wait, waited);
       } else {
-        if (queue_ == nullptr) here_.finish(stage_);
-        out_[index(b.of.owner)]->publish(b.number, static_cast<int>(b.of.bytes / alignment));
+        if (queue_ == nullptr) part_.finish(stage_);
+        out_[index(b.block.owner)]->publish(b.number, static_cast<int>(b.block.bytes / alignment));
       }
-      if (next_ + 1 < buckets_.size()) free_window(what, waited);
+      if (next_ + 1 < buckets_.size()) free_window(wait, waited);
     }
     return moved;
   }
   /// All gradients are complete: returns when all have left, and all others of the share have been added.
-  void finish(const wait_context& what, std::int64_t& waited) {
-    complete(0, what, waited);
+  void finish(const wait_context& wait, std::int64_t& waited) {
+    complete(0, wait, waited);
     for (const leaving_bucket& b : buckets_)
-      if (b.of.owner != here_.number()) left(b, what, waited);
+      if (b.block.owner != part_.number()) left(b, wait, waited);
     next_ = completed_ = summed_ = 0;
   }
   /// Also after a failure, between a bucket's sending and the wait until it has left: a device makes up for that wait,
@@ -117,7 +117,8 @@ class leaving_gradients {
     try {
       std::int64_t waited = 0;
       for (std::size_t i = 0; i < next_ && queue_ != nullptr; ++i)
-        if (const leaving_bucket& b = buckets_[i]; b.of.owner != here_.number()) left(b, {.action = "reset"}, waited);
+        if (const leaving_bucket& b = buckets_[i]; b.block.owner != part_.number())
+          left(b, {.action = "reset"}, waited);
     } catch (...) {
     }
     next_ = completed_ = summed_ = 0;
@@ -125,52 +126,52 @@ class leaving_gradients {
 
  private:
   struct leaving_bucket {
-    bucket of;
+    bucket block;
     int number;            // among its owner's
     std::byte* gradients;  // in this process: in a window, or of the share
   };
 
   // The next bucket's window: the bucket before this one has used it.
-  void free_window(const wait_context& what, std::int64_t& waited) {
+  void free_window(const wait_context& wait, std::int64_t& waited) {
     if (next_ == 0) return;
     const leaving_bucket& before = buckets_[next_ - 1];
-    if (before.of.owner == here_.number()) return;
-    left(before, what, waited);
-    here_.clear(stage_, {before.gradients, before.of.bytes});
+    if (before.block.owner == part_.number()) return;
+    left(before, wait, waited);
+    part_.clear(stage_, {before.gradients, before.block.bytes});
   }
-  void left(const leaving_bucket& b, const wait_context& what, std::int64_t& waited) {
+  void left(const leaving_bucket& b, const wait_context& wait, std::int64_t& waited) {
     const auto began = now_ns();
-    out_[index(b.of.owner)]->acquire(b.number, what);
+    out_[index(b.block.owner)]->acquire(b.number, wait);
     waited += now_ns() - began;
   }
   bool has_arrived(std::size_t number) const {
     return std::all_of(in_.begin(), in_.end(),
-                       [&](const auto& from) { return from.second->arrived(static_cast<int>(number)); });
+                       [&](const auto& channel) { return channel.second->arrived(static_cast<int>(number)); });
   }
   // ((g0 + g1) + g2) + ...: those of replicas before this one are summed where the first has landed.
-  void sum_next(const wait_context& what, std::int64_t& waited) {
-    const auto is_it = [&](const leaving_bucket& b) {
-      return b.of.owner == here_.number() && b.number == static_cast<int>(summed_);
+  void sum_next(const wait_context& wait, std::int64_t& waited) {
+    const auto is_next = [&](const leaving_bucket& b) {
+      return b.block.owner == part_.number() && b.number == static_cast<int>(summed_);
     };
-    const leaving_bucket& b = *std::find_if(buckets_.begin(), buckets_.end(), is_it);
-    const auto n = static_cast<std::ptrdiff_t>(b.of.bytes / bytes_of(type_));
+    const leaving_bucket& b = *std::find_if(buckets_.begin(), buckets_.end(), is_next);
+    const auto n = static_cast<std::ptrdiff_t>(b.block.bytes / bytes_of(type_));
     std::byte* const first = landing_ + window_ * index(b.number % 2);
     std::byte* arrived = first;
     for (auto& [replica, end] : in_) {
       const auto began = now_ns();
-      end->consume(b.number, what);
+      end->consume(b.number, wait);
       waited += now_ns() - began;
-      if (replica > here_.number()) here_.add(stage_, type_, n, arrived, b.gradients);
-      else if (arrived != first) here_.add(stage_, type_, n, arrived, first);
-      if (replica + 1 == here_.number()) here_.add(stage_, type_, n, first, b.gradients);
+      if (replica > part_.number()) part_.add(stage_, type_, n, arrived, b.gradients);
+      else if (arrived != first) part_.add(stage_, type_, n, arrived, first);
+      if (replica + 1 == part_.number()) part_.add(stage_, type_, n, first, b.gradients);
       arrived += 2 * window_;
     }
-    if (queue_ == nullptr) here_.finish(stage_);
-    for (auto& from : in_) from.second->release(b.number);
+    if (queue_ == nullptr) part_.finish(stage_);
+    for (auto& channel : in_) channel.second->release(b.number);
     ++summed_;
   }
 
-  replica_part& here_;
+  replica_part& part_;
   int stage_, others_ = 0;
   dtype type_;
   std::byte* landing_;

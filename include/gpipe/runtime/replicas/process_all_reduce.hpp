@@ -38,37 +38,38 @@ namespace gpipe::detail {
 class process_all_reduce final : public all_reduce {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const step_plan& plan, replica_part& here)
+  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const step_plan& plan, replica_part& part)
       : job_(job),
         net_(net),
         plan_(plan),
         ranks_(plan, &job),
-        here_(here),
-        queues_(here.queues()),
+        part_(part),
+        queues_(part.queues()),
         exchanges_(detail::index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
-      if (!here.has(s)) continue;
-      const detail::arena_map& map = *here.maps()[detail::index(s)];
-      exchange& all = exchanges_[detail::index(s)];
-      all.partials = here.partials(s);
-      for (int r = 0; r < plan.replicas() && !all.partials.empty(); ++r)
-        if (r != here.number()) connect_partials(s, r);
-      all.gradients = here.gradient_ranges(s);
+      if (!part.has(s)) continue;
+      const detail::arena_map& map = *part.maps()[detail::index(s)];
+      exchange& stage_exchange = exchanges_[detail::index(s)];
+      stage_exchange.partials = part.partials(s);
+      for (int r = 0; r < plan.replicas() && !stage_exchange.partials.empty(); ++r)
+        if (r != part.number()) connect_partials(s, r);
+      stage_exchange.gradients = part.gradient_ranges(s);
       if (!plan.trains) continue;
       const stage_view stage(net, plan.cut(), s);
-      all.shared_out = plan.requirements(s).shares > 1;
-      if (all.shared_out) connect_parameters(s, stage);
+      stage_exchange.shared_out = plan.requirements(s).shares > 1;
+      if (stage_exchange.shared_out) connect_parameters(s, stage);
       const bool leave = plan.requirements(s).gradients_leave;
-      auto next = all.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
+      auto next =
+          stage_exchange.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (leave) {
-        all.leaving = std::make_unique<leaving_gradients>(job, net, plan, here, s, landing);
-        landing += all.leaving->landing_bytes();
+        stage_exchange.leaving = std::make_unique<leaving_gradients>(job, net, plan, part, s, landing);
+        landing += stage_exchange.leaving->landing_bytes();
         each_bucket(
             stage,
             [&](const bucket& b) {
               if (!b.lent) return;
-              std::byte* const base = map.find(memory_kind::gradients, b.first, -1, {}, b.owner != here.number()).base;
+              std::byte* const base = map.find(memory_kind::gradients, b.first, -1, {}, b.owner != part.number()).base;
               landing = add_range(s, base, edges_of(s, b.begin, b.bytes), landing, range::never);
             },
             plan.replicas());
@@ -80,7 +81,7 @@ class process_all_reduce final : public all_reduce {
                               b.early ? b.first : range::never);
         });
       }
-      all.buckets = all.ranges.size();
+      stage_exchange.buckets = stage_exchange.ranges.size();
       for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l) {
         if (net.owns(l)) continue;
         ++next;
@@ -89,45 +90,47 @@ class process_all_reduce final : public all_reduce {
     }
   }
 
-  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
-    exchange& all = exchanges_[detail::index(stage)];
+  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& wait, bool commits) override {
+    exchange& stage_exchange = exchanges_[detail::index(stage)];
     // In a commit the owners already have the gradients of tied uses.
-    const std::size_t ranges = commits ? all.buckets : all.ranges.size();
+    const std::size_t ranges = commits ? stage_exchange.buckets : stage_exchange.ranges.size();
     std::int64_t waited = 0;
-    if (all.leaving) all.leaving->finish(what, waited);
+    if (stage_exchange.leaving) stage_exchange.leaving->finish(wait, waited);
     finish(stage);
-    for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit reads these partials
-    for (const auto& to : all.partials_out) to->publish(0, 1);
-    for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
-    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, all.ranges[i], what);
+    for (const auto& receiver : stage_exchange.partials_in)
+      receiver->release(0);  // not earlier: the commit reads these partials
+    for (const auto& sender : stage_exchange.partials_out) sender->publish(0, 1);
+    for (std::size_t i = 0; i < ranges; ++i) send_slices(stage_exchange.ranges[i]);
+    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, stage_exchange.ranges[i], wait);
     // In a commit a replica needs the sums of its own share alone.
-    const bool spreads = !commits || !all.shared_out;
-    for (std::size_t i = 0; all.shared_out && spreads && i < ranges; ++i) send_sums(all.ranges[i]);
-    for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(all.ranges[i], spreads, what);
+    const bool spreads = !commits || !stage_exchange.shared_out;
+    for (std::size_t i = 0; stage_exchange.shared_out && spreads && i < ranges; ++i)
+      send_sums(stage_exchange.ranges[i]);
+    for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(stage_exchange.ranges[i], spreads, wait);
     waited += timed([&] {
-      for (const auto& from : all.partials_in) from->consume(0, what);
-      for (const auto& to : all.partials_out) to->acquire(0, what);
+      for (const auto& receiver : stage_exchange.partials_in) receiver->consume(0, wait);
+      for (const auto& sender : stage_exchange.partials_out) sender->acquire(0, wait);
     });
     if (!commits && replica > 0)
-      for (const auto& it : all.gradients) here_.clear(stage, it);
+      for (const auto& gradients : stage_exchange.gradients) part_.clear(stage, gradients);
     return waited;
   }
 
-  GPIPE_OUT_OF_LINE progress begin(int, int stage, int layer, const wait_context& what) override {
-    exchange& all = exchanges_[detail::index(stage)];
+  GPIPE_OUT_OF_LINE progress begin(int, int stage, int layer, const wait_context& wait) override {
+    exchange& stage_exchange = exchanges_[detail::index(stage)];
     progress found;
-    if (all.leaving) {
-      found.moved = all.leaving->complete(layer, what, found.waited);
+    if (stage_exchange.leaving) {
+      found.moved = stage_exchange.leaving->complete(layer, wait, found.waited);
       return found;
     }
-    for (range& it : all.ranges) {
-      if (it.complete_at < layer || it.now == range::progress::summed) continue;
-      if (it.now == range::progress::untouched) {
+    for (range& gradients : stage_exchange.ranges) {
+      if (gradients.complete_at < layer || gradients.state == range::progress::summed) continue;
+      if (gradients.state == range::progress::untouched) {
         finish(stage);
-        send_slices(it);
-      } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(),
-                             [](auto& from) { return from.end->arrived(0); })) {
-        found.waited += sum_slice(stage, it, what);
+        send_slices(gradients);
+      } else if (std::all_of(gradients.slices_in.begin(), gradients.slices_in.end(),
+                             [](auto& receiver) { return receiver.end->arrived(0); })) {
+        found.waited += sum_slice(stage, gradients, wait);
       } else {
         continue;
       }
@@ -135,18 +138,18 @@ class process_all_reduce final : public all_reduce {
     }
     return found;
   }
-  GPIPE_OUT_OF_LINE std::int64_t gather(int, int stage, const wait_context& what) override {
-    exchange& all = exchanges_[detail::index(stage)];
+  GPIPE_OUT_OF_LINE std::int64_t gather(int, int stage, const wait_context& wait) override {
+    exchange& stage_exchange = exchanges_[detail::index(stage)];
     return timed([&] {
-      for (const auto& to : all.shares_out) to->publish(0, 1);
-      for (const auto& from : all.shares_in) from->consume(0, what), from->release(0);
-      for (const auto& to : all.shares_out) to->acquire(0, what);
+      for (const auto& sender : stage_exchange.shares_out) sender->publish(0, 1);
+      for (const auto& receiver : stage_exchange.shares_in) receiver->consume(0, wait), receiver->release(0);
+      for (const auto& sender : stage_exchange.shares_out) sender->acquire(0, wait);
     });
   }
   void reset() override {
-    for (exchange& all : exchanges_) {
-      for (range& it : all.ranges) it.now = range::progress::untouched;
-      if (all.leaving) all.leaving->reset();
+    for (exchange& stage_exchange : exchanges_) {
+      for (range& gradients : stage_exchange.ranges) gradients.state = range::progress::untouched;
+      if (stage_exchange.leaving) stage_exchange.leaving->reset();
     }
   }
 
@@ -161,7 +164,7 @@ class process_all_reduce final : public all_reduce {
     static constexpr int never = -1;
     int complete_at = never;  // the layer whose last backward completes the range; never: the stage's end does
     enum class progress { untouched, sent, summed };
-    progress now = progress::untouched;
+    progress state = progress::untouched;
     std::byte* slice = nullptr;    // this replica's
     std::size_t bytes = 0;         // of the slice
     std::byte* landing = nullptr;  // receives the slice of the other replicas, in ascending order
@@ -183,19 +186,19 @@ class process_all_reduce final : public all_reduce {
   using edges = std::vector<std::size_t>;  // [replica]: its slice of a range begins here; then the range's bytes
 
   GPIPE_COLD edges equal_edges(std::size_t bytes) const {
-    edges all;
-    for (int r = 0; r <= plan_.replicas(); ++r) all.push_back(slice_begin(bytes, r, plan_.replicas()));
-    return all;
+    edges begins;
+    for (int r = 0; r <= plan_.replicas(); ++r) begins.push_back(slice_begin(bytes, r, plan_.replicas()));
+    return begins;
   }
   // Of a range of the stage's own parameters: equal slices, or those that lie in each replica's share.
   GPIPE_COLD edges edges_of(int s, std::size_t begin, std::size_t bytes) const {
     if (!exchanges_[detail::index(s)].shared_out) return equal_edges(bytes);
-    edges all;
-    each_share(stage_view(net_, plan_.cut(), s), plan_.replicas(), nullptr, [&](int, const stage_share& its) {
-      all.push_back(std::clamp(static_cast<std::size_t>(its.begin), begin, begin + bytes) - begin);
+    edges begins;
+    each_share(stage_view(net_, plan_.cut(), s), plan_.replicas(), nullptr, [&](int, const stage_share& share) {
+      begins.push_back(std::clamp(static_cast<std::size_t>(share.begin), begin, begin + bytes) - begin);
     });
-    all.push_back(bytes);
-    return all;
+    begins.push_back(bytes);
+    return begins;
   }
   template <class Call>
   static std::int64_t timed(Call&& call) {
@@ -205,108 +208,108 @@ class process_all_reduce final : public all_reduce {
   }
 
   // The size of one message must fit in an `int`.
-  static void add_buffers(channel_layout& layout, std::byte* at, std::size_t bytes) {
+  static void add_buffers(channel_layout& layout, std::byte* begin, std::size_t bytes) {
     constexpr std::size_t max_bytes = std::size_t{1} << 30;
     for (std::size_t done = 0; done < bytes; done += max_bytes)
-      layout.values.push_back({at + done, 0, (std::min)(max_bytes, bytes - done)});
+      layout.values.push_back({begin + done, 0, (std::min)(max_bytes, bytes - done)});
   }
   channel_layout layout_to(int replica, int stage) const {
     return {ranks_.rank_of_stage(replica, stage), 1, {}, {0}, {0}, queues_[detail::index(stage)]};
   }
   // Channels that work in a device's order need no wait on the host.
   void finish(int stage) const {
-    if (queues_[detail::index(stage)] == nullptr) here_.finish(stage);
+    if (queues_[detail::index(stage)] == nullptr) part_.finish(stage);
   }
 
   // Returns where the landing buffer of the next range begins.
-  GPIPE_COLD std::byte* add_range(int s, std::byte* base, const edges& at, std::byte* landing, int complete_at) {
-    const int R = plan_.replicas(), own = here_.number();
-    range it;
-    it.complete_at = complete_at;
-    it.slice = base + at[detail::index(own)];
-    it.bytes = at[detail::index(own) + 1] - at[detail::index(own)];
-    it.landing = landing;
+  GPIPE_COLD std::byte* add_range(int s, std::byte* base, const edges& begins, std::byte* landing, int complete_at) {
+    const int R = plan_.replicas(), own_number = part_.number();
+    range gradients;
+    gradients.complete_at = complete_at;
+    gradients.slice = base + begins[detail::index(own_number)];
+    gradients.bytes = begins[detail::index(own_number) + 1] - begins[detail::index(own_number)];
+    gradients.landing = landing;
     for (int r = 0; r < R; ++r) {
-      if (r == own) continue;
-      const std::size_t first = at[detail::index(r)], size = at[detail::index(r) + 1] - first;
-      const bool takes = takes_sums(s, r), gets = takes_sums(s, own);
+      if (r == own_number) continue;
+      const std::size_t first = begins[detail::index(r)], size = begins[detail::index(r) + 1] - first;
+      const bool takes = takes_sums(s, r), gets = takes_sums(s, own_number);
       channel_layout slice_out = layout_to(r, s), sum_in = layout_to(r, s);
       channel_layout slice_in = layout_to(r, s), sum_out = layout_to(r, s);
       add_buffers(slice_out, base + first, size), add_buffers(sum_in, base + first, size);
-      add_buffers(slice_in, landing, it.bytes), add_buffers(sum_out, it.slice, it.bytes);
-      landing += it.bytes;
-      if (size > 0) it.slices_out.push_back({r, job_.sender(slice_out)});
-      if (it.bytes > 0) it.slices_in.push_back({r, job_.receiver(slice_in)});
-      if (takes && it.bytes > 0) it.sums_out.push_back({r, job_.sender(sum_out)});
-      if (gets && size > 0) it.sums_in.push_back({r, job_.receiver(sum_in)});
+      add_buffers(slice_in, landing, gradients.bytes), add_buffers(sum_out, gradients.slice, gradients.bytes);
+      landing += gradients.bytes;
+      if (size > 0) gradients.slices_out.push_back({r, job_.sender(slice_out)});
+      if (gradients.bytes > 0) gradients.slices_in.push_back({r, job_.receiver(slice_in)});
+      if (takes && gradients.bytes > 0) gradients.sums_out.push_back({r, job_.sender(sum_out)});
+      if (gets && size > 0) gradients.sums_in.push_back({r, job_.receiver(sum_in)});
     }
-    exchanges_[detail::index(s)].ranges.push_back(std::move(it));
+    exchanges_[detail::index(s)].ranges.push_back(std::move(gradients));
     return landing;
   }
   // If replicas keep shares, only the first takes sums of the others, in a pass that does not commit.
   bool takes_sums(int s, int replica) const { return replica == 0 || !exchanges_[detail::index(s)].shared_out; }
   GPIPE_COLD void connect_parameters(int s, const stage_view& stage) {
-    exchange& all = exchanges_[detail::index(s)];
-    std::byte* const base = here_.maps()[detail::index(s)]->find(memory_kind::parameters, stage.first(), -1).base;
-    const stage_share own = share_of_replica(stage, plan_.replicas(), here_.number());
-    each_share(stage, plan_.replicas(), nullptr, [&](int r, const stage_share& its) {
-      if (r == here_.number()) return;
+    exchange& stage_exchange = exchanges_[detail::index(s)];
+    std::byte* const base = part_.maps()[detail::index(s)]->find(memory_kind::parameters, stage.first(), -1).base;
+    const stage_share own_share = share_of_replica(stage, plan_.replicas(), part_.number());
+    each_share(stage, plan_.replicas(), nullptr, [&](int r, const stage_share& share) {
+      if (r == part_.number()) return;
       channel_layout out = layout_to(r, s), in = layout_to(r, s);
-      add_buffers(out, base + own.begin, static_cast<std::size_t>(own.bytes));
-      add_buffers(in, base + its.begin, static_cast<std::size_t>(its.bytes));
-      if (own.bytes > 0) all.shares_out.push_back(job_.sender(out));
-      if (its.bytes > 0) all.shares_in.push_back(job_.receiver(in));
+      add_buffers(out, base + own_share.begin, static_cast<std::size_t>(own_share.bytes));
+      add_buffers(in, base + share.begin, static_cast<std::size_t>(share.bytes));
+      if (own_share.bytes > 0) stage_exchange.shares_out.push_back(job_.sender(out));
+      if (share.bytes > 0) stage_exchange.shares_in.push_back(job_.receiver(in));
     });
   }
   GPIPE_COLD void connect_partials(int s, int r) {
-    exchange& all = exchanges_[detail::index(s)];
+    exchange& stage_exchange = exchanges_[detail::index(s)];
     channel_layout out = layout_to(r, s), in = layout_to(r, s);
-    for (const detail::block_address& at : all.partials) {
-      const std::size_t part = at.stride * detail::index(plan_.micro_batches());
-      add_buffers(out, at.base + part * detail::index(here_.number()), part);
-      add_buffers(in, at.base + part * detail::index(r), part);
+    for (const detail::block_address& block : stage_exchange.partials) {
+      const std::size_t part = block.stride * detail::index(plan_.micro_batches());
+      add_buffers(out, block.base + part * detail::index(part_.number()), part);
+      add_buffers(in, block.base + part * detail::index(r), part);
     }
-    all.partials_out.push_back(job_.sender(out));
-    all.partials_in.push_back(job_.receiver(in));
+    stage_exchange.partials_out.push_back(job_.sender(out));
+    stage_exchange.partials_in.push_back(job_.receiver(in));
   }
 
-  void send_slices(range& it) {
-    if (it.now != range::progress::untouched) return;
-    for (const auto& to : it.slices_out) to.end->publish(0, 1);
-    it.now = range::progress::sent;
+  void send_slices(range& gradients) {
+    if (gradients.state != range::progress::untouched) return;
+    for (const auto& sender : gradients.slices_out) sender.end->publish(0, 1);
+    gradients.state = range::progress::sent;
   }
   // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the
   // slice.
-  std::int64_t sum_slice(int stage, range& it, const wait_context& what) {
+  std::int64_t sum_slice(int stage, range& gradients, const wait_context& wait) {
     std::int64_t waited = 0;
-    if (it.now == range::progress::summed) return waited;
-    std::byte *const mine = it.slice, *const first = it.landing;
-    const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
+    if (gradients.state == range::progress::summed) return waited;
+    std::byte *const slice = gradients.slice, *const first = gradients.landing;
+    const auto n = static_cast<std::ptrdiff_t>(gradients.bytes / bytes_of(net_.type));
     std::byte* arrived = first;
-    for (auto& from : it.slices_in) {
-      waited += timed([&] { from.end->consume(0, what); });
-      if (from.replica > here_.number()) here_.add(stage, net_.type, n, arrived, mine);
-      else if (arrived != first) here_.add(stage, net_.type, n, arrived, first);
-      arrived += it.bytes;
-      if (from.replica + 1 == here_.number()) here_.add(stage, net_.type, n, first, mine);
+    for (auto& receiver : gradients.slices_in) {
+      waited += timed([&] { receiver.end->consume(0, wait); });
+      if (receiver.replica > part_.number()) part_.add(stage, net_.type, n, arrived, slice);
+      else if (arrived != first) part_.add(stage, net_.type, n, arrived, first);
+      arrived += gradients.bytes;
+      if (receiver.replica + 1 == part_.number()) part_.add(stage, net_.type, n, first, slice);
     }
     finish(stage);
-    for (auto& from : it.slices_in) from.end->release(0);
-    if (!exchanges_[detail::index(stage)].shared_out) send_sums(it);
-    it.now = range::progress::summed;
+    for (auto& receiver : gradients.slices_in) receiver.end->release(0);
+    if (!exchanges_[detail::index(stage)].shared_out) send_sums(gradients);
+    gradients.state = range::progress::summed;
     return waited;
   }
-  void send_sums(range& it) {
-    for (auto& to : it.sums_out) to.end->publish(0, 1);
+  void send_sums(range& gradients) {
+    for (auto& sender : gradients.sums_out) sender.end->publish(0, 1);
   }
   // A sum arrives where its slice was sent from, so that must have been sent.
-  std::int64_t receive_sums(range& it, bool spreads, const wait_context& what) {
-    it.now = range::progress::untouched;
+  std::int64_t receive_sums(range& gradients, bool spreads, const wait_context& wait) {
+    gradients.state = range::progress::untouched;
     return timed([&] {
-      for (auto& to : it.slices_out) to.end->acquire(0, what);
+      for (auto& sender : gradients.slices_out) sender.end->acquire(0, wait);
       if (!spreads) return;
-      for (auto& from : it.sums_in) from.end->consume(0, what), from.end->release(0);
-      for (auto& to : it.sums_out) to.end->acquire(0, what);
+      for (auto& receiver : gradients.sums_in) receiver.end->consume(0, wait), receiver.end->release(0);
+      for (auto& sender : gradients.sums_out) sender.end->acquire(0, wait);
     });
   }
 
@@ -314,7 +317,7 @@ class process_all_reduce final : public all_reduce {
   const network& net_;
   const step_plan& plan_;
   rank_layout ranks_;
-  replica_part& here_;
+  replica_part& part_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]
 };

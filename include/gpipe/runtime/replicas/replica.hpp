@@ -25,20 +25,20 @@ class replica final : public replica_part {
   /// `here` has some of its workers, which wait in `wake_signals` by their numbers there. `longest`: the same replica
   /// of the longest length, whose memory this one uses.
   GPIPE_COLD replica(const device_functions& device, const network& net, const step_plan& plan, int number,
-                     const rank_layout& here, worker_signals& wake_signals, std::byte arena_fill,
+                     const rank_layout& ranks, worker_signals& wake_signals, std::byte arena_fill,
                      const link_choice& emulated, const replica* longest = nullptr)
       : number_(number),
         plan_(&plan),
-        barrier_(wake_signals, here.count(number), here.number_here(number, here.first(number))) {
+        barrier_(wake_signals, ranks.count(number), ranks.number_here(number, ranks.first(number))) {
     for (int s = 0; s < plan.stages(); ++s) {
-      const bool is_here = here.has_stage(number, s);
+      const bool is_here = ranks.has_stage(number, s);
       stages_.push_back(is_here ? std::make_unique<bound_stage>(device, net, plan, s, arena_fill, number,
                                                                 longest != nullptr ? &longest->stage(s) : nullptr)
                                 : nullptr);
       maps_.push_back(is_here ? &stages_.back()->map() : nullptr);
     }
     std::vector<int> waiters;
-    for (int w = 0; w < plan.workers(); ++w) waiters.push_back(here.number_here(number, w));
+    for (int w = 0; w < plan.workers(); ++w) waiters.push_back(ranks.number_here(number, w));
     channels_ = make_link_channels(device, net, plan, wake_signals, emulated, waiters);
   }
   /// Finds every address, and sets up libraries.
@@ -81,14 +81,14 @@ class replica final : public replica_part {
   }
   GPIPE_COLD std::vector<detail::block_address> partials(int s) const override {
     std::vector<detail::block_address> found;
-    stage(s).statistics().each([&](const detail::block_address& at) { found.push_back(at); });
+    stage(s).statistics().each([&](const detail::block_address& block) { found.push_back(block); });
     return found;
   }
-  void add(int s, dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const override {
-    stage(s).add(type, n, from, into);
+  void add(int s, dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const override {
+    stage(s).add(type, n, source, target);
   }
-  void clear(int s, const range& it) const override {
-    stage(s).context().fill(static_cast<std::ptrdiff_t>(it.bytes), std::byte{0}, it.begin);
+  void clear(int s, const range& cleared) const override {
+    stage(s).context().fill(static_cast<std::ptrdiff_t>(cleared.bytes), std::byte{0}, cleared.begin);
   }
   void finish(int s) const override { stage(s).context().finish(); }
 

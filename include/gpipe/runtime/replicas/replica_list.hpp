@@ -15,42 +15,42 @@ class replica_list {
  public:
   /// Makes and binds their stages. `longest`: the replicas of the longest length, whose memory these use; null: none.
   GPIPE_COLD void make(const device_functions& device, const network& net, const step_plan& plan,
-                       const rank_layout& here, worker_signals& wake_signals, const training_options& options,
+                       const rank_layout& ranks, worker_signals& wake_signals, const training_options& options,
                        const kernel_row* kernels, const replica_list* longest = nullptr) {
     for (int r = 0; r < plan.replicas(); ++r) {
-      auto& added = all_.emplace_back();
-      if (!here.has_part(r)) continue;
-      added = std::make_unique<replica>(device, net, plan, r, here, wake_signals, options.arena_fill,
+      auto& added = replicas_.emplace_back();
+      if (!ranks.has_part(r)) continue;
+      added = std::make_unique<replica>(device, net, plan, r, ranks, wake_signals, options.arena_fill,
                                         options.link_bytes_per_second, longest != nullptr ? &longest->at(r) : nullptr);
       added->bind(kernels, options.canary);
     }
   }
 
-  int count() const { return static_cast<int>(all_.size()); }
+  int count() const { return static_cast<int>(replicas_.size()); }
   /// A replica that is here.
-  replica& at(int number) const { return *all_[detail::index(number)]; }
+  replica& at(int number) const { return *replicas_[detail::index(number)]; }
 
   template <class Call>
   void each(Call&& call) const {
-    for (const auto& it : all_)
-      if (it) call(*it);
+    for (const auto& replica : replicas_)
+      if (replica) call(*replica);
   }
   /// Calls `call(stage)` for stage s of each replica.
   template <class Call>
   void each_copy_of(int s, Call&& call) const {
-    for (const auto& it : all_)
-      if (it && it->has(s)) call(it->stage(s));
+    for (const auto& replica : replicas_)
+      if (replica && replica->has(s)) call(replica->stage(s));
   }
   template <class Call>
   void each_stage(Call&& call) const {
-    each([&](const replica& it) {
-      for (const auto& stage : it.stages())
+    each([&](const replica& replica) {
+      for (const auto& stage : replica.stages())
         if (stage) call(*stage);
     });
   }
 
  private:
-  std::vector<std::unique_ptr<replica>> all_;  // [replica], null if no part of it is here
+  std::vector<std::unique_ptr<replica>> replicas_;  // [replica], null if no part of it is here
 };
 
 }  // namespace gpipe::detail

@@ -34,8 +34,8 @@ GPIPE_INLINE GPIPE_COLD void bound_stage::freeze(int layer, int parameter, bool 
   base::find_ranges();
 }
 
-GPIPE_INLINE GPIPE_COLD void bound_stage::watch(int layer, detail::watched_rows* into) {
-  bound_at(layer).watched = into;
+GPIPE_INLINE GPIPE_COLD void bound_stage::watch(int layer, detail::watched_rows* rows) {
+  bound_at(layer).watched = rows;
   hooks_.update_watched(binding_.layers);
 }
 
@@ -97,9 +97,9 @@ GPIPE_INLINE GPIPE_COLD void bound_stage::refresh(const bool* layers) {
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::copy_tied_values(const named_array& user, const std::byte* values) {
   const bound& b = at(user.layer_index);
-  std::byte* const into = b.parameter_at[index(user.index)];
+  std::byte* const target = b.parameter_at[index(user.index)];
   const std::size_t bytes = size_of(b, user) * bytes_of(b.layer->type);
-  if (values != into) context_.copy(static_cast<std::ptrdiff_t>(bytes), values, into);
+  if (values != target) context_.copy(static_cast<std::ptrdiff_t>(bytes), values, target);
 }
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::add_tied_gradients(const tie& t, const std::byte* gradients) {
@@ -110,9 +110,9 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::add_tied_gradients(const tie& t
 }
 
 GPIPE_INLINE void bound_stage::updated() {
-  const stage_share& its = base::share();
-  for (int l = its.first; l < its.last; ++l)
-    hooks_.after_update(at(l), base::moments(0) + (at(l).own.parameters - base::updated_parameters()),
+  const stage_share& share = base::share();
+  for (int l = share.first; l < share.last; ++l)
+    hooks_.after_update(at(l), base::moments(0) + (at(l).owned.parameters - base::updated_parameters()),
                         static_cast<std::size_t>(base::memory().share));
 }
 
@@ -123,9 +123,9 @@ GPIPE_INLINE void bound_stage::refresh(const bound& b) {
   b.kernels->refresh(handle_, call_of(b, step_context{}, 0, false));
 }
 
-GPIPE_INLINE void bound_stage::refresh_as(const bound& b, detail::refresh_for kernel, const call& as) {
+GPIPE_INLINE void bound_stage::refresh_as(const bound& b, detail::refresh_for kernel, const call& arguments) {
   if (b.kernels->refresh == nullptr) return;
-  call c = as;
+  call c = arguments;
   c.refreshed = kernel;
   b.kernels->refresh(handle_, c);
 }
@@ -156,23 +156,23 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::predict(const step_context& ste
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::predict_columns(const bound& b, const step_context& step, int m) {
   enter(b, m);
   const detail::column_range range = detail::columns_in_row(*net_, b.layer_index);
-  const row_blocks& of = b.layer->lists->predicted;
+  const row_blocks& blocks = b.layer->lists->predicted;
   call c = call_of(b, step, m, false);
-  std::byte* const into = step.predicted->at(0, step.samples_before + step.first_sample(m)) + range.first;
+  std::byte* const target = step.predicted->at(0, step.samples_before + step.first_sample(m)) + range.first;
   pack_before(b, detail::refresh_for::forward, c);
   refresh_before(b, detail::refresh_for::forward, c);
-  for (int first = 0; first < c.samples * of.rows; first += c.samples * of.block, ++c.block) {
+  for (int first = 0; first < c.samples * blocks.rows; first += c.samples * blocks.block, ++c.block) {
     b.kernels->predict(handle_, c);
-    const int rows = (std::min)(c.samples * of.block, c.samples * of.rows - first);
+    const int rows = (std::min)(c.samples * blocks.block, c.samples * blocks.rows - first);
     download_rows(rows, range, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
-                  into + detail::index(first) * range.of_row);
+                  target + detail::index(first) * range.of_row);
   }
 }
 
-GPIPE_INLINE void bound_stage::download_rows(int rows, const detail::column_range& range, const std::byte* from,
-                                             std::byte* into) {
+GPIPE_INLINE void bound_stage::download_rows(int rows, const detail::column_range& range, const std::byte* source,
+                                             std::byte* target) {
   const auto bytes = static_cast<std::ptrdiff_t>(range.bytes), stride = static_cast<std::ptrdiff_t>(range.of_row);
-  context_.download_rows(rows, bytes, from, into, stride);
+  context_.download_rows(rows, bytes, source, target, stride);
 }
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::clear_each_frozen(const bound& b) {

@@ -55,18 +55,18 @@ class alignas(alignment) bound_stage : public stage_arena {
     if (takes_operations_) context_.set_operation({.stage = stage_, .micro_batch = m});
   }
   /// Times every layer on full micro-batches from now on, or none.
-  void time_layers(bool on) { hooks_.time_layers(on); }
+  void time_layers(bool enabled) { hooks_.time_layers(enabled); }
   const layer_timer* timer() const { return hooks_.timer(); }
 
   /// These are called between steps. A frozen parameter does not change.
   void freeze(int layer, int parameter, bool frozen);
-  void watch(int layer, detail::watched_rows* into);
-  void record_in(digest& into) { hooks_.record_in(into); }
+  void watch(int layer, detail::watched_rows* rows);
+  void record_in(digest& target) { hooks_.record_in(target); }
 
   /// Uploads the rows of the batch that the stage reads, to a context or to a record of uploads.
   template <class Into>
-  void feed(const Into& into, const step_context& step, int m) const {
-    for (const auto& b : binding_.layers) detail::feed(into, *net_, b, step, m);
+  void feed(const Into& target, const step_context& step, int m) const {
+    for (const auto& b : binding_.layers) detail::feed(target, *net_, b, step, m);
   }
   /// Whether a layer has drawn random numbers since `clear_drew`.
   bool drew() const { return drew_; }
@@ -92,10 +92,10 @@ class alignas(alignment) bound_stage : public stage_arena {
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_context& step, int first, int m, const Alive& alive,
                                              gradient_listener* listener = nullptr) {
-    const bool apart = hooks_.need_each_micro_batch(step);
+    const bool separately = hooks_.need_each_micro_batch(step);
     for (auto b = binding_.layers.rbegin(); b != binding_.layers.rend(); ++b) {
       int next = first;
-      for (; b->waits && apart && next < m; ++next) {
+      for (; b->waits && separately && next < m; ++next) {
         run_parameter_part(*b, step, next, next, alive);
         hooks_.after_parameter_part(*b, step, next);
       }
@@ -132,27 +132,27 @@ class alignas(alignment) bound_stage : public stage_arena {
   enum class reader : std::uint8_t { none, forward, backward };
 
   void refresh(const bound& b);
-  static std::size_t size_of(const bound& b, const named_array& which) {
-    return b.layer->parameters[which.index].extents.size();
+  static std::size_t size_of(const bound& b, const named_array& array) {
+    return b.layer->parameters[array.index].extents.size();
   }
   reader& packed_for(const bound& b) {
     return packed_for_[detail::index(b.layer_index - binding_.layers.front().layer_index)];
   }
   /// On the way, another layer has written to the memory of derived buffers since this one's last kernel.
-  void refresh_before(const bound& b, detail::refresh_for kernel, const call& as) {
-    if (b.packed == packed_weights::on_the_way) refresh_as(b, kernel, as);
+  void refresh_before(const bound& b, detail::refresh_for kernel, const call& arguments) {
+    if (b.packed == packed_weights::on_the_way) refresh_as(b, kernel, arguments);
   }
   /// In turn, what the kernel reads is packed, unless it is there. A timer of kernels does not see it, as it would see
   /// only that of the first micro-batch.
-  void pack_before(const bound& b, detail::refresh_for kernel, const call& as) {
+  void pack_before(const bound& b, detail::refresh_for kernel, const call& arguments) {
     if (b.packed != packed_weights::in_turn || kernel == detail::refresh_for::backward_parameters) return;
     const bool forward = kernel == detail::refresh_for::forward;
     const reader wanted = forward ? reader::forward : reader::backward;
     if (packed_for(b) == wanted) return;
-    refresh_as(b, kernel, as);
+    refresh_as(b, kernel, arguments);
     packed_for(b) = wanted;
   }
-  void refresh_as(const bound& b, detail::refresh_for kernel, const call& as);
+  void refresh_as(const bound& b, detail::refresh_for kernel, const call& arguments);
   static detail::refresh_for parameter_part(const bound& b) {
     return b.wants_input ? detail::refresh_for::backward_parameters : detail::refresh_for::backward_parameters_alone;
   }
@@ -164,8 +164,8 @@ class alignas(alignment) bound_stage : public stage_arena {
   }
   dtype type(int v) const { return net_->values[v].part.type; }
 
-  call call_of(const bound& b, const step_context& step, int m, bool again) const {
-    call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, again);
+  call call_of(const bound& b, const step_context& step, int m, bool backward) const {
+    call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, backward);
     c.used_random = &drew_;
     return c;
   }
@@ -178,13 +178,13 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   /// Makes a layer's columns block by block, and brings each block into its rows.
   void predict_columns(const bound& b, const step_context& step, int m);
-  void download_rows(int rows, const detail::column_range& range, const std::byte* from, std::byte* into);
+  void download_rows(int rows, const detail::column_range& range, const std::byte* source, std::byte* target);
 
   /// The operations that follow are those of this layer on this micro-batch.
   // It may wait for other replicas, and no kernel runs meanwhile.
-  void report_complete(gradient_listener& to, const bound& b, int m) {
+  void report_complete(gradient_listener& listener, const bound& b, int m) {
     current_.store(nullptr, std::memory_order_release);
-    to.complete(b.layer_index);
+    listener.complete(b.layer_index);
     enter(b, m);
   }
   void enter(const bound& b, int m) {
@@ -193,17 +193,17 @@ class alignas(alignment) bound_stage : public stage_arena {
     if (takes_operations_) context_.set_operation({b.layer->name, b.layer_index, stage_, m});
   }
 
-  void run_forward(const bound& b, const step_context& step, int m, bool again) {
+  void run_forward(const bound& b, const step_context& step, int m, bool recompute) {
     enter(b, m);
-    call c = call_of(b, step, m, again);
-    c.recompute = again;
-    hooks_.before_forward(b, step, m, again);
+    call c = call_of(b, step, m, recompute);
+    c.recompute = recompute;
+    hooks_.before_forward(b, step, m, recompute);
     pack_before(b, detail::refresh_for::forward, c);
     const auto run = [&] {
       refresh_before(b, detail::refresh_for::forward, c);
       b.kernels->forward(handle_, c);
     };
-    if (again) run();
+    if (recompute) run();
     else hooks_.time(b, timed::forward, step, m, run);
     hooks_.after_forward(b, c, step, m);
   }
@@ -267,10 +267,10 @@ class alignas(alignment) bound_stage : public stage_arena {
       const int count = m - first + 1;
       pack_before(b, parameter_part(b), call_of(b, step, first, true));
       const auto run = [&] {
-        call each[max_gradient_group];
-        for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
-        refresh_before(b, parameter_part(b), each[0]);
-        b.kernels->backward_parameters_of_group(handle_, each, count);
+        call calls[max_gradient_group];
+        for (int i = 0; i < count; ++i) calls[i] = call_of(b, step, first + i, true);
+        refresh_before(b, parameter_part(b), calls[0]);
+        b.kernels->backward_parameters_of_group(handle_, calls, count);
         clear_frozen(b);
       };
       hooks_.time(b, timed::backward_parameters, step, first, run, count);
@@ -297,7 +297,7 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   /// Adds up the gradients from several readers before the layers run.
   void begin_backward(const step_context& step, int m) {
-    for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
+    for (const auto& p : binding_.folds) add(p.value, p.source, p.target, step, m);
   }
 
   void clear_unread(const bound& b, const step_context& step, int m) {
@@ -307,13 +307,13 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   void add_up(const bound& b, const step_context& step, int m);
 
-  void add(int v, const detail::block_address& from, const detail::block_address& into, const step_context& step,
+  void add(int v, const detail::block_address& source, const detail::block_address& target, const step_context& step,
            int m) {
-    add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
+    add(type(v), elements(v, step, m), source.at(m, true), target.at(m, true));
   }
 
   void copy(const detail::buffer_pair& p, const step_context& step, int m) {
-    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
+    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.source.at(m, false)), p.target.at(m, false));
   }
 
   detail::layer_statistics statistics_;

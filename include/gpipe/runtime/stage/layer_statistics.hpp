@@ -48,7 +48,7 @@ class accumulated_statistics {
 
  private:
   using arena = device_arena;
-  static double* doubles(const arena& in) { return reinterpret_cast<double*>(in.data()); }
+  static double* doubles(const arena& room) { return reinterpret_cast<double*>(room.data()); }
 
   std::unique_ptr<arena> room_;
   std::ptrdiff_t numbers_ = 0;
@@ -77,22 +77,22 @@ class layer_statistics {
     for (const auto& b : stage_.layers())
       if (b.partials.base != nullptr) f(b.partials);
   }
-  /// Copies the partials that the same stage of another replica computed in the step `theirs`.
-  GPIPE_OUT_OF_LINE void copy_from(const layer_statistics& other, const step_context& theirs) const {
+  /// Copies the partials that the same stage of another replica computed in the step `peer_step`.
+  GPIPE_OUT_OF_LINE void copy_from(const layer_statistics& peer, const step_context& peer_step) const {
     for (std::size_t i = 0; i < stage_.layers().size(); ++i) {
-      const block_address &from = other.stage_.layers()[i].partials, &into = stage_.layers()[i].partials;
-      if (from.base == nullptr) continue;
-      const std::size_t before = from.stride * index(theirs.first_micro_batch);
-      stage_.context().copy(static_cast<std::ptrdiff_t>(from.stride) * theirs.filled(),
-                            static_cast<const std::byte*>(from.base + before), into.base + before);
+      const block_address &source = peer.stage_.layers()[i].partials, &target = stage_.layers()[i].partials;
+      if (source.base == nullptr) continue;
+      const std::size_t before = source.stride * index(peer_step.first_micro_batch);
+      stage_.context().copy(static_cast<std::ptrdiff_t>(source.stride) * peer_step.filled(),
+                            static_cast<const std::byte*>(source.base + before), target.base + before);
     }
   }
   /// Downloads a layer's partials of each micro-batch with samples, to its place among those of all replicas.
-  void download(int layer, const step_context& step, double* into) const {
-    const block_address& from = stage_.at(layer).partials;
-    const std::size_t before = from.stride * index(step.first_micro_batch);
-    stage_.context().download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
-                              reinterpret_cast<std::byte*>(into) + before);
+  void download(int layer, const step_context& step, double* target) const {
+    const block_address& block = stage_.at(layer).partials;
+    const std::size_t before = block.stride * index(step.first_micro_batch);
+    stage_.context().download(static_cast<std::ptrdiff_t>(block.stride) * step.filled(), block.base + before,
+                              reinterpret_cast<std::byte*>(target) + before);
   }
 
   bool has_state() const { return !earlier_->empty(); }
@@ -142,24 +142,24 @@ class layer_statistics {
   static std::ptrdiff_t bytes_of_state(const bound& b) { return static_cast<std::ptrdiff_t>(b.layer->state_bytes()); }
 
   void check_finite(const bound& b, const step_context& step) const {
-    std::byte* at = b.next_state;
-    auto* const sum = reinterpret_cast<double*>(at + b.layer->state_bytes());
+    std::byte* data = b.next_state;
+    auto* const sum = reinterpret_cast<double*>(data + b.layer->state_bytes());
     for (int p = 0; p < b.layer->state_count; ++p) {
-      const parameter& it = b.layer->state[p];
-      const auto n = static_cast<std::ptrdiff_t>(it.extents.size());
-      stage_.context().sum_nonfinite(b.layer->type, n, at, sum);
-      if (step.diagnoses()) require_finite(b, it, sum);
+      const parameter& state = b.layer->state[p];
+      const auto n = static_cast<std::ptrdiff_t>(state.extents.size());
+      stage_.context().sum_nonfinite(b.layer->type, n, data, sum);
+      if (step.diagnoses()) require_finite(b, state, sum);
       stage_.context().add(1, dtype::float64, sum, b.sum_of_squares);
-      at += aligned(it.extents.size() * bytes_of(b.layer->type));
+      data += aligned(state.extents.size() * bytes_of(b.layer->type));
     }
   }
-  GPIPE_COLD void require_finite(const bound& b, const parameter& it, const double* sum) const {
+  GPIPE_COLD void require_finite(const bound& b, const parameter& state, const double* sum) const {
     double found = 0;
     stage_.context().download(sizeof found, reinterpret_cast<const std::byte*>(sum),
                               reinterpret_cast<std::byte*>(&found));
     stage_.context().finish();
     if (!is_finite(found))
-      throw_error({"its state \"", it.name, "\" would not be finite after the step"},
+      throw_error({"its state \"", state.name, "\" would not be finite after the step"},
                   {"scale the data, or lower the learning rate; parameters and state are as before the step"},
                   {.layer = std::string(b.layer->name), .layer_index = b.layer_index, .stage = stage_.stage()});
   }

@@ -70,7 +70,7 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void stage_arena::sum_squares(bool commits) {
   const layer_range layers = reported(commits);
   for (int l = layers.first; l < layers.last; ++l) {
     const auto& b = at(l);
-    if (b.frozen || (commits && b.own.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
+    if (b.frozen || (commits && b.owned.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
     else sum_squares(b, commits);
   }
 }
@@ -127,7 +127,7 @@ GPIPE_INLINE GPIPE_COLD void stage_arena::find_ranges() {
 
 GPIPE_INLINE void stage_arena::sum_squares(const bound& b, bool commits) {
   const std::size_t size = bytes_of(b.layer->type);
-  context_.sum_squares(b.layer->type, static_cast<std::ptrdiff_t>(b.own.bytes / size), b.own.gradients,
+  context_.sum_squares(b.layer->type, static_cast<std::ptrdiff_t>(b.owned.bytes / size), b.owned.gradients,
                        static_cast<std::ptrdiff_t>(commits ? 0 : b.tied.bytes / size), b.tied.gradients,
                        b.sum_of_squares);
 }

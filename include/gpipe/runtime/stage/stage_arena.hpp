@@ -77,8 +77,8 @@ class stage_arena {
         f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
   /// Each sum of two is rounded.
-  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
-    context_.add(n, type, from, into);
+  void add(dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const {
+    context_.add(n, type, source, target);
   }
 
   /// Sets gradients to zero, before the first micro-batch adds to them.
@@ -91,7 +91,7 @@ class stage_arena {
 
   /// Of a bucket that has left: another one needs its window.
   void clear_gradients(const bucket& b) {
-    context_.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0}, at(b.first).own.gradients);
+    context_.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0}, at(b.first).owned.gradients);
   }
 
   /// Sums the squares of the gradient of every layer that is reported. If the pass commits, tied gradients count at
