@@ -37,13 +37,13 @@ class action_timer {
   /// Ends the preparation of the pass, most of which clears gradients, or gathers parameters. Its time counts as this
   /// stage's.
   void prepared(int stage) {
-    const auto now = now_ns();
+    const auto end_ns = now_ns();
     if (step_.is_timed()) {
-      report(stage).busy(action_kind::reduce) += now - ended_ns_ - waited_ns_;
+      report(stage).busy(action_kind::reduce) += end_ns - ended_ns_ - waited_ns_;
       report(stage).wait_ns += waited_ns_;
     }
-    if (trace_ != nullptr) core_.not_running(ended_ns_, now, 0);  // of no action
-    ended_ns_ = now;
+    if (trace_ != nullptr) core_.not_running(ended_ns_, end_ns, 0);  // of no action
+    ended_ns_ = end_ns;
   }
 
   /// An action begins. Besides its sends and receives the worker may wait in it, or copy values that others read.
@@ -58,9 +58,9 @@ class action_timer {
     copied_ns_ += taken_by(call);
   }
   /// The action `i` ends; `io` has its sends and receives.
-  void end(const instruction& i, const stage_io& io, std::int64_t now = now_ns()) {
-    account(i, io, now);
-    ended_ns_ = now;
+  void end(const instruction& i, const stage_io& io, std::int64_t end_ns = now_ns()) {
+    account(i, io, end_ns);
+    ended_ns_ = end_ns;
   }
 
   /// Records when actions begin and end on the device.
@@ -89,17 +89,17 @@ class action_timer {
   }
   stage_report& report(int stage) { return reports_[index(stage)]; }
 
-  void account(const instruction& i, const stage_io& io, std::int64_t now) {
+  void account(const instruction& i, const stage_io& io, std::int64_t end_ns) {
     if (step_.is_timed()) report(i.stage).link_ns += io.linked();
     if (device_.on()) return;  // the host's times are those of enqueueing
     const std::int64_t waited = waited_ns_ + io.waited();
     if (step_.is_timed()) {
       stage_report& r = report(i.stage);
-      r.busy(i.kind) += now - ended_ns_ - waited - copied_ns_;
+      r.busy(i.kind) += end_ns - ended_ns_ - waited - copied_ns_;
       r.busy(action_kind::send_activation) += copied_ns_;
       r.wait_ns += waited;
     }
-    if (trace_ != nullptr) trace(i, ended_ns_, now, waited, core_.not_running(ended_ns_, now, waited));
+    if (trace_ != nullptr) trace(i, ended_ns_, end_ns, waited, core_.not_running(ended_ns_, end_ns, waited));
   }
   void trace(const instruction& i, std::int64_t begin, std::int64_t end, std::int64_t waited,
              std::int64_t not_running) {

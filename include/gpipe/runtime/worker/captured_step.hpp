@@ -95,21 +95,21 @@ class captured_step {
     const device_object& graph;
     std::size_t& next;
 
-    void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte*) const {
-      device.refill(graph.get(), next++, bytes, from);
+    void upload(std::ptrdiff_t bytes, const std::byte* source, std::byte*) const {
+      device.refill(graph.get(), next++, bytes, source);
     }
     template <class T>
     void fill(std::ptrdiff_t, T, T*) const {}
   };
   void refill(const step_context& step, const std::vector<instruction>& program) {
-    auto in = graph_of_forward_.begin();
+    auto graph = graph_of_forward_.begin();
     std::size_t upload = 0, last = 0;
     for (const instruction& i : program) {
       if (i.kind != action_kind::forward || step.samples(i.micro_batch) == 0) continue;
-      if (std::exchange(last, *in) != *in) upload = 0;
-      const refilling again{device(), graphs_[*in++], upload};
+      if (std::exchange(last, *graph) != *graph) upload = 0;
+      const refilling uploads{device(), graphs_[*graph++], upload};
       for (stage* s : stages_)
-        if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
+        if (s->stage() == i.stage) s->feed(uploads, step, i.micro_batch);
     }
   }
 

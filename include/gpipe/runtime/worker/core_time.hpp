@@ -35,23 +35,23 @@ class core_time {
   explicit core_time(std::int64_t (*read)() noexcept = thread_cpu_ns) : read_(read) {}
 
   /// A pass begins, in the thread that calls.
-  void open(std::int64_t now) {
-    clock_ns_ = now;
+  void open(std::int64_t begin) {
+    clock_ns_ = begin;
     core_ns_ = read_();
     waited_ns_ = 0;
   }
   /// An action ends. It waited `waited` of its time, asleep or not.
-  std::int64_t not_running(std::int64_t begin, std::int64_t now, std::int64_t waited) {
+  std::int64_t not_running(std::int64_t begin, std::int64_t end, std::int64_t waited) {
     waited_ns_ += waited;
-    return now - clock_ns_ < pause_ns ? 0 : found(begin, now, waited);
+    return end - clock_ns_ < pause_ns ? 0 : found(begin, end, waited);
   }
 
  private:
-  GPIPE_OUT_OF_LINE std::int64_t found(std::int64_t begin, std::int64_t now, std::int64_t waited) {
+  GPIPE_OUT_OF_LINE std::int64_t found(std::int64_t begin, std::int64_t end, std::int64_t waited) {
     const std::int64_t clock = clock_ns_, core = core_ns_, waits = waited_ns_;
-    open(now);
-    const std::int64_t own = (std::max)(std::int64_t{0}, now - begin - waited);
-    return std::clamp(now - clock - (core_ns_ - core) - waits, std::int64_t{0}, own);
+    open(end);
+    const std::int64_t busy = (std::max)(std::int64_t{0}, end - begin - waited);
+    return std::clamp(end - clock - (core_ns_ - core) - waits, std::int64_t{0}, busy);
   }
 
   std::int64_t (*read_)() noexcept;

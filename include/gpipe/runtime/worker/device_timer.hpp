@@ -17,13 +17,13 @@ class device_timer {
   explicit device_timer(const device_functions& device) : device_(device.has_moments() ? &device : nullptr) {}
   bool on() const { return on_; }
 
-  /// A pass of this number of actions begins; `on`: its times are recorded. The first such pass allocates.
-  void open(bool on, std::size_t actions, int stages) {
-    on_ = on && device_ != nullptr;
+  /// A pass of this number of actions begins; `enabled`: its times are recorded. The first such pass allocates.
+  void open(bool enabled, std::size_t actions, int stages) {
+    on_ = enabled && device_ != nullptr;
     size_ = 0;
     if (!on_) return;
-    if (what_.size() < actions) {
-      what_.resize(actions);
+    if (actions_.size() < actions) {
+      actions_.resize(actions);
       times_ = {device_->make_moments(2 * actions), device_->free_moments};
     }
     if (over_.get() == nullptr) over_ = {device_->make_moments(detail::index(stages)), device_->free_moments};
@@ -33,10 +33,10 @@ class device_timer {
   void begin(const device_context& c) {
     if (on_) c.note(times_.get(), 2 * size_);
   }
-  void end(const device_context& c, const instruction& what) {
+  void end(const device_context& c, const instruction& action) {
     if (!on_) return;
     c.note(times_.get(), 2 * size_ + 1);
-    what_[size_++] = what;
+    actions_[size_++] = action;
   }
   /// Recorded behind all work of the stage.
   void over(const device_context& c, int stage) {
@@ -48,15 +48,15 @@ class device_timer {
   template <class F>
   void each(std::int64_t over_ns, F&& f) const {
     for (std::size_t i = 0; i < size_; ++i) {
-      const std::size_t over = detail::index(what_[i].stage);
-      f(what_[i], over_ns - device_->ns_between(times_.get(), 2 * i, over_.get(), over),
+      const std::size_t over = detail::index(actions_[i].stage);
+      f(actions_[i], over_ns - device_->ns_between(times_.get(), 2 * i, over_.get(), over),
         over_ns - device_->ns_between(times_.get(), 2 * i + 1, over_.get(), over));
     }
   }
 
  private:
   const device_functions* device_;
-  std::vector<instruction> what_;
+  std::vector<instruction> actions_;
   device_object times_, over_;
   std::size_t size_ = 0;
   bool on_ = false;

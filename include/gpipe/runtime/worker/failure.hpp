@@ -17,39 +17,40 @@
 
 namespace gpipe::detail {
 
-/// The location of an instruction that runs; `at` has what is known better already.
+/// The location of an instruction that runs; `known` has the fields that are already known.
 inline GPIPE_COLD location location_of(const instruction& i, const bound_stage& stage, const step_context& step,
-                                       location at = {}) {
+                                       location known = {}) {
   const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
                         i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
                         i.kind == action_kind::backward_parameters || i.kind == action_kind::update;
   const auto* layer = stage.current();
-  if (computes && layer != nullptr && at.layer_index < 0) {
-    at.layer_index = layer->layer_index;
-    at.layer = layer->layer->name;
-    if (at.micro_batch < 0 && stage.current_micro_batch() >= 0)
-      at.micro_batch = step.global_micro_batch(stage.current_micro_batch());
+  if (computes && layer != nullptr && known.layer_index < 0) {
+    known.layer_index = layer->layer_index;
+    known.layer = layer->layer->name;
+    if (known.micro_batch < 0 && stage.current_micro_batch() >= 0)
+      known.micro_batch = step.global_micro_batch(stage.current_micro_batch());
   }
-  if (at.stage < 0) at.stage = i.stage;
-  if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.global_micro_batch(i.micro_batch);
-  if (at.action.empty()) at.action = name_of(i.kind);
-  at.step = static_cast<long>(step.step);
-  return at;
+  if (known.stage < 0) known.stage = i.stage;
+  if (known.micro_batch < 0 && i.micro_batch >= 0) known.micro_batch = step.global_micro_batch(i.micro_batch);
+  if (known.action.empty()) known.action = name_of(i.kind);
+  known.step = static_cast<long>(step.step);
+  return known;
 }
 
 [[noreturn]] inline GPIPE_COLD void throw_named(const instruction& i, const bound_stage& stage,
                                                 const step_context& step, const std::string& wrong,
-                                                const std::string& remedy, location at) {
-  std::throw_with_nested(error(wrong, remedy, location_of(i, stage, step, std::move(at))));
+                                                const std::string& remedy, location known) {
+  std::throw_with_nested(error(wrong, remedy, location_of(i, stage, step, std::move(known))));
 }
 
 /// The error of a worker whose kernel does not return. Nothing can be read any more: the worker may still write.
-GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadline, const location& at) {
-  return error(concat({"worker ", worker, at.layer.empty() ? " has not returned" : " has not returned from its kernel",
-                       " for ", duration_text(deadline), ", the deadline"}),
-               "this training is over, and its memory stays until the process ends; mend the kernel, or raise the "
-               "deadline if it takes that long",
-               at);
+GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadline, const location& position) {
+  return error(
+      concat({"worker ", worker, position.layer.empty() ? " has not returned" : " has not returned from its kernel",
+              " for ", duration_text(deadline), ", the deadline"}),
+      "this training is over, and its memory stays until the process ends; mend the kernel, or raise the "
+      "deadline if it takes that long",
+      position);
 }
 
 /// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
@@ -81,8 +82,8 @@ template <class Repeat>
                 {weight > 0 ? "a float holds no mean over so little; give the samples larger weights"
                             : "give at least one sample a positive weight"},
                 where);
-  if (const loss_result* other = decision.other_weight(); step.trains() && decision.result.finite && other != nullptr)
-    throw_error({"the weights of the loss ", quoted(other->name), " sum to ", significant(other->weight, 9),
+  if (const loss_result* loss = decision.other_weight(); step.trains() && decision.result.finite && loss != nullptr)
+    throw_error({"the weights of the loss ", quoted(loss->name), " sum to ", significant(loss->weight, 9),
                  ", but those of the main loss to ", significant(decision.result.found.weight, 9)},
                 {"give both the same weights and rows, and ignore the same labels: a step divides all gradients by one "
                  "sum; parameters are as before the step"},

@@ -7,20 +7,20 @@ namespace gpipe::detail {
 
 GPIPE_INLINE GPIPE_COLD pass_runner::pass_runner(const device_functions& device, const network& net,
                                                  const step_plan& plan, const rule& update,
-                                                 const training_options& options, const rank_layout& here,
+                                                 const training_options& options, const rank_layout& ranks,
                                                  step_context& step, commit_decision& decision,
                                                  std::vector<stage_report>& reports, const wait_limits& limits)
     : device_(device),
       options_(options),
-      here_(here),
+      ranks_(ranks),
       calls_(options.job),
-      cores_(options.cores, here.count(), options.job == nullptr ? host_cores{} : options.job->on_this_host()),
-      signals_(here.count(), local_limits(limits)),
-      barrier_(signals_, here.count()),
+      cores_(options.cores, ranks.count(), options.job == nullptr ? host_cores{} : options.job->on_this_host()),
+      signals_(ranks.count(), local_limits(limits)),
+      barrier_(signals_, ranks.count()),
       step_(step),
-      threads_(signals_, here.count(), &cores_) {
+      threads_(signals_, ranks.count(), &cores_) {
   add_run(net, plan, update, decision, reports);
-  now_.store(&runs_.front(), std::memory_order_relaxed);
+  active_.store(&runs_.front(), std::memory_order_relaxed);
 }
 
 GPIPE_INLINE void pass_runner::require_not_stuck() const {
@@ -28,9 +28,9 @@ GPIPE_INLINE void pass_runner::require_not_stuck() const {
 }
 
 GPIPE_INLINE void pass_runner::run(bool whole) {
-  plan_run& run = now();
+  plan_run& run = active_run();
   step_.gathers = gathers_;
-  run.replicas.each([this](auto& it) { it.begin(step_); });
+  run.replicas.each([this](auto& replica) { replica.begin(step_); });
   if (watchdog_) watchdog_->begin_pass();
   try {
     const default_float_environment exact;
@@ -65,17 +65,17 @@ GPIPE_INLINE GPIPE_COLD void pass_runner::gather() {
 
 GPIPE_INLINE void pass_runner::sum_partials() const noexcept {
   const default_float_environment exact;
-  now().shared.sum_partials();
+  active_run().shared.sum_partials();
 }
 
 GPIPE_INLINE void pass_runner::decide() const noexcept {
   const default_float_environment exact;
-  now().shared.sum_partials();
-  now().shared.decision.decide();
+  active_run().shared.sum_partials();
+  active_run().shared.decision.decide();
 }
 
 GPIPE_INLINE GPIPE_COLD void pass_runner::throw_nonfinite(int accumulated) {
-  detail::throw_nonfinite(step_, now().shared.decision, accumulated, [this] {
+  detail::throw_nonfinite(step_, active_run().shared.decision, accumulated, [this] {
     run();
     if (step_.repeated == pass_kind::accumulate) decide();
   });
@@ -87,46 +87,47 @@ GPIPE_INLINE GPIPE_COLD pass_runner::plan_run& pass_runner::add_run(const networ
   const double share = options_.average_weights > 0 ? 1 - options_.average_weights : 0;
   return runs_.emplace_back(plan_run{net,
                                      plan,
-                                     {plan, here_},
+                                     {plan, ranks_},
                                      {device_, net, plan, update, nullptr, signals_, barrier_, step_, decision, reports,
-                                      options_.before, share, others_}});
+                                      options_.before, share, processes_}});
 }
 
-GPIPE_INLINE GPIPE_COLD void pass_runner::connect_processes(plan_run& it) {
+GPIPE_INLINE GPIPE_COLD void pass_runner::connect_processes(plan_run& run) {
   if (options_.job == nullptr) {
-    if (it.plan.replicas() > 1)
-      it.sums = std::make_unique<shared_all_reduce>(device_, it.net, it.plan, signals_, it.replicas);
+    if (run.plan.replicas() > 1)
+      run.sums = std::make_unique<shared_all_reduce>(device_, run.net, run.plan, signals_, run.replicas);
     return;
   }
-  it.sums = options_.job.set_up().connect(*options_.job, it.net, it.plan, it.replicas.at(here_.replica()), others_);
+  run.sums =
+      options_.job.set_up().connect(*options_.job, run.net, run.plan, run.replicas.at(ranks_.replica()), processes_);
 }
 
 GPIPE_INLINE void pass_runner::work(int w, bool whole) {
-  plan_run& run = now();
-  worker& at = run.workers[detail::index(w)];
-  if (!whole) return at.run({}, false);
+  plan_run& run = active_run();
+  worker& runner = run.workers[detail::index(w)];
+  if (!whole) return runner.run({}, false);
   const auto& programs = step_.trains() ? run.programs.training() : run.programs.forward();
-  at.run(programs[detail::index(w) % programs.size()], step_.clears());
+  runner.run(programs[detail::index(w) % programs.size()], step_.clears());
 }
 
 GPIPE_INLINE GPIPE_COLD error pass_runner::stuck_error(int w) const {
-  return detail::stuck_error(w, options_.deadline, now().workers[detail::index(w)].position());
+  return detail::stuck_error(w, options_.deadline, active_run().workers[detail::index(w)].position());
 }
 
 GPIPE_INLINE wait_limits pass_runner::local_limits(wait_limits limits) const {
-  if (options_.job != nullptr && here_.count() > 1) limits.deadline = (std::chrono::nanoseconds::max)();
+  if (options_.job != nullptr && ranks_.count() > 1) limits.deadline = (std::chrono::nanoseconds::max)();
   return cores_.limits_of(limits);
 }
 
-GPIPE_INLINE GPIPE_COLD void pass_runner::place(const plan_run& it) const {
-  for (stage_report& r : it.shared.reports) {
-    const int w = it.plan.worker_of(r.stage);
-    if (!here_.has_worker(r.replica, w)) continue;
-    const int here = here_.number_here(r.replica, w);
-    r.own_cores = cores_.count(here), r.core_sharers = cores_.sharers(here);
+GPIPE_INLINE GPIPE_COLD void pass_runner::place(const plan_run& run) const {
+  for (stage_report& r : run.shared.reports) {
+    const int w = run.plan.worker_of(r.stage);
+    if (!ranks_.has_worker(r.replica, w)) continue;
+    const int number = ranks_.number_here(r.replica, w);
+    r.own_cores = cores_.count(number), r.core_sharers = cores_.sharers(number);
     if (device_.is_synchronous()) {
-      const auto& memory = it.replicas.at(r.replica).stage(r.stage).arena();
-      r.far_memory = !cores_.move_near(memory.data(), memory.size(), here);
+      const auto& memory = run.replicas.at(r.replica).stage(r.stage).arena();
+      r.far_memory = !cores_.move_near(memory.data(), memory.size(), number);
     }
   }
 }
@@ -139,10 +140,10 @@ GPIPE_INLINE GPIPE_COLD void pass_runner::drop() {
 }
 
 GPIPE_INLINE GPIPE_COLD void pass_runner::clean_up() {
-  const plan_run& run = now();
+  const plan_run& run = active_run();
   run.replicas.each_stage([](auto& stage) { stage.settle(); });
-  run.replicas.each([](auto& it) {
-    for (auto& w : it.channels()) w.reset();
+  run.replicas.each([](auto& replica) {
+    for (auto& w : replica.channels()) w.reset();
   });
   if (run.sums) run.sums->reset();
 }
@@ -150,7 +151,7 @@ GPIPE_INLINE GPIPE_COLD void pass_runner::clean_up() {
 GPIPE_INLINE void pass_runner::add_time() const {
   if (!step_.is_timed()) return;
   const std::int64_t ns = now_ns() - step_.began_ns;
-  for (stage_report& r : now().shared.reports) r.step_ns += ns, ++r.steps;
+  for (stage_report& r : active_run().shared.reports) r.step_ns += ns, ++r.steps;
 }
 
 }  // namespace gpipe::detail

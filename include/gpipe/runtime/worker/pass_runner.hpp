@@ -47,33 +47,33 @@ class pass_runner {
   /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` are those of a wait
   /// between workers that are here.
   pass_runner(const device_functions& device, const network& net, const step_plan& plan, const rule& update,
-              const training_options& options, const rank_layout& here, step_context& step, commit_decision& decision,
+              const training_options& options, const rank_layout& ranks, step_context& step, commit_decision& decision,
               std::vector<stage_report>& reports, const wait_limits& limits);
 
   /// Makes the replicas and joins them. `recorder_of(replica, worker)`: the events of a worker, null if none are kept.
   template <class Recorders>
   GPIPE_COLD void connect(const kernel_row* kernels, Recorders&& recorder_of) {
     plan_run& first = runs_.front();
-    first.replicas.make(device_, first.net, first.plan, here_, signals_, options_, kernels);
+    first.replicas.make(device_, first.net, first.plan, ranks_, signals_, options_, kernels);
     connect_processes(first);
     first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
-    first.make_workers(here_, recorder_of);
+    first.make_workers(ranks_, recorder_of);
     if (cores_) place(first);
     // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
     // thread that calls, cannot. In a job any ends the process, and the others name it.
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
-          options_.on_deadline == deadline_action::abort || options_.job != nullptr ? here_.count() : 1,
+          options_.on_deadline == deadline_action::abort || options_.job != nullptr ? ranks_.count() : 1,
           options_.deadline + more, options_.deadline / 4,
           [this](int w) {
-            detail::activity now = this->now().workers[detail::index(w)].activity();
-            if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process
-            return now;
+            detail::activity seen = active_run().workers[detail::index(w)].activity();
+            if (seen.layer == nullptr && options_.job != nullptr) seen.waits = true;  // perhaps for another process
+            return seen;
           },
           [this](int w) {
-            if (options_.job != nullptr && here_.count() > 1)
-              options_.job->runs_long(w < 0 ? detail::location{} : now().workers[detail::index(w)].position());
+            if (options_.job != nullptr && ranks_.count() > 1)
+              options_.job->runs_long(w < 0 ? detail::location{} : active_run().workers[detail::index(w)].position());
           },
           [this](int w) {
             std::fprintf(stderr, "gpipe: %s\n", stuck_error(w).what());
@@ -86,12 +86,12 @@ class pass_runner {
   GPIPE_COLD void add(const network& net, const step_plan& plan, const kernel_row* kernels, Recorders&& recorder_of) {
     const plan_run& first = runs_.front();
     plan_run& added = add_run(net, plan, first.shared.rule, first.shared.decision, first.shared.reports);
-    added.replicas.make(device_, net, plan, here_, signals_, options_, kernels, &first.replicas);
+    added.replicas.make(device_, net, plan, ranks_, signals_, options_, kernels, &first.replicas);
     connect_processes(added);
-    added.make_workers(here_, recorder_of);
+    added.make_workers(ranks_, recorder_of);
   }
   /// The next passes run this plan: 0 is the first, then those in the order in which they were added.
-  void use(std::size_t plan) { now_.store(&runs_[plan], std::memory_order_release); }
+  void use(std::size_t plan) { active_.store(&runs_[plan], std::memory_order_release); }
   std::size_t plans() const { return runs_.size(); }
 
   /// Whether a worker is stuck. Then its thread may use all that the pass uses until the process ends.
@@ -106,7 +106,7 @@ class pass_runner {
   /// One pass. On failure throws the first cause. Not `whole`: it only gathers what other replicas have updated.
   void run(bool whole = true);
   /// If replicas keep shares: parameters have changed in the share that is here alone.
-  void gather_before_next() { gathers_ = now().plan.trains && now().plan.options.shares() > 1; }
+  void gather_before_next() { gathers_ = active_run().plan.trains && active_run().plan.options.shares() > 1; }
 
   /// Makes the parameters of all replicas the same now.
   void gather();
@@ -131,21 +131,21 @@ class pass_runner {
     std::deque<worker> workers{};        // they do not move
 
     template <class Recorders>
-    GPIPE_COLD void make_workers(const rank_layout& here, Recorders&& recorder_of) {
+    GPIPE_COLD void make_workers(const rank_layout& ranks, Recorders&& recorder_of) {
       shared.sums = sums.get();
       for (int r = 0; r < plan.replicas(); ++r)
         for (int w = 0; w < plan.workers(); ++w)
-          if (here.has_worker(r, w))
+          if (ranks.has_worker(r, w))
             workers.emplace_back(shared, replicas.at(r), w, static_cast<int>(workers.size()), recorder_of(r, w));
     }
   };
 
   plan_run& add_run(const network& net, const step_plan& plan, const rule& update, commit_decision& decision,
                     std::vector<stage_report>& reports);
-  plan_run& now() const { return *now_.load(std::memory_order_acquire); }
+  plan_run& active_run() const { return *active_.load(std::memory_order_acquire); }
 
   // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
-  void connect_processes(plan_run& it);
+  void connect_processes(plan_run& run);
 
   // The part of one worker.
   void work(int w, bool whole);
@@ -156,7 +156,7 @@ class pass_runner {
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
   wait_limits local_limits(wait_limits limits) const;
   // Moves the memory of each stage, which is the host's, to its worker.
-  void place(const plan_run& it) const;
+  void place(const plan_run& run) const;
   // In a handler: drops the work of the failed pass. Throws the first cause among all processes, if there are several.
   void drop();
   void clean_up();
@@ -164,12 +164,12 @@ class pass_runner {
 
   const device_functions& device_;
   const training_options& options_;
-  const rank_layout& here_;
+  const rank_layout& ranks_;
   detail::collective_calls calls_;
   worker_cores cores_;  // in front of what asks for them, or has threads that are bound to them
   std::deque<plan_run> runs_;
-  std::atomic<plan_run*> now_{nullptr};  // the watchdog reads it, too
-  other_processes others_;
+  std::atomic<plan_run*> active_{nullptr};  // the watchdog reads it, too
+  other_processes processes_;
   worker_signals signals_;
   barrier barrier_;
   step_context& step_;

@@ -12,8 +12,8 @@ namespace gpipe::detail {
 /// owner adds the gradients of the uses to its own, in model order.
 class tied_parameters {
  public:
-  tied_parameters(const step_plan& plan, const replica& here, remote_tied_parameters& remote)
-      : plan_(plan), here_(here), remote_(remote) {}
+  tied_parameters(const step_plan& plan, const replica& own_replica, remote_tied_parameters& remote)
+      : plan_(plan), replica_(own_replica), remote_(remote) {}
 
   bool any() const { return !plan_.ties.empty(); }
 
@@ -38,29 +38,29 @@ class tied_parameters {
       if (plan_.worker_of(stage_of(t.user)) == worker && !frozen(t.user)) remote_.send_gradients(t);
   }
   /// The gradients of all uses are complete. Adds those of the parameters that the stage owns, each at its rows.
-  void add_gradients(int stage, const wait_context& what, action_timer& times) const {
+  void add_gradients(int stage, const wait_context& wait, action_timer& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
-      bound_stage& s = here_.stage(stage);
+      bound_stage& s = replica_.stage(stage);
       if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
         s.add_tied_gradients(t, layer(t.user).gradient_at[index(t.user.index)]);
       } else {
-        times.waiting([&] { s.add_tied_gradients(t, remote_.receive_gradients(t, what)); });
+        times.waiting([&] { s.add_tied_gradients(t, remote_.receive_gradients(t, wait)); });
       }
     }
   }
 
  private:
-  int stage_of(const named_array& which) const { return plan_.cut().stage_of(which.layer_index); }
-  bound_stage& at(const named_array& which) const { return here_.stage(stage_of(which)); }
-  const bound_layer& layer(const named_array& which) const { return at(which).at(which.layer_index); }
-  bool is_here(const named_array& which) const { return here_.has(stage_of(which)); }
-  bool frozen(const named_array& which) const { return layer(which).frozen_parameters[index(which.index)]; }
+  int stage_of(const named_array& array) const { return plan_.cut().stage_of(array.layer_index); }
+  bound_stage& at(const named_array& array) const { return replica_.stage(stage_of(array)); }
+  const bound_layer& layer(const named_array& array) const { return at(array).at(array.layer_index); }
+  bool is_here(const named_array& array) const { return replica_.has(stage_of(array)); }
+  bool frozen(const named_array& array) const { return layer(array).frozen_parameters[index(array.index)]; }
 
   const step_plan& plan_;
-  const replica& here_;
+  const replica& replica_;
   remote_tied_parameters& remote_;
 };
 

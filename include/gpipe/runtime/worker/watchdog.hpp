@@ -61,7 +61,7 @@ class watchdog {
 
  private:
   struct sighting {
-    activity what{};
+    activity seen{};
     std::uint64_t pass = 0;
     std::chrono::nanoseconds unchanged{0};
   };
@@ -75,9 +75,10 @@ class watchdog {
       const bool before = std::exchange(any_runs_long_, false);
       for (std::size_t w = 0; w < seen_.size(); ++w) {
         sighting& last = seen_[w];
-        const activity now = activity_of_(static_cast<int>(w));
-        if (now.instruction != nullptr && !now.waits && now == last.what && pass == last.pass) last.unchanged += part_;
-        else last = {now, pass};
+        const activity current = activity_of_(static_cast<int>(w));
+        if (current.instruction != nullptr && !current.waits && current == last.seen && pass == last.pass)
+          last.unchanged += part_;
+        else last = {current, pass};
         if (last.unchanged >= limit_) return found_(static_cast<int>(w));  // and the thread ends
         if (last.unchanged < quiet_) continue;
         any_runs_long_ = true;

@@ -5,16 +5,17 @@
 
 namespace gpipe::detail {
 
-GPIPE_INLINE GPIPE_COLD worker::worker(const worker_context& shared, replica& own, int number, int waiter,
+GPIPE_INLINE GPIPE_COLD worker::worker(const worker_context& shared, replica& own_replica, int number, int waiter,
                                        recorder* trace)
     : context_(shared),
       plain_(is_plain(shared.device)),
-      replica_(&own),
+      replica_(&own_replica),
       number_(number),
       waiter_(waiter),
-      io_(shared.plan, own.channels()),
-      ties_(shared.plan, own, shared.others.ties()),
-      times_(own.step(), own.number(), number, reports_of(shared, own.number()), trace, shared.device),
+      io_(shared.plan, own_replica.channels()),
+      ties_(shared.plan, own_replica, shared.processes.ties()),
+      times_(own_replica.step(), own_replica.number(), number, reports_of(shared, own_replica.number()), trace,
+             shared.device),
       previous_done_(shared.device) {
   for (int s = 0; s < context_.plan.stages(); ++s)
     if (context_.plan.worker_of(s) == number) stages_.push_back(s);
@@ -63,7 +64,7 @@ GPIPE_INLINE detail::activity worker::activity() const noexcept {
 }
 
 GPIPE_INLINE void worker::open(const std::vector<instruction>& program, bool clears) {
-  context_.others.begin({.action = "begin"});  // throws if the job has lost a process, before anything is sent
+  context_.processes.begin({.action = "begin"});  // throws if the job has lost a process, before anything is sent
   if (step().gathers) gather_parameters();
   enqueue([&] {
     ties_.update_values(number_);
@@ -76,11 +77,11 @@ GPIPE_INLINE void worker::open(const std::vector<instruction>& program, bool cle
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::gather_parameters() {
   for (const int s : stages_) {
-    bound_stage& own = replica_->stage(s);
-    order_after_previous(own);
+    bound_stage& target = replica_->stage(s);
+    order_after_previous(target);
     times_.waited(context_.sums->gather(replica_->number(), s, {s, -1, "gather"}));
     context_.wake_signals.progress(waiter_);
-    own.refresh();
+    target.refresh();
   }
   if (!ties_.any() || context_.plan.workers() == 1) return;
   // Other workers of the replica read them for tied uses.
@@ -121,28 +122,28 @@ GPIPE_INLINE void worker::update_state() {
 GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::gather() {
   if (!downloading_) download();
   finish();
-  if (!context_.others.joined()) return;
+  if (!context_.processes.joined()) return;
   times_.waiting([&] {
     context_.barrier.arrive(waiter_, {.action = "gather"});  // those of all workers here are complete
-    if (waiter_ == 0) context_.others.exchange(context_.decision.gathered, step().commits());
+    if (waiter_ == 0) context_.processes.exchange(context_.decision.gathered, step().commits());
   });
 }
 
 GPIPE_INLINE void worker::download() {
   for (const int s : stages_) {
-    const bound_stage& from = replica_->stage(s);
-    if (step().trains()) from.download_squares(step().commits(), context_.decision.gathered.squares.data());
+    const bound_stage& source = replica_->stage(s);
+    if (step().trains()) source.download_squares(step().commits(), context_.decision.gathered.squares.data());
     if (step().predicts()) continue;
     for (const loss_location& loss : context_.decision.losses)
       if (context_.plan.cut().stage_of(loss.layer_index) == s)
-        from.statistics().download(loss.layer_index, step(), context_.decision.gathered.partials.data() + loss.first);
+        source.statistics().download(loss.layer_index, step(), context_.decision.gathered.partials.data() + loss.first);
   }
 }
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::finish() {
   for (const int s : stages_) {
     try {
-      if (!committed_) context_.others.wait(s, {s, -1, "finish"});
+      if (!committed_) context_.processes.wait(s, {s, -1, "finish"});
       replica_->stage(s).context().finish();
     } catch (const error&) {
       detail::rethrow_named({committed_ ? action_kind::update : action_kind::reduce, s}, replica_->stage(s), step());
@@ -209,8 +210,8 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::update(const instruction& i) {
   committed_ = true;
   if (!result.holds || !step().applies()) return;
   bound_stage& s = stage(i);
-  const update_terms now{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
-  for (const update_range& range : s.ranges()) context_.rule(s.context().handle(), context_.net.type, range, now);
+  const update_terms terms{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
+  for (const update_range& range : s.ranges()) context_.rule(s.context().handle(), context_.net.type, range, terms);
   if (context_.average_share > 0) s.move_averages(context_.average_share);
   s.statistics().commit();
   if (!s.is_shared_out()) s.refresh();  // else when they are gathered

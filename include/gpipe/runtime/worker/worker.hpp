@@ -32,7 +32,7 @@ namespace gpipe::detail {
 class alignas(alignment) worker final : private gradient_listener {
  public:
   /// `number` is the worker's in its replica; `waiter` is its number at the barrier and in the signals.
-  worker(const worker_context& shared, replica& own, int number, int waiter, recorder* trace);
+  worker(const worker_context& shared, replica& own_replica, int number, int waiter, recorder* trace);
 
   /// One pass over a program; `clears`: sets gradients to zero first. Throws the cause of a failure, with its location.
   void run(const std::vector<instruction>& program, bool clears);
@@ -56,17 +56,17 @@ class alignas(alignment) worker final : private gradient_listener {
     return device.is_synchronous() && !device.has_moments() && !device.has_graphs();
   }
   template <bool Plain>
-  void execute(const std::vector<instruction>& program, std::size_t at) {
-    const instruction& i = program[at];
+  void execute(const std::vector<instruction>& program, std::size_t k) {
+    const instruction& i = program[k];
     if (is_empty(i) && !runs_without_samples(i)) return;
-    const bool continues = at + 1 < program.size() && joins(program[at + 1], i);
+    const bool continues = k + 1 < program.size() && joins(program[k + 1], i);
     begin();
     stage(i).begin(global_micro_batch(i));
     running_.store(&i, std::memory_order_release);
     try {
       if (!committed_) {
         if (context_.wake_signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
-        context_.others.begin(wait_context_of(i));
+        context_.processes.begin(wait_context_of(i));
         if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
       }
       perform<Plain>(i, continues);
@@ -177,33 +177,33 @@ class alignas(alignment) worker final : private gradient_listener {
   void perform(const instruction& i, bool continues) {
     const int m = i.micro_batch;
     bound_stage& s = stage(i);
-    const std::conditional_t<Plain, unordered, outside> others{this, s.context()};
+    const std::conditional_t<Plain, unordered, outside> device{this, s.context()};
     if (!Plain && !is_captured()) order_after_previous(s);
     if (is_empty(i)) return complete(context_.plan.first[index(i.stage)]);
     if (!Plain && times_.on_device().on()) times_.on_device().begin(context_of(i));
     switch (i.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:
-        io_.receive(others, i, wait_context_of(i));
+        io_.receive(device, i, wait_context_of(i));
         break;
       case action_kind::send_activation:
       case action_kind::send_gradient:
-        io_.send(others, step(), i);
+        io_.send(device, step(), i);
         break;
       case action_kind::forward:
-        io_.acquire_activations(others, i, wait_context_of(i));  // layers write straight into them
+        io_.acquire_activations(device, i, wait_context_of(i));  // layers write straight into them
         enqueue_on<Plain>(s, [&] {
           if (!Plain && recorded_ != nullptr) recorded_->forward();
           s.forward(step(), m);
           if (s.has_copies()) times_.copying([&] { s.pass_on(step(), m); });
         });
-        if (!step().trains()) io_.release(others, i, false);
+        if (!step().trains()) io_.release(device, i, false);
         break;
       case action_kind::recompute:
         enqueue_on<Plain>(s, [&] { s.recompute(step(), m); });
         break;
       case action_kind::backward_input:
-        io_.acquire_gradients(others, i, wait_context_of(i));
+        io_.acquire_gradients(device, i, wait_context_of(i));
         enqueue_on<Plain>(s, [&] { s.backward_input(step(), m); });
         break;
       case action_kind::backward_parameters:
@@ -213,13 +213,13 @@ class alignas(alignment) worker final : private gradient_listener {
           s.backward_parameters(
               step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(i));
         });
-        for (; waiting_since_ <= m; ++waiting_since_) io_.release(others, {i.kind, i.stage, waiting_since_}, true);
+        for (; waiting_since_ <= m; ++waiting_since_) io_.release(device, {i.kind, i.stage, waiting_since_}, true);
         waiting_since_ = -1;
         break;
       case action_kind::backward:
-        io_.acquire_gradients(others, i, wait_context_of(i));
+        io_.acquire_gradients(device, i, wait_context_of(i));
         enqueue_on<Plain>(s, [&] { s.backward(step(), m, listener(i)); });
-        io_.release(others, i, true);
+        io_.release(device, i, true);
         break;
       case action_kind::reduce:
         reduce(i);

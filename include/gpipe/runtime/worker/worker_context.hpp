@@ -28,7 +28,7 @@ struct worker_context {
   std::vector<stage_report>& reports;  ///< [replica][stage]
   const std::function<void(const instruction&)>& before;
   double average_share;  ///< of the new weights in their moving average; 0: there is none
-  other_processes& others;
+  other_processes& processes;
 
   /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
   void sum_partials() const noexcept { decision.sum(step); }

@@ -15,9 +15,9 @@ class worker_programs {
  public:
   using list = std::vector<std::vector<instruction>>;  ///< [worker of a replica]
 
-  GPIPE_COLD worker_programs(const step_plan& plan, const rank_layout& here) {
+  GPIPE_COLD worker_programs(const step_plan& plan, const rank_layout& ranks) {
     for (int w = 0; w < plan.workers(); ++w) {
-      if (!here.has_worker(here.replica(), w)) continue;
+      if (!ranks.has_worker(ranks.replica(), w)) continue;
       training_.push_back(plan.programs[index(w)]);
       forward_.push_back(plan.forward_programs[index(w)]);
     }
