@@ -20,21 +20,22 @@ GPIPE_INLINE GPIPE_COLD executor::executor(const detail::device_functions& devic
       rule_(std::move(rule)),
       options_(std::move(options)),
       groups_(net_, options_.groups),
-      here_(plan_, options_.job),
-      all_(plan_, options_.job),
-      report_{net_, admitted(), here_.count(), options_.trace_events,  // in this order: a job admits, then counts
+      ranks_(plan_, options_.job),
+      processes_(plan_, options_.job),
+      report_{net_, admitted(), ranks_.count(), options_.trace_events,  // in this order: a job admits, then counts
               options_.job == nullptr ? host_cores{} : options_.job->on_this_host()},
       watched_(net_, plan_, options_.digest_calls),
-      input_(net_, plan_, step_, {here_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
-      passes_(device_, net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
-              detail::wait_limits_of(here_.count(), options_.deadline)),
-      parameters_(net_, plan_, here_, replicas()) {
+      input_(net_, plan_, step_, {ranks_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
+      passes_(device_, net_, plan_, rule_, options_, ranks_, step_, decision_, report_.stages(),
+              detail::wait_limits_of(ranks_.count(), options_.deadline)),
+      parameters_(net_, plan_, ranks_, replicas()) {
   passes_.connect(kernels, [this](int replica, int worker) { return report_.of_worker(replica, worker); });
-  for (const detail::length_plan& it : shorter_) add_length(it);
+  for (const detail::length_plan& length : shorter_) add_length(length);
   time_layers(options_.layer_times);
   if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
   step_.seed = options_.seed;
-  for (std::size_t k = 0; k < passes_.plans(); ++k) passes_.replicas(k).each([this](auto& it) { it.begin(step_); });
+  for (std::size_t k = 0; k < passes_.plans(); ++k)
+    passes_.replicas(k).each([this](auto& replica) { replica.begin(step_); });
   rule_.use(groups_);
   each_stage([this](auto& stage) { stage.begin_updates(groups_); });
   set_first_values();
@@ -114,29 +115,31 @@ GPIPE_INLINE GPIPE_COLD step_result executor::evaluate(const batch& data) {
   passes_.run();
   passes_.sum_partials();
   if (!detail::is_finite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
-  watched_now().keep_rows(step_, all_);
+  watched_now().keep_rows(step_, processes_);
   return decision_.result.found;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::predict(const batch& data, tensor_rows& into, int first) {
+GPIPE_INLINE GPIPE_COLD void executor::predict(const batch& data, tensor_rows& output, int first) {
   input_.require_loss();
   choose(data);
-  if (!shorter_.empty()) require_size(into);
-  // A kernel that returns after the deadline still writes to the rows: then they stay here, and `into` has none.
+  if (!shorter_.empty()) require_size(output);
+  // A kernel that returns after the deadline still writes to the rows: then they stay here, and `output` has none.
   const struct lent {
-    executor& to;
-    tensor_rows& from;
-    lent(executor& run, tensor_rows& rows) : to(run), from(rows) { std::swap(to.predicted_, from); }
-    ~lent() {
-      if (!to.stuck()) std::swap(to.predicted_, from);
+    executor& borrower;
+    tensor_rows& lent_rows;
+    lent(executor& run, tensor_rows& rows) : borrower(run), lent_rows(rows) {
+      std::swap(borrower.predicted_, lent_rows);
     }
-  } rows(*this, into);
+    ~lent() {
+      if (!borrower.stuck()) std::swap(borrower.predicted_, lent_rows);
+    }
+  } rows(*this, output);
   calls().together(
       [&] { input().begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &predicted_}); });
   watched_now().drop_rows();
   passes_.run();
-  watched_now().keep_rows(step_, all_);
-  detail::share_predicted(all_, net_now(), plan_, step_, predicted_, first);
+  watched_now().keep_rows(step_, processes_);
+  detail::share_predicted(processes_, net_now(), plan_, step_, predicted_, first);
 }
 
 GPIPE_INLINE GPIPE_COLD tensor_rows executor::predictions(int samples) const {
@@ -157,12 +160,12 @@ GPIPE_INLINE GPIPE_COLD const step_plan& executor::choose(const batch& data) {
 GPIPE_INLINE GPIPE_COLD void executor::freeze(int layer, bool frozen) {
   calls().agree_to_freeze(layer, frozen);
   ++step_.changes;  // also if the layer has no parameters
-  for (int mine = 0; mine < net_.type_of(layer).parameter_count; ++mine) freeze_here({layer, mine}, frozen);
+  for (int p = 0; p < net_.type_of(layer).parameter_count; ++p) freeze_here({layer, p}, frozen);
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::freeze_here(const detail::named_array& which, bool frozen) {
+GPIPE_INLINE GPIPE_COLD void executor::freeze_here(const detail::named_array& parameter, bool frozen) {
   ++step_.changes;
-  const detail::named_array owner = net_.owner(which);
+  const detail::named_array owner = net_.owner(parameter);
   for (int l = 0; l < net_.layer_count; ++l)
     for (int p = 0; p < net_.type_of(l).parameter_count; ++p)
       if (net_.owner(l, p) == owner) each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
@@ -204,47 +207,47 @@ GPIPE_INLINE GPIPE_COLD measured_profile executor::layer_profile() const {
   const step_plan& plan = plan_now();
   measured_profile found{{}, plan.options.micro_batch_size};
   for (int s = 0; s < plan.stages(); ++s) {
-    if (here_.has_stage(0, s)) detail::append_measured(plan, replicas_now().at(0).stage(s), found);
-    detail::share_measured(net_, plan, all_, s, found);
+    if (ranks_.has_stage(0, s)) detail::append_measured(plan, replicas_now().at(0).stage(s), found);
+    detail::share_measured(net_, plan, processes_, s, found);
   }
   detail::require_measured(plan, found);  // when all processes have all times, so that all throw
   return found;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::read(const array_location& from, void* into, int replica) const {
+GPIPE_INLINE GPIPE_COLD void executor::read(const array_location& array, void* target, int replica) const {
   usable();
-  parameters_.read(from, into, parameters_.holder_of(from, replica, accumulated_ > 0), all_);
+  parameters_.read(array, target, parameters_.holder_of(array, replica, accumulated_ > 0), processes_);
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::write(const array_location& into, const void* from) {
-  calls().agree_to_write(into, from);
+GPIPE_INLINE GPIPE_COLD void executor::write(const array_location& array, const void* values) {
+  calls().agree_to_write(array, values);
   first_values_ = false;
-  parameters_.write(into, from);
-  if (into.kind == memory_kind::parameters && plan_.options.average_weights)
-    parameters_.write(into.in(memory_kind::averages), from);
+  parameters_.write(array, values);
+  if (array.kind == memory_kind::parameters && plan_.options.average_weights)
+    parameters_.write(array.in(memory_kind::averages), values);
   refresh();
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::write_values(const std::byte* from) {
+GPIPE_INLINE GPIPE_COLD void executor::write_values(const std::byte* values) {
   first_values_ = false;
   detail::each_value(net_, [&](const array_location& value) {
-    calls().agree_to_write(value, from);
-    parameters_.write(value, from);
-    from += value.bytes;
+    calls().agree_to_write(value, values);
+    parameters_.write(value, values);
+    values += value.bytes;
   });
   refresh();
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::read_own_values(std::vector<std::byte>& into) const {
+GPIPE_INLINE GPIPE_COLD void executor::read_own_values(std::vector<std::byte>& target) const {
   usable();
-  into.resize(own_value_bytes());
-  std::byte* at = into.data();
-  each_own_value([&](const array_location& value) { parameters_.read_own(value, at), at += value.bytes; });
+  target.resize(own_value_bytes());
+  std::byte* position = target.data();
+  each_own_value([&](const array_location& value) { parameters_.read_own(value, position), position += value.bytes; });
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::write_own_values(const std::byte* from) {
+GPIPE_INLINE GPIPE_COLD void executor::write_own_values(const std::byte* values) {
   usable();
-  each_own_value([&](const array_location& value) { parameters_.write(value, from), from += value.bytes; });
+  each_own_value([&](const array_location& value) { parameters_.write(value, values), values += value.bytes; });
   passes_.gather_before_next();
   refresh();
 }
@@ -255,15 +258,15 @@ GPIPE_INLINE GPIPE_COLD std::size_t executor::own_value_bytes() const {
   return bytes;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::read_here(const array_location& from, void* into) const {
+GPIPE_INLINE GPIPE_COLD void executor::read_here(const array_location& array, void* target) const {
   usable();
-  parameters_.read_own(from, into);
+  parameters_.read_own(array, target);
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::write_here(const array_location& into, const void* from) {
+GPIPE_INLINE GPIPE_COLD void executor::write_here(const array_location& array, const void* values) {
   usable();
   first_values_ = false;
-  parameters_.write(into, from);
+  parameters_.write(array, values);
 }
 
 GPIPE_INLINE GPIPE_COLD void executor::set_first_values() {
@@ -287,19 +290,19 @@ GPIPE_INLINE GPIPE_COLD void executor::restore(std::uint64_t steps, std::uint64_
 
 GPIPE_INLINE GPIPE_COLD const std::vector<stage_report>& executor::report() const {
   usable();
-  report_.share_stages(all_);
+  report_.share_stages(processes_);
   return report_.stages();
 }
 
 GPIPE_INLINE GPIPE_COLD const std::vector<recorder>& executor::trace() const {
   usable();
-  report_.share_workers(all_);
+  report_.share_workers(processes_);
   return report_.workers();
 }
 
 GPIPE_INLINE GPIPE_COLD const step_plan& executor::admitted() const {
   detail::require_optimizer(plan_.options, rule_.moments(), rule_.memory(), options_);
-  detail::preflight(device_, net_, plan_, rule_.trial(), options_, here_);
+  detail::preflight(device_, net_, plan_, rule_.trial(), options_, ranks_);
   return plan_;
 }
 
@@ -310,21 +313,21 @@ GPIPE_INLINE const detail::pass_runner& executor::usable() const {
 
 GPIPE_INLINE std::byte* executor::of_parameters(memory_kind kind, int layer, int i) const {
   const detail::named_array first = net_.owner(layer, 0);
-  const array_location at{kind, first.layer_index, i,
-                          net_.own_bytes(first.layer_index, first.index) + net_.owner_offset(layer, 0)};
-  return usable(), parameters_.address(at, parameters_.holder_of(at, 0, accumulated_ > 0));
+  const array_location array{kind, first.layer_index, i,
+                             net_.own_bytes(first.layer_index, first.index) + net_.owner_offset(layer, 0)};
+  return usable(), parameters_.address(array, parameters_.holder_of(array, 0, accumulated_ > 0));
 }
 
-GPIPE_INLINE void executor::time_layers(bool on) {
-  each_stage([on](auto& stage) { stage.time_layers(on); });
+GPIPE_INLINE void executor::time_layers(bool enabled) {
+  each_stage([enabled](auto& stage) { stage.time_layers(enabled); });
 }
 
 GPIPE_INLINE detail::watched_activations& executor::watched_of(std::size_t plan) {
-  return plan == 0 ? watched_ : of_shorter_[plan - 1].watched;
+  return plan == 0 ? watched_ : shorter_states_[plan - 1].watched;
 }
 
 GPIPE_INLINE const detail::watched_activations& executor::watched_now() const {
-  return now_ == 0 ? watched_ : of_shorter_[now_ - 1].watched;
+  return running_ == 0 ? watched_ : shorter_states_[running_ - 1].watched;
 }
 
 GPIPE_INLINE GPIPE_COLD step_plan executor::with_largest_arena(step_plan longest,
@@ -333,22 +336,23 @@ GPIPE_INLINE GPIPE_COLD step_plan executor::with_largest_arena(step_plan longest
   return longest;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::add_length(const detail::length_plan& it) {
-  nets_.push_back(it.net);
-  passes_.add(*it.net, it.plan, it.kernels,
+GPIPE_INLINE GPIPE_COLD void executor::add_length(const detail::length_plan& length) {
+  nets_.push_back(length.net);
+  passes_.add(*length.net, length.plan, length.kernels,
               [this](int replica, int worker) { return report_.of_worker(replica, worker); });
-  of_shorter_.push_back(of_length{{*it.net, it.plan, options_.digest_calls, &watched_.digest()},
-                                  {*it.net, it.plan, step_, {here_.layers_here(net_.layer_count), -1}}});
+  shorter_states_.push_back(
+      length_state{{*length.net, length.plan, options_.digest_calls, &watched_.digest()},
+                   {*length.net, length.plan, step_, {ranks_.layers_here(net_.layer_count), -1}}});
 }
 
 GPIPE_INLINE GPIPE_COLD void executor::use(std::size_t plan) {
-  if (plan == now_ && plan == derived_for_) return;
+  if (plan == running_ && plan == derived_for_) return;
   passes_.use(plan);
-  now_ = plan;
+  running_ = plan;
   if (plan == derived_for_) return;
   derived_for_ = plan;
-  const bool* const anew = shorter_.front().derives_anew;
-  replicas_now().each_stage([anew](auto& stage) { stage.refresh(anew); });
+  const bool* const derives_anew = shorter_.front().derives_anew;
+  replicas_now().each_stage([derives_anew](auto& stage) { stage.refresh(derives_anew); });
   replicas_now().each_stage([](auto& stage) { stage.context().finish(); });
 }
 
@@ -357,11 +361,11 @@ GPIPE_INLINE GPIPE_COLD void executor::refresh() {
   derived_for_ = 0;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::require_size(const tensor_rows& into) const {
+GPIPE_INLINE GPIPE_COLD void executor::require_size(const tensor_rows& rows) const {
   const std::vector<detail::edge_part> parts = detail::predicted_parts(net_now());
-  for (int t = 0; t < into.tensors(); ++t)
+  for (int t = 0; t < rows.tensors(); ++t)
     if (const std::size_t bytes = parts[detail::index(t)].size * detail::bytes_of(parts[detail::index(t)].type);
-        into.row_bytes(t) != bytes)
+        rows.row_bytes(t) != bytes)
       detail::throw_error({"predict: a batch has rows of another length than those before it"},
                           {"predict the batches of each length by a call of their own"});
 }

@@ -76,24 +76,24 @@ class executor {
       detail::throw_error({"average_weights is 0: there is no average of the weights"},
                           {"choose .average_weights = 0.999 in the options of the training"});
     struct exchanged {
-      executor& in;
-      explicit exchanged(executor& run) : in(run) { exchange(); }
+      executor& owner;
+      explicit exchanged(executor& run) : owner(run) { exchange(); }
       ~exchanged() {
-        if (!in.stuck()) exchange();
+        if (!owner.stuck()) exchange();
       }
       void exchange() const {
-        in.replicas().each_stage([](auto& stage) { stage.exchange_averages(); });
-        in.refresh();
-        in.passes_.gather_before_next();
+        owner.replicas().each_stage([](auto& stage) { stage.exchange_averages(); });
+        owner.refresh();
+        owner.passes_.gather_before_next();
       }
     } const scope(*this);
     return call();
   }
 
-  /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
-  /// A loss that makes its input, or layers that make columns of it, run `predict` for that.
-  /// Fields that only the loss reads may be missing. The rows have the size of `predictions` for this batch.
-  void predict(const batch& data, tensor_rows& into, int first);
+  /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `output` from `first`
+  /// on. A loss that makes its input, or layers that make columns of it, run `predict` for that. Fields that only the
+  /// loss reads may be missing. The rows have the size of `predictions` for this batch.
+  void predict(const batch& data, tensor_rows& output, int first);
   /// Rows for the input of the loss, with this number of samples, for the length that runs.
   tensor_rows predictions(int samples) const;
 
@@ -101,7 +101,7 @@ class executor {
   /// none.
   const step_plan& choose(const batch& data);
   /// The plan that runs: of the last batch's length.
-  const step_plan& plan_now() const { return now_ == 0 ? plan_ : shorter_[now_ - 1].plan; }
+  const step_plan& plan_now() const { return running_ == 0 ? plan_ : shorter_[running_ - 1].plan; }
   /// The plans of shorter lengths, the shortest first.
   const std::vector<detail::length_plan>& shorter() const { return shorter_; }
 
@@ -109,7 +109,7 @@ class executor {
   /// tied to them. Their gradient is zero, and no norm counts it.
   void freeze(int layer, bool frozen);
   /// The same for one parameter, in this process alone: every process calls it.
-  void freeze_here(const detail::named_array& which, bool frozen);
+  void freeze_here(const detail::named_array& parameter, bool frozen);
 
   /// Copies a layer's outputs, and their gradients if there are any, out of every call from now on, or ends that.
   void watch(int layer, bool watched);
@@ -139,17 +139,17 @@ class executor {
   /// Copies an array out of the training: a parameter, its gradient (a sum over the last step's samples), what the
   /// optimizer keeps for it, or state. All replicas have the same, but while calls wait for a step only the first has
   /// the sums of gradients.
-  void read(const array_location& from, void* into, int replica = 0) const;
+  void read(const array_location& array, void* target, int replica = 0) const;
   /// Sets an array, and recomputes the buffers that are derived from parameters. Parameters are written to their moving
   /// average, too.
-  void write(const array_location& into, const void* from);
+  void write(const array_location& array, const void* values);
   /// The same for all parameters and the state of all layers, in the order of `each_value`.
-  void write_values(const std::byte* from);
+  void write_values(const std::byte* values);
 
   /// The parameters and the state that this process has, in the order of `each_value`, without other processes: a
   /// model of many stages need not fit into one process.
-  void read_own_values(std::vector<std::byte>& into) const;
-  void write_own_values(const std::byte* from);
+  void read_own_values(std::vector<std::byte>& target) const;
+  void write_own_values(const std::byte* values);
   std::size_t own_value_bytes() const;
 
   /// If replicas keep shares, brings all that others have updated to this process. Every process calls it.
@@ -160,8 +160,8 @@ class executor {
   int owner_of(int layer) const { return parameters_.owner_of(layer); }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
   /// derived from parameters follow in `restore`.
-  void read_here(const array_location& from, void* into) const;
-  void write_here(const array_location& into, const void* from);
+  void read_here(const array_location& array, void* target) const;
+  void write_here(const array_location& array, const void* values);
   /// Whether parameters, state and what the optimizer keeps are as the constructor has set them.
   bool has_first_values() const { return first_values_; }
   /// Sets them so again, in this process alone.
@@ -172,7 +172,7 @@ class executor {
   std::uint64_t seed() const { return step_.seed; }
   const training_options& options() const { return options_; }
   /// The rank of the process that saves a layer.
-  int rank_of(int layer) const { return here_.rank_of_stage(owner_of(layer), stage_of(layer)); }
+  int rank_of(int layer) const { return ranks_.rank_of_stage(owner_of(layer), stage_of(layer)); }
   /// The rank of this process in its job.
   int rank() const { return options_.job != nullptr ? options_.job->rank() : 0; }
   /// The calls that all processes of the job make together.
@@ -197,7 +197,7 @@ class executor {
   const step_plan& admitted() const;
   const detail::pass_runner& usable() const;
   const detail::replica_list& replicas() const { return usable().replicas(); }
-  const detail::replica_list& replicas_now() const { return usable().replicas(now_); }
+  const detail::replica_list& replicas_now() const { return usable().replicas(running_); }
   template <class Call>
   void each_stage(Call&& call) const {
     for (std::size_t k = 0; k < passes_.plans(); ++k) usable().replicas(k).each_stage(call);
@@ -217,28 +217,28 @@ class executor {
 
   std::byte* of_parameters(memory_kind kind, int layer, int i) const;
 
-  void time_layers(bool on);
+  void time_layers(bool enabled);
 
   // The network of the plan that runs.
-  const network& net_now() const { return *nets_[now_]; }
+  const network& net_now() const { return *nets_[running_]; }
 
   // What a length has for itself: its rows differ in size.
-  struct of_length {
+  struct length_state {
     detail::watched_activations watched;
     detail::step_input input;
   };
   detail::watched_activations& watched_of(std::size_t plan);
-  detail::watched_activations& watched_now() { return watched_of(now_); }
+  detail::watched_activations& watched_now() { return watched_of(running_); }
   const detail::watched_activations& watched_now() const;
-  detail::step_input& input() { return now_ == 0 ? input_ : of_shorter_[now_ - 1].input; }
+  detail::step_input& input() { return running_ == 0 ? input_ : shorter_states_[running_ - 1].input; }
 
   static step_plan with_largest_arena(step_plan longest, const std::vector<detail::length_plan>& shorter);
-  void add_length(const detail::length_plan& it);
+  void add_length(const detail::length_plan& length);
   void use(std::size_t plan);
   // Recomputes all buffers that are derived from parameters, as those of the longest length.
   void refresh();
 
-  void require_size(const tensor_rows& into) const;
+  void require_size(const tensor_rows& rows) const;
 
   // Runs the part of train and accumulate that may fail after the batch was checked.
   template <class Call>
@@ -249,7 +249,7 @@ class executor {
     } catch (...) {
       rethrow_without_accumulated();
     }
-    watched_now().close(step_, accumulated_, all_);
+    watched_now().close(step_, accumulated_, processes_);
   }
   // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
   [[noreturn]] void rethrow_without_accumulated();
@@ -261,8 +261,8 @@ class executor {
   detail::optimizer_update rule_;
   training_options options_;
   detail::parameter_groups groups_;
-  detail::rank_layout here_;
-  detail::broadcast all_;
+  detail::rank_layout ranks_;
+  detail::broadcast processes_;
   mutable detail::run_report report_;
   detail::watched_activations watched_;
   detail::step_context step_;
@@ -273,8 +273,8 @@ class executor {
   tensor_rows predicted_;                    // while `predict` runs
   double checked_rate_ = -1;                 // the largest rate for which an update is known to stay finite
   std::vector<const network*> nets_{&net_};  // the longest length's, then those of `shorter_`
-  std::deque<of_length> of_shorter_;
-  std::size_t now_ = 0;          // the plan that runs: 0 is the longest length's, then `shorter_`
+  std::deque<length_state> shorter_states_;
+  std::size_t running_ = 0;      // the plan that runs: 0 is the longest length's, then `shorter_`
   std::size_t derived_for_ = 0;  // the plan for which layers have derived their buffers
   detail::pass_runner passes_;
   detail::parameter_access parameters_;

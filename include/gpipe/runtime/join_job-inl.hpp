@@ -20,22 +20,22 @@
 namespace gpipe::detail {
 
 GPIPE_COLD GPIPE_INLINE void throw_rank_count(const step_plan& plan, int ranks) {
-  const int R = plan.replicas(), each = ranks / R, max_workers = plan.options.max_workers();
+  const int R = plan.replicas(), per_replica = ranks / R, max_workers = plan.options.max_workers();
   if (const int named = plan.options.named_processes(); named > 0)
     throw_error({"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan's devices are in ",
                  named, R > 1 ? concat({" of each of ", R, " replicas"}) : std::string()},
                 {"start ", R * named, " processes, or name no process of a device"});
-  const int fewer = R * (std::min)(each, max_workers), more = R * (each + 1);
-  const bool divides = ranks % R == 0 && each <= max_workers;  // the options have another number of workers
-  const std::string right = divides               ? std::to_string(R * plan.workers())
-                            : each >= max_workers ? std::to_string(fewer)
-                            : each == 0           ? std::to_string(more)
-                                                  : concat({fewer, " or ", more});
-  throw_error(
-      {"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
-       several(R * plan.workers(), "worker"), R > 1 ? concat({" in ", R, " replicas"}) : std::string()},
-      {"start ", right, " processes", divides ? concat({", or choose ", several(each, "worker")}) : std::string(),
-       divides && R > 1 ? " of each replica" : ""});
+  const int fewer = R * (std::min)(per_replica, max_workers), more = R * (per_replica + 1);
+  const bool divides = ranks % R == 0 && per_replica <= max_workers;  // the options have another number of workers
+  const std::string right = divides                      ? std::to_string(R * plan.workers())
+                            : per_replica >= max_workers ? std::to_string(fewer)
+                            : per_replica == 0           ? std::to_string(more)
+                                                         : concat({fewer, " or ", more});
+  throw_error({"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
+               several(R * plan.workers(), "worker"), R > 1 ? concat({" in ", R, " replicas"}) : std::string()},
+              {"start ", right, " processes",
+               divides ? concat({", or choose ", several(per_replica, "worker")}) : std::string(),
+               divides && R > 1 ? " of each replica" : ""});
 }
 
 GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double rule, const training_options& options,
@@ -47,14 +47,14 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
   const std::vector<agreed_value> chosen = agreed_values_of(options);
   values.insert(values.end(), chosen.begin(), chosen.end());
   job.agree(collective_kind::make, values);
-  const rank_layout here(plan, &job);
-  if (!here.fits()) throw_rank_count(plan, job.ranks());
-  if (here.count() > 1 && !job.takes_threads())
-    throw_error({"a process of the job has ", here.count(), " workers, but the job takes one thread of each"},
+  const rank_layout ranks(plan, &job);
+  if (!ranks.fits()) throw_rank_count(plan, job.ranks());
+  if (ranks.count() > 1 && !job.takes_threads())
+    throw_error({"a process of the job has ", ranks.count(), " workers, but the job takes one thread of each"},
                 {plan.processes_of_workers.empty() ? "" : "name a process of its own for each worker's devices, and ",
                  "start ", plan.replicas() * plan.workers(),
                  " processes; an mpi::job takes more threads after MPI_Init_thread with MPI_THREAD_SERIALIZED"});
-  job.set_workers(here.counts());
+  job.set_workers(ranks.counts());
   if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)
@@ -65,9 +65,9 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
 }
 
 GPIPE_COLD inline std::unique_ptr<all_reduce> connect(process_group& job, const network& net, const step_plan& plan,
-                                                      replica_part& part, other_processes& others) {
+                                                      replica_part& part, other_processes& processes) {
   std::unique_ptr<all_reduce> sums;
-  others.connect(job, net, plan, part);
+  processes.connect(job, net, plan, part);
   if (plan.replicas() > 1) sums = std::make_unique<process_all_reduce>(job, net, plan, part);
   job.connect();
   return sums;

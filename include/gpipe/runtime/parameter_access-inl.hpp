@@ -5,23 +5,24 @@
 
 namespace gpipe::detail {
 
-GPIPE_INLINE parameter_access::parameter_access(const network& net, const step_plan& plan, const rank_layout& here,
+GPIPE_INLINE parameter_access::parameter_access(const network& net, const step_plan& plan, const rank_layout& ranks,
                                                 const replica_list& replicas)
-    : net_(net), plan_(plan), here_(here), replicas_(replicas), owners_(index(net.layer_count)) {
+    : net_(net), plan_(plan), ranks_(ranks), replicas_(replicas), owners_(index(net.layer_count)) {
   for (int s = 0; s < plan.stages(); ++s)
     each_share(stage_view(net, plan.cut(), s), plan.requirements(s).shares, nullptr,
-               [&](int replica, const stage_share& its) {
-                 for (int l = its.first; l < its.last; ++l) owners_[index(l)] = replica;
+               [&](int replica, const stage_share& share) {
+                 for (int l = share.first; l < share.last; ++l) owners_[index(l)] = replica;
                });
 }
 
-GPIPE_INLINE int parameter_access::holder_of(const array_location& of, int any, bool wait) const {
-  if (!in_shares() || of.kind == memory_kind::state) return any;
-  return of.kind == memory_kind::gradients && wait ? 0 : owner_of(of.layer_index);
+GPIPE_INLINE int parameter_access::holder_of(const array_location& array, int fallback, bool wait) const {
+  if (!in_shares() || array.kind == memory_kind::state) return fallback;
+  return array.kind == memory_kind::gradients && wait ? 0 : owner_of(array.layer_index);
 }
 
-GPIPE_INLINE std::byte* parameter_access::address(const array_location& of, int replica) const {
-  return stage_with(of.layer_index, replica).map().find(of.kind, of.layer_index, -1, {}, of.index).base + of.offset;
+GPIPE_INLINE std::byte* parameter_access::address(const array_location& array, int replica) const {
+  return stage_with(array.layer_index, replica).map().find(array.kind, array.layer_index, -1, {}, array.index).base +
+         array.offset;
 }
 
 GPIPE_INLINE int parameter_access::replica_with(int layer) const {
@@ -30,33 +31,33 @@ GPIPE_INLINE int parameter_access::replica_with(int layer) const {
   return -1;
 }
 
-GPIPE_INLINE GPIPE_COLD void parameter_access::read_own(const array_location& from, void* into) const {
-  const int any = replica_with(from.layer_index), holder = holder_of(from, any);
-  if (is_here(from.layer_index, holder)) read_here(from, into, holder);
-  else if (any >= 0 && has(any, from)) read_here(from, into, any);
+GPIPE_INLINE GPIPE_COLD void parameter_access::read_own(const array_location& array, void* target) const {
+  const int local = replica_with(array.layer_index), holder = holder_of(array, local);
+  if (is_here(array.layer_index, holder)) read_here(array, target, holder);
+  else if (local >= 0 && has(local, array)) read_here(array, target, local);
 }
 
-GPIPE_INLINE GPIPE_COLD void parameter_access::read_here(const array_location& from, void* into, int replica) const {
-  const auto& context = stage_with(from.layer_index, replica).context();
-  context.download(static_cast<std::ptrdiff_t>(from.bytes), address(from, replica), static_cast<std::byte*>(into));
+GPIPE_INLINE GPIPE_COLD void parameter_access::read_here(const array_location& array, void* target, int replica) const {
+  const auto& context = stage_with(array.layer_index, replica).context();
+  context.download(static_cast<std::ptrdiff_t>(array.bytes), address(array, replica), static_cast<std::byte*>(target));
   context.finish();
 }
 
-GPIPE_INLINE GPIPE_COLD void parameter_access::read(const array_location& from, void* into, int replica,
-                                                    const broadcast& all) const {
-  if (is_here(from.layer_index, replica)) read_here(from, into, replica);
-  const std::int64_t which[] = {static_cast<int>(from.kind), from.layer_index, from.index,
-                                static_cast<std::int64_t>(from.offset)};
+GPIPE_INLINE GPIPE_COLD void parameter_access::read(const array_location& array, void* target, int replica,
+                                                    const broadcast& processes) const {
+  if (is_here(array.layer_index, replica)) read_here(array, target, replica);
+  const std::int64_t arguments[] = {static_cast<int>(array.kind), array.layer_index, array.index,
+                                    static_cast<std::int64_t>(array.offset)};
   hash call;
-  call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
-  all.from_stage(replica, stage_of(from.layer_index), into, from.bytes, call.value());
+  call.add(reinterpret_cast<const std::byte*>(arguments), sizeof arguments);
+  processes.from_stage(replica, stage_of(array.layer_index), target, array.bytes, call.value());
 }
 
-GPIPE_INLINE GPIPE_COLD void parameter_access::write(const array_location& into, const void* from) const {
+GPIPE_INLINE GPIPE_COLD void parameter_access::write(const array_location& array, const void* values) const {
   for (int r = 0; r < plan_.replicas(); ++r) {
-    if (!is_here(into.layer_index, r) || !has(r, into)) continue;
-    const auto& context = stage_with(into.layer_index, r).context();
-    context.upload(static_cast<std::ptrdiff_t>(into.bytes), static_cast<const std::byte*>(from), address(into, r));
+    if (!is_here(array.layer_index, r) || !has(r, array)) continue;
+    const auto& context = stage_with(array.layer_index, r).context();
+    context.upload(static_cast<std::ptrdiff_t>(array.bytes), static_cast<const std::byte*>(values), address(array, r));
     context.finish();
   }
 }
@@ -67,22 +68,23 @@ GPIPE_INLINE GPIPE_COLD void parameter_access::refresh() const {
 }
 
 GPIPE_INLINE GPIPE_COLD void parameter_access::initialize(std::uint64_t seed) const {
-  for_each_array(net_, [&](const named_array& which) {
-    if (net_.owner(which) != which || !is_here(which.layer_index)) return;
-    const layer_type& r = net_.type_of(which.layer_index);
-    const int number = which.kind == array_kind::parameter ? which.index : r.parameter_count + which.index;
-    const array_location all = locate(net_, which);
-    first_values(
-        r.type, description_of(net_, which), seed, which.layer_index, number,
-        [&](std::size_t at, std::size_t bytes, const std::byte* values) { write(all.part(at, bytes), values); });
+  for_each_array(net_, [&](const named_array& array) {
+    if (net_.owner(array) != array || !is_here(array.layer_index)) return;
+    const layer_type& layer = net_.type_of(array.layer_index);
+    const int number = array.kind == array_kind::parameter ? array.index : layer.parameter_count + array.index;
+    const array_location target = locate(net_, array);
+    first_values(layer.type, description_of(net_, array), seed, array.layer_index, number,
+                 [&](std::size_t offset, std::size_t bytes, const std::byte* values) {
+                   write(target.part(offset, bytes), values);
+                 });
   });
   refresh();
 }
 
-GPIPE_INLINE bool parameter_access::has(int replica, const array_location& of) const {
+GPIPE_INLINE bool parameter_access::has(int replica, const array_location& array) const {
   const bool owned =
-      of.kind == memory_kind::moments || of.kind == memory_kind::arrays || of.kind == memory_kind::averages;
-  return !in_shares() || !owned || replica == owner_of(of.layer_index);
+      array.kind == memory_kind::moments || array.kind == memory_kind::arrays || array.kind == memory_kind::averages;
+  return !in_shares() || !owned || replica == owner_of(array.layer_index);
 }
 
 }  // namespace gpipe::detail

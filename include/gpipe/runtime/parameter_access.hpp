@@ -21,31 +21,31 @@ namespace gpipe::detail {
 /// Reads and writes arrays of layers, in whichever stage they are.
 class parameter_access {
  public:
-  parameter_access(const network& net, const step_plan& plan, const rank_layout& here, const replica_list& replicas);
+  parameter_access(const network& net, const step_plan& plan, const rank_layout& ranks, const replica_list& replicas);
 
   /// The replica that updates a layer, if replicas keep shares; else the first.
   int owner_of(int layer) const { return owners_[index(layer)]; }
   /// The replica that surely has the array: its owner. It is the first for gradients that `wait` for a step, any for
   /// state.
-  int holder_of(const array_location& of, int any, bool wait = false) const;
+  int holder_of(const array_location& array, int fallback, bool wait = false) const;
 
   /// The address, in the memory of a stage that is here.
-  std::byte* address(const array_location& of, int replica) const;
+  std::byte* address(const array_location& array, int replica) const;
 
   /// Whether this process has a layer's memory, in this replica or in any.
-  bool is_here(int layer, int replica) const { return here_.has_stage(replica, stage_of(layer)); }
+  bool is_here(int layer, int replica) const { return ranks_.has_stage(replica, stage_of(layer)); }
   bool is_here(int layer) const { return replica_with(layer) >= 0; }
   /// The first replica whose memory of a layer this process has; -1: none.
   int replica_with(int layer) const;
   /// Copies an array from the replica that surely has it, if that is here. Else a parameter is as it was when it was
   /// gathered, and what only its owner keeps is not copied.
-  void read_own(const array_location& from, void* into) const;
+  void read_own(const array_location& array, void* target) const;
   /// Copies an array that is here.
-  void read_here(const array_location& from, void* into, int replica) const;
+  void read_here(const array_location& array, void* target, int replica) const;
   /// The same in all processes.
-  void read(const array_location& from, void* into, int replica, const broadcast& all) const;
+  void read(const array_location& array, void* target, int replica, const broadcast& processes) const;
   /// Sets an array in every replica that is here and has it.
-  void write(const array_location& into, const void* from) const;
+  void write(const array_location& array, const void* values) const;
   /// Recomputes all buffers that are derived from parameters.
   void refresh() const;
 
@@ -55,13 +55,13 @@ class parameter_access {
  private:
   bool in_shares() const { return plan_.trains && plan_.options.shares() > 1; }
   /// Moments, arrays and averages have memory in their owner alone.
-  bool has(int replica, const array_location& of) const;
+  bool has(int replica, const array_location& array) const;
   int stage_of(int layer) const { return plan_.cut().stage_of(layer); }
   const bound_stage& stage_with(int layer, int replica) const { return replicas_.at(replica).stage(stage_of(layer)); }
 
   const network& net_;
   const step_plan& plan_;
-  const rank_layout& here_;
+  const rank_layout& ranks_;
   const replica_list& replicas_;
   std::vector<int> owners_;  // [layer]
 };

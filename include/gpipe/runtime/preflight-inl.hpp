@@ -6,12 +6,12 @@
 namespace gpipe::detail {
 
 GPIPE_INLINE GPIPE_COLD void preflight(const device_functions& device, const network& net, const step_plan& plan,
-                                       double rule, const training_options& options, const rank_layout& here) {
+                                       double rule, const training_options& options, const rank_layout& ranks) {
   if (options.job != nullptr)
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of(device, *options.job));
   require_max_norm(options.max_grad_norm);
   if (options.graph) require_graph(plan, options, device.has_graphs());
-  require_memory(plan, here, device.memory_left());
+  require_memory(plan, ranks, device.memory_left());
   const std::int64_t left = host::memory_left();
   require_records("trace_events", options.trace_events,
                   sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);

@@ -53,12 +53,12 @@ GPIPE_COLD inline void require_graph(const step_plan& plan, const training_optio
 
 /// Checks that `left` bytes are enough for the stages that are here. A machine that runs out of memory later ends the
 /// program without an error.
-GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& here, std::int64_t left) {
+GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& ranks, std::int64_t left) {
   std::int64_t needed = 0;
   int stages = 0, first = -1;  // that does not fit
   for (int r = 0; r < plan.replicas(); ++r)
     for (int s = 0; s < plan.stages(); ++s) {
-      if (!here.has_stage(r, s)) continue;
+      if (!ranks.has_stage(r, s)) continue;
       ++stages;
       needed += plan.memory(s).total();
       if (needed > left && first < 0) first = s;
@@ -110,7 +110,7 @@ inline bool carries_memory_of(const device_functions& device, const process_grou
 
 /// Throws if the plan cannot run with these options, before anything is allocated.
 void preflight(const device_functions& device, const network& net, const step_plan& plan, double rule,
-               const training_options& options, const rank_layout& here);
+               const training_options& options, const rank_layout& ranks);
 
 }  // namespace gpipe::detail
 

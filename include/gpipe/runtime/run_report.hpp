@@ -26,7 +26,7 @@ class run_report {
   /// `workers` are in this process; `events` are kept for each worker; 0: none.
   GPIPE_COLD run_report(const network& net, const step_plan& plan, int workers, std::size_t events,
                         host_cores host = {})
-      : each_(plan.workers()) {
+      : workers_per_replica_(plan.workers()) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
@@ -46,16 +46,17 @@ class run_report {
   const std::vector<recorder>& workers() const { return workers_; }
   /// The events of a replica's worker; null if none are kept.
   recorder* of_worker(int replica, int worker) {
-    return workers_.empty() ? nullptr : &workers_[detail::index(replica * each_ + worker)];
+    return workers_.empty() ? nullptr : &workers_[detail::index(replica * workers_per_replica_ + worker)];
   }
 
-  GPIPE_COLD void share_stages(const broadcast& all) {
-    for (stage_report& r : stages_) all.from_stage(r.replica, r.stage, &r, sizeof r);
+  GPIPE_COLD void share_stages(const broadcast& processes) {
+    for (stage_report& r : stages_) processes.from_stage(r.replica, r.stage, &r, sizeof r);
   }
-  GPIPE_COLD void share_workers(const broadcast& all) {
+  GPIPE_COLD void share_workers(const broadcast& processes) {
     for (std::size_t i = 0; i < workers_.size(); ++i)
       workers_[i].share([&](void* bytes, std::size_t size) {
-        all.from_worker(static_cast<int>(i) / each_, static_cast<int>(i) % each_, bytes, size);
+        processes.from_worker(static_cast<int>(i) / workers_per_replica_, static_cast<int>(i) % workers_per_replica_,
+                              bytes, size);
       });
   }
   GPIPE_COLD void reset() {
@@ -79,12 +80,12 @@ class run_report {
 
   std::vector<stage_report> stages_;  // [replica][stage]
   std::vector<recorder> workers_;     // [replica][worker]
-  int each_;                          // workers of a replica
+  int workers_per_replica_;           // workers of a replica
 };
 
 /// Appends the median times of each layer of a stage for a full micro-batch; -1 for a layer that was not timed.
 template <class Stage>
-GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measured_profile& into) {
+GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measured_profile& profile) {
   for (const auto& b : stage.layers()) {
     const auto median = [&](timed part) {
       return stage.timer() == nullptr ? -1
@@ -96,22 +97,22 @@ GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measu
     if (const std::int64_t both = median(timed::backward); both >= 0) {
       // The time of both parts is split in proportion to their costs.
       const layer_cost& costs = plan.costs().of(stage.stage())[b.layer_index];
-      const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
-      const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
+      const double total = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
+      const double part = total > 0 ? static_cast<double>(costs.backward_input) / total : 1;
       line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
       line.backward_parameters_ns = both - line.backward_input_ns;
     }
-    into.layers.push_back(line);
+    profile.layers.push_back(line);
   }
 }
 
 /// Brings the times of a stage in the first replica to all processes. Called for each stage in order.
-GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan, const broadcast& all, int stage,
+GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan, const broadcast& processes, int stage,
                                       measured_profile& found) {
   for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {
     measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
     std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
-    all.from_stage(0, stage, ns, sizeof ns);
+    processes.from_stage(0, stage, ns, sizeof ns);
     line = {l, net.type_of(l).name, ns[0], ns[1], ns[2]};
   }
 }

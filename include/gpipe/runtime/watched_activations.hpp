@@ -20,35 +20,36 @@ namespace gpipe::detail {
 
 /// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand
 /// before them.
-GPIPE_COLD inline void share_rows(const broadcast& all, const step_plan& plan, const step_context& step, int stage,
-                                  tensor_rows& rows, int before) {
+GPIPE_COLD inline void share_rows(const broadcast& processes, const step_plan& plan, const step_context& step,
+                                  int stage, tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
     const int first = step.first_sample(r * plan.micro_batches());
     const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
     for (int t = 0; t < rows.tensors() && count > 0; ++t)
-      all.from_stage(r, stage, rows.at(t, before + first), rows.row_bytes(t) * index(count));
+      processes.from_stage(r, stage, rows.at(t, before + first), rows.row_bytes(t) * index(count));
   }
 }
 
 /// Brings a prediction to all processes: from the stage of the loss, or from each that makes some columns of it.
-GPIPE_COLD inline void share_predicted(const broadcast& all, const network& net, const step_plan& plan,
+GPIPE_COLD inline void share_predicted(const broadcast& processes, const network& net, const step_plan& plan,
                                        const step_context& step, tensor_rows& rows, int before) {
   const int loss = net.loss_layer();
-  if (!is_in_columns(net.type_of(loss))) return share_rows(all, plan, step, plan.cut().stage_of(loss), rows, before);
-  if (all.alone()) return;
+  if (!is_in_columns(net.type_of(loss)))
+    return share_rows(processes, plan, step, plan.cut().stage_of(loss), rows, before);
+  if (processes.alone()) return;
   std::vector<std::byte> columns;
   for (int r = 0; r < plan.replicas(); ++r) {
     const int first = step.first_sample(r * plan.micro_batches());
     const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
     for (int l = 0; l < loss && count > 0; ++l) {
       if (!makes_columns(net, l)) continue;
-      const column_range at = columns_in_row(net, l);
+      const column_range range = columns_in_row(net, l);
       const std::size_t n = index(count) * index(net.type_of(l).lists->predicted.rows);
-      std::byte* const there = rows.at(0, before + first) + at.first;
-      columns.resize(n * at.bytes);
-      copy_columns(n, at.bytes, there, at.of_row, columns.data(), at.bytes);
-      all.from_stage(r, plan.cut().stage_of(l), columns.data(), columns.size());
-      copy_columns(n, at.bytes, columns.data(), at.bytes, there, at.of_row);
+      std::byte* const target = rows.at(0, before + first) + range.first;
+      columns.resize(n * range.bytes);
+      copy_columns(n, range.bytes, target, range.of_row, columns.data(), range.bytes);
+      processes.from_stage(r, plan.cut().stage_of(l), columns.data(), columns.size());
+      copy_columns(n, range.bytes, columns.data(), range.bytes, target, range.of_row);
     }
   }
 }
@@ -76,9 +77,9 @@ class watched_activations {
     if (!watched) return nullptr;
     rows = std::make_unique<watched_rows>();
     for (int o = 0; o < net_.layers[layer].writes; ++o) {
-      const value& of = net_.values[net_.writes_value(layer, o)];
-      rows->outputs.add(of.part, plan_.max_batch());
-      rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.max_batch());
+      const value& value = net_.values[net_.writes_value(layer, o)];
+      rows->outputs.add(value.part, plan_.max_batch());
+      rows->gradients.add(value.gradient ? value.part : edge_part{0, value.part.type}, plan_.max_batch());
     }
     return rows.get();
   }
@@ -90,9 +91,9 @@ class watched_activations {
     if (!digest().full()) add_data(step);
   }
   /// The call has succeeded; `before` accumulated calls of the same step came before it.
-  void close(const step_context& step, int before, const broadcast& all) {
-    keep_rows(step, all);
-    share_digest(all);
+  void close(const step_context& step, int before, const broadcast& processes) {
+    keep_rows(step, processes);
+    share_digest(processes);
     digest().close({step.step, before});
   }
 
@@ -101,16 +102,16 @@ class watched_activations {
     for (auto& rows : watched_)
       if (rows) rows->outputs.resize(0), rows->gradients.resize(0);
   }
-  void keep_rows(const step_context& step, const broadcast& all) {
+  void keep_rows(const step_context& step, const broadcast& processes) {
     const int ran = step.predicts() ? net_.loss_layer() : net_.layer_count;
     for (int l = 0; l < ran; ++l) {
       watched_rows* const rows = watched_[index(l)].get();
       if (rows == nullptr || (step.predicts() && makes_columns(net_, l))) continue;
       rows->outputs.resize(step.rows.samples);
-      share_rows(all, plan_, step, plan_.cut().stage_of(l), rows->outputs, 0);
+      share_rows(processes, plan_, step, plan_.cut().stage_of(l), rows->outputs, 0);
       if (!step.trains()) continue;
       rows->gradients.resize(step.rows.samples);
-      share_rows(all, plan_, step, plan_.cut().stage_of(l), rows->gradients, 0);
+      share_rows(processes, plan_, step, plan_.cut().stage_of(l), rows->gradients, 0);
     }
   }
 
@@ -126,10 +127,10 @@ class watched_activations {
       add(step.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
     digest().put(action_kind::idle, -1, -1, sum.value());
   }
-  GPIPE_COLD void share_digest(const broadcast& all) {
+  GPIPE_COLD void share_digest(const broadcast& processes) {
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      all.merge(
+      processes.merge(
           s, [&] { return digest().of_layers(first, last); },
           [&](const std::vector<std::uint64_t>& hashes) { digest().put_layers(first, last, hashes); });
     }
