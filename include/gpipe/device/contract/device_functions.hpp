@@ -49,12 +49,12 @@ class context_handle {
   const void* context_ = nullptr;
 };
 
-/// All functions of a device that the runtime calls. Those that a device lacks are null.
-/// Sources and targets of `upload` and `download` are the host's on one side, and all others are in arenas.
+/// All functions of a device that the runtime calls. Functions that a device lacks are null. The source of `upload` and
+/// the target of `download` are host memory; all other addresses are in arenas.
 struct device_functions {
   using size = std::ptrdiff_t;
 
-  context_id context;  ///< whose kernels run on it
+  context_id context;  ///< the type of context whose kernels run on it
 
   std::int64_t (*memory_left)();
   void* (*make_context)(int stage);
@@ -132,8 +132,8 @@ class device_object {
   void (*free_)(void*) noexcept = nullptr;
 };
 
-/// A marker of a device. That of a synchronous device is empty, for there is nothing to record. It is made here and not
-/// by its first mark, for steps allocate nothing.
+/// A marker of a device. The marker of a synchronous device is empty, because there is nothing to record. It is made at
+/// construction and not by its first mark, because steps allocate nothing.
 class device_marker : public device_object {
  public:
   device_marker() = default;
@@ -141,7 +141,7 @@ class device_marker : public device_object {
       : device_object(device.is_synchronous() ? nullptr : device.make_marker(), device.free_marker) {}
 };
 
-/// A context of any device. The operations are those of device/host/context.hpp that the runtime enqueues itself.
+/// A context of any device, with the operations of device/host/context.hpp that the runtime itself enqueues.
 class device_context {
  public:
   using size = device_functions::size;
@@ -161,7 +161,7 @@ class device_context {
   void download(size bytes, const std::byte* source, std::byte* target) const {
     device_->download(handle_, bytes, source, target);
   }
-  /// Downloads rows that stand one after the other to rows that begin `stride` bytes apart.
+  /// Downloads contiguous rows to rows that begin `stride` bytes apart.
   void download_rows(int rows, size bytes, const std::byte* source, std::byte* target, size stride) const {
     if (device_->download_rows != nullptr) return device_->download_rows(handle_, rows, bytes, source, target, stride);
     for (int r = 0; r < rows; ++r) download(bytes, source + r * bytes, target + r * stride);

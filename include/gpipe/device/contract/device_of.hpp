@@ -49,7 +49,7 @@ struct square_of_both {
 /// A constant, because GPUs call no function of the host.
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/// 0 for a finite number and else NaN, so that a sum is finite if all are.
+/// 0 for a finite number, otherwise NaN, so that a sum is finite if all numbers are.
 template <class T>
 struct zero_if_finite {
   const T* x;

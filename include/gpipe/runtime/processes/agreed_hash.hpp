@@ -12,7 +12,7 @@
 
 namespace gpipe::detail {
 
-/// The hash of a value that processes agree on and that is larger than a number.
+/// The hash of a value that processes agree on, if the value is larger than a number.
 class agreed_hash {
  public:
   template <class... T>

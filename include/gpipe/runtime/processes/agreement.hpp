@@ -32,9 +32,9 @@ inline collective_kind collective_kind_of(pass_kind kind) {
   return collective_kind::predict;
 }
 
-/// Hashes of the begin of a batch's first sample: of the inputs, and of each field; the last one is of all further
-/// fields. They cost little, and different batches begin differently. A process need not have what its layers do not
-/// read; such a hash is unknown.
+/// Hashes of the beginning of a batch's first sample: of the inputs, and of each field; the last hash is of all further
+/// fields. They cost little, and different batches begin differently. A process need not have fields that its layers do
+/// not read; their hashes are unknown.
 GPIPE_OUT_OF_LINE inline std::array<std::uint64_t, 8> hashes_of_first_sample(const network& net,
                                                                              const batch_rows& rows) {
   constexpr std::size_t max_bytes = 64;

@@ -19,11 +19,12 @@ class broadcast {
 
   bool alone() const { return job_ == nullptr; }
 
-  /// Bytes of the process that has this stage. `call_hash` must be the same everywhere, so that a mismatch is found.
+  /// Sends bytes of the process that has this stage. `call_hash` must be the same everywhere, so that a mismatch is
+  /// found.
   void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
     if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of_stage(replica, stage), call_hash);
   }
-  /// Bytes of the process that has a replica's worker.
+  /// Sends bytes of the process that has a replica's worker.
   void from_worker(int replica, int worker, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
     if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of(replica, worker), call_hash);
   }

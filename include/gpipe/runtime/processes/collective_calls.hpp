@@ -14,7 +14,7 @@
 namespace gpipe::detail {
 
 /// The calls of an executor. All processes of a job make the same calls, and a call that fails in one process fails in
-/// all. One process alone agrees with itself, so most of these calls return at once.
+/// all. With one process, most of these calls return at once.
 class collective_calls {
  public:
   /// `job` null: there is one process.
@@ -42,7 +42,7 @@ class collective_calls {
   GPIPE_COLD void agree_to(collective_kind kind, std::initializer_list<agreed_value> values) const {
     agree(kind, values);
   }
-  /// Whether this is the process that does what is done once for all.
+  /// Whether this is the process that does the work that is done once per job.
   bool is_first() const { return job_ == nullptr || job_->rank() == 0; }
   bool alone() const { return job_ == nullptr; }
   /// In a call that takes long: this process makes progress.

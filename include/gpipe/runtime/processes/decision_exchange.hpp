@@ -36,7 +36,7 @@ class decision_exchange {
     gather_ = job.make_all_gather(sizes);
   }
 
-  /// `settled`: senders of this call; the memory that they sent from is free when all have met.
+  /// `settled`: senders of this call; the memory from which they sent is free when all processes have contributed.
   GPIPE_OUT_OF_LINE void exchange(gathered_values& values, bool commits, const std::vector<sending_end*>& settled) {
     each_block([&](int r, int s, std::size_t offset) {
       if (ranks_.rank_of_stage(r, s) != job_.rank()) return;

@@ -19,7 +19,7 @@ class other_processes {
   /// There are none.
   other_processes() = default;
 
-  /// Makes the channel ends that lead from stages here to other processes.
+  /// Makes the ends of channels between stages of this process and other processes.
   GPIPE_COLD void connect(process_group& job, const network& net, const step_plan& plan, replica_part& part) {
     queues_ = part.queues();
     ties_ = remote_tied_parameters(job, net, plan, part.maps(), queues_);
@@ -33,12 +33,13 @@ class other_processes {
   void begin(wait_context work) const {
     if (job_ != nullptr) job_->begin(work);
   }
-  /// The host waits for the device of a stage here, and for failures of other processes.
+  /// Waits on the host for the device of a stage of this process, and for failures of other processes.
   void wait(int stage, wait_context wait) const {
     if (job_ == nullptr) return;
     if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, wait);
   }
-  /// Every process contributes the values of its stages, and then has those of all: one worker calls it for all here.
+  /// Every process contributes the values of its stages, and gets the values of all stages. One worker per process
+  /// calls it.
   void exchange(gathered_values& values, bool commits) const {
     if (decision_) decision_->exchange(values, commits, ties_.senders());
   }

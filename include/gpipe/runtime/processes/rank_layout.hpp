@@ -10,9 +10,9 @@
 
 namespace gpipe::detail {
 
-/// Which of a plan's workers, R replicas of K workers each, are in which process: all in one, or in a job each process
-/// has some of one replica: those whose devices name it, or, if devices name none, as many as each other one, and
-/// neighbours. Then counts in a replica differ by at most one.
+/// Assigns a plan's workers, R replicas of K workers each, to processes: all to one, or in a job some workers of one
+/// replica to each process. These are the workers whose devices name it, or, if devices name no process, consecutive
+/// ones; then the counts in a replica differ by at most one.
 ///
 ///     R = 2, K = 3, 4 ranks     replica 0    rank 0: workers 0, 1    rank 1: worker 2
 ///                               replica 1    rank 2: workers 0, 1    rank 3: worker 2
@@ -28,7 +28,8 @@ class rank_layout {
                 ? (std::max)(1, ranks_ / plan.replicas())
                 : 1 + *std::max_element(plan.processes_of_workers.begin(), plan.processes_of_workers.end())) {}
 
-  /// Whether every replica has the same number of processes, that of its devices, and every process has a worker.
+  /// Whether every replica has the same number of processes, the number that its devices name, and every process has a
+  /// worker.
   bool fits() const {
     return rank_ < 0 ||
            (ranks_ == plan_.replicas() * processes_per_replica_ && processes_per_replica_ <= plan_.workers());
@@ -57,7 +58,7 @@ class rank_layout {
       for (int w = 0; w < plan_.workers(); ++w) ++workers[static_cast<std::size_t>(rank_of(r, w))];
     return workers;
   }
-  /// Those of one replica, and the first of them.
+  /// The number of workers of one replica in this process, and the first of them.
   int count(int replica) const {
     int workers = 0;
     for (int w = 0; w < plan_.workers(); ++w) workers += has_worker(replica, w);
@@ -68,20 +69,20 @@ class rank_layout {
     while (w < plan_.workers() && !has_worker(replica, w)) ++w;
     return w;
   }
-  /// The first replica that has workers here: the only one in a job.
+  /// The first replica that has workers in this process: the only one in a job.
   int replica() const { return rank_ < 0 ? 0 : rank_ / processes_per_replica_; }
 
   bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_of(replica, worker) == rank_; }
   bool has_part(int replica) const { return rank_ < 0 || rank_ / processes_per_replica_ == replica; }
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
-  /// The number of a worker among those of this process; -1: it is in another.
+  /// The number of a worker among the workers of this process; -1: it is in another process.
   int number_here(int replica, int worker) const {
     if (!has_worker(replica, worker)) return -1;
     int number = rank_ < 0 ? replica * plan_.workers() : 0;
     for (int w = 0; w < worker; ++w) number += has_worker(replica, w);
     return number;
   }
-  /// Whether a layer runs here, in any replica: [layer].
+  /// Whether a layer runs in this process, in any replica: [layer].
   GPIPE_COLD std::vector<bool> layers_here(int layers) const {
     std::vector<bool> local(static_cast<std::size_t>(layers));
     for (int l = 0; l < layers; ++l) local[static_cast<std::size_t>(l)] = has_stage(replica(), plan_.cut().stage_of(l));
@@ -90,8 +91,8 @@ class rank_layout {
 
  private:
   const step_plan& plan_;
-  int rank_, ranks_;           // rank -1: there is one process
-  int processes_per_replica_;  // processes of a replica
+  int rank_, ranks_;  // rank -1: there is one process
+  int processes_per_replica_;
 };
 
 }  // namespace gpipe::detail

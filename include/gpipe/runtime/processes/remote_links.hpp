@@ -18,7 +18,8 @@ namespace gpipe::detail {
 /// order.
 class remote_links {
  public:
-  /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's.
+  /// `maps[s]` holds the blocks of stage s, or is null if another process has it; `queues[s]` is the queue of its
+  /// device.
   remote_links(process_group& job, const network& net, const step_plan& plan,
                const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues)
       : job_(job), net_(net), plan_(plan), ranks_(plan, &job), maps_(maps), queues_(queues) {}

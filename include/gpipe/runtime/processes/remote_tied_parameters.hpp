@@ -14,7 +14,7 @@
 
 namespace gpipe::detail {
 
-/// Sends values and gradients of tied parameters between the owner's process and those of its uses:
+/// Sends values and gradients of tied parameters between the owner's process and the processes of its uses:
 ///
 ///     owner   values ------> use, at the begin of a pass
 ///     owner   <--- gradients use, at the reduction
@@ -24,15 +24,15 @@ class remote_tied_parameters {
  public:
   /// There is one process.
   remote_tied_parameters() = default;
-  /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's. Every
-  /// process makes its channel ends in the same order.
+  /// `maps[s]` holds the blocks of stage s, or is null if another process has it; `queues[s]` is the queue of its
+  /// device. Every process makes its channel ends in the same order.
   GPIPE_COLD remote_tied_parameters(process_group& job, const network& net, const step_plan& plan,
                                     const std::vector<const detail::arena_map*>& maps,
                                     const std::vector<const void*>& queues) {
     for (const tie& t : plan.ties) connect(t, job, net, plan, maps, queues);
   }
 
-  /// The values of parameters that this worker owns; and its uses take them from now on.
+  /// Sends the values of the parameters that this worker owns, and lets its uses receive theirs.
   void send_values(int worker) {
     for (const auto& c : connections_)
       if (c.values_out && c.owner == worker) c.values_out->publish(0, 1);
@@ -45,7 +45,7 @@ class remote_tied_parameters {
     c.values_in->consume(0, {c.user_stage, -1, "receive_values"});
     return c.values;
   }
-  /// The gradients of a use, to the owner's process if that is another.
+  /// Sends the gradients of a use to the owner's process, if it is another process.
   void send_gradients(const tie& t) {
     if (const connection* const c = find(t); c != nullptr && c->gradients_out) c->gradients_out->publish(0, 1);
   }

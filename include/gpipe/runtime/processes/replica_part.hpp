@@ -10,13 +10,13 @@
 
 namespace gpipe::detail {
 
-/// The part of a replica that is in this process, as the code between processes sees it: the same for all devices, so
-/// that this code is compiled once.
+/// The part of a replica that is in this process: the interface for the code between processes. It is the same for all
+/// devices, so that this code is compiled once.
 class replica_part {
  public:
   virtual int number() const = 0;
   virtual bool has(int stage) const = 0;
-  /// The blocks of each stage; null for a stage that is not here.
+  /// The blocks of each stage; null for a stage of another process.
   virtual const std::vector<const detail::arena_map*>& maps() const = 0;
   /// The device queue of each stage: its memory is used in the order of this queue. Null: the stage is in host memory.
   virtual std::vector<const void*> queues() const = 0;
@@ -28,8 +28,8 @@ class replica_part {
     std::byte* begin;
     std::size_t bytes;
   };
-  /// The following are of a stage that is here. Its gradients: those of the parameters that it owns, and then those of
-  /// each tied use in the order of layers.
+  /// The following functions take a stage of this process. Its gradients: first of the parameters that it owns, and
+  /// then of each tied use in the order of layers.
   virtual std::vector<range> gradient_ranges(int stage) const = 0;
   /// The partials of each layer that has some.
   virtual std::vector<detail::block_address> partials(int stage) const = 0;

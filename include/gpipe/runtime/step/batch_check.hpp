@@ -48,7 +48,7 @@ GPIPE_COLD inline bool reads(const network& net, std::string_view name) {
   return known;
 }
 
-/// The model reads every field of the batch, except for those that say that it need not.
+/// Checks that the model reads every field of the batch that was not added by `with_unread`.
 GPIPE_COLD inline void check_fields(const network& net, const batch& data) {
   for (const batch::entry& e : data.entries()) {
     if (e.unread || reads(net, e.name)) continue;

@@ -34,7 +34,7 @@ struct loss_location {
   std::size_t bytes(int micro_batches) const { return stride * index(micro_batches) * sizeof(double); }
 };
 
-/// The locations of the main loss and of the auxiliary losses behind it, for this number of micro-batches of all
+/// The locations of the main loss and of the auxiliary losses after it, for this number of micro-batches of all
 /// replicas.
 GPIPE_COLD inline std::vector<loss_location> locations_of_losses(const network& net, int micro_batches) {
   std::vector<loss_location> locations;
@@ -91,7 +91,7 @@ struct commit_decision {
     if (found.weight > 0) found.loss /= found.weight;
   }
 
-  /// The same of all losses. The losses' means, each times its factor, add up to the result's loss.
+  /// Sums the partials of all losses. The losses' means, each times its factor, add up to the result's loss.
   void sum(const step_context& step) noexcept {
     sum(*losses.front().layer, step);
     if (losses.size() == 1) return;
@@ -109,7 +109,7 @@ struct commit_decision {
     result_source::add_auxiliary(found);
   }
 
-  /// The first auxiliary loss whose sum of weights is not that of the main loss, but for rounding; null: none.
+  /// The first auxiliary loss whose sum of weights differs from the main loss's by more than rounding; null: none.
   const loss_result* other_weight() const noexcept {
     for (const loss_result& auxiliary : result.found.auxiliary_losses())
       if (is_nan(auxiliary.weight) ||

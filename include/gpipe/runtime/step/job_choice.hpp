@@ -18,8 +18,8 @@ struct job_functions;
 
 }  // namespace detail
 
-/// The job of a training, or none: `{.job = &world}`. A program that names no job compiles nothing of what processes do
-/// together, because only the constructor from a job refers to it.
+/// The job of a training, or none: `{.job = &world}`. A program that names no job compiles no code for several
+/// processes, because only the constructor from a job refers to it.
 class job_choice {
  public:
   job_choice() = default;

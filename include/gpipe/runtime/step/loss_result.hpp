@@ -14,7 +14,7 @@ inline constexpr int max_metrics = 8;
 /// One loss of a model, over all samples of a step or an evaluation.
 class loss_result {
  public:
-  std::string_view name{};     ///< that of `auxiliary<Name, ...>`, or "main"
+  std::string_view name{};     ///< `Name` of `auxiliary<Name, ...>`, or "main"
   double loss = 0;             ///< mean, by weight
   double factor = 1;           ///< of the loss in the total
   double weight = 0;           ///< sum of the samples' weights
@@ -51,7 +51,7 @@ class loss_result {
       : name(row != nullptr && row->auxiliary_loss() ? row->loss_name : main_loss),
         factor(row != nullptr ? row->loss_factor : 1),
         row_(row) {}
-  /// Adds the sums of another call, and the mean that follows.
+  /// Adds the sums of another call, and updates the mean.
   void add(const loss_result& added) noexcept {
     for (int p = 0; p < max_metrics; ++p) sums[p] += added.sums[p];
     weight += added.weight;

@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-// A prediction is what the loss reads, or what the loss makes by `predict`. If the loss reads no prediction, the layers
-// before it that have `predicted` make one together, each its columns of every row:
+// A prediction is the input of the loss, or the output of the loss's `predict`. If the loss reads no prediction, the
+// layers before it that have `predicted` make one together, and each makes its columns of every row:
 //
 //     row of a sample     | slice 0          | slice 1          | slice 2        |
 //                           block of rows after block of rows, each from one extra
@@ -35,7 +35,7 @@ struct column_range {
 inline std::size_t columns_of(const layer_type& maker) {
   return maker.extras[maker.predicted].size / index(maker.lists->predicted.block);
 }
-/// Those of a layer in the rows of all. Layers follow one another as in the model.
+/// The columns of a layer within the rows of all layers. Layers are in the order of the model.
 inline column_range columns_in_row(const network& net, int layer) {
   column_range found;
   for (int l = 0; l < net.loss_layer(); ++l) {
@@ -49,7 +49,7 @@ inline column_range columns_in_row(const network& net, int layer) {
   return found;
 }
 
-/// Throws `error` if a layer that runs forward in a prediction reads what one writes that does not.
+/// Throws `error` if a layer that runs forward in a prediction reads a value of a layer that does not.
 GPIPE_COLD inline void require_written(const network& net, int reader) {
   const layer_type& layer = net.type_of(reader);
   for (int i = 0; i < layer.inputs && !makes_columns(net, reader) && !layer.auxiliary_loss(); ++i)

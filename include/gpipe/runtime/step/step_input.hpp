@@ -12,7 +12,7 @@
 
 namespace gpipe::detail {
 
-/// Details of a call beside its kind and its batch.
+/// Details of a call in addition to its kind and its batch.
 struct call_terms {
   int samples_before = 0;  ///< of the mini-batch, in accumulated calls; rows before those of a prediction
   tensor_rows* predicted = nullptr;

@@ -17,8 +17,8 @@ namespace detail {
 struct result_source;
 }
 
-/// The result of a step or an evaluation, over all its samples. The weight, the sums and the metrics are those of the
-/// main loss.
+/// The result of a step or an evaluation, over all its samples. The weight, the sums and the metrics belong to the main
+/// loss.
 struct step_result {
   double loss = 0;     ///< mean, by weight; of several losses the total: each mean times its factor
   double weight = 0;   ///< sum of the samples' weights
@@ -66,7 +66,7 @@ struct step_result {
 
 namespace detail {
 
-/// What fills a result in: the row of the network whose partials are summed, and the auxiliary losses.
+/// Sets the fields of a result: the row of the network whose partials are summed, and the auxiliary losses.
 struct result_source {
   static const layer_type*& of(step_result& result) { return result.loss_row_; }
   /// The result's auxiliary loss of that row, which is added if it is new.
