@@ -44,7 +44,7 @@ struct block_address {
   }
 };
 
-/// The blocks of one stage's arena, by what they hold. Stages are bound with it; no step uses it.
+/// The blocks of one stage's arena, by their contents. It is used to bind stages, and not during steps.
 class arena_map {
  public:
   explicit arena_map(std::byte* base) : base_(base) {}

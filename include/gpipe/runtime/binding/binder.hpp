@@ -88,7 +88,7 @@ class binder {
     const block_address forward = here().find(memory_kind::activations, -1, v);
     return s_.recomputed(net_.values[v].writer) ? forward.then(recomputed(-1, v)) : forward;
   }
-  /// What a recomputed layer writes again: a value, or its extras, or, of index 1, forward's workspace.
+  /// A buffer that a recomputed layer writes again: a value, its extras, or, with index 1, forward's workspace.
   GPIPE_COLD block_address recomputed(int layer, int v, int index = 0) const {
     return here().find(memory_kind::recomputed, layer, v, kept_slots(), index);
   }
@@ -102,7 +102,7 @@ class binder {
     return here().find(memory_kind::backward, l, -1, kept_slots());
   }
 
-  /// The buffer where the gradients of a value are added up, as its `index`-th reader sees it.
+  /// The buffer where the gradients of a value are added up, for its `index`-th reader.
   GPIPE_COLD block_address gradient(int v, int index) const {
     const int writer = stage_of(net_.values[v].writer);
     if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index), s_.stage());

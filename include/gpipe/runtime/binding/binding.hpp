@@ -15,7 +15,7 @@ struct watched_rows {
   tensor_rows outputs, gradients;
 };
 
-/// Parameters side by side, and their gradients.
+/// Adjacent parameters, and their gradients.
 struct parameter_block {
   std::byte *parameters = nullptr, *gradients = nullptr;
   std::size_t bytes = 0;
@@ -26,13 +26,13 @@ struct bound_layer {
   const layer_type* layer = nullptr;
   const kernel_row* kernels = nullptr;
   int layer_index = -1;
-  bool has_frozen = false;              ///< of its parameters some are frozen
+  bool has_frozen = false;              ///< some of its parameters are frozen
   bool rerun = false;                   ///< a recompute of a whole micro-batch must run it
   std::vector<int> recomputed;          ///< the layers that run forward again before its backward
   bool waits = false;                   ///< its parameter part comes after all input parts, if backward has two
-  bool wants_input = false;             ///< some input wants a gradient
+  bool wants_input = false;             ///< some input needs a gradient
   bool frozen = false;                  ///< its parameters do not change
-  std::vector<bool> frozen_parameters;  ///< which of them do not, by their group or by a call
+  std::vector<bool> frozen_parameters;  ///< the parameters that do not, by their group or by a call
   std::vector<bool> frozen_by_call;
   watched_rows* watched = nullptr;  ///< its rows are copied there; null: the layer is not watched
   int inputs = 0, outputs = 0;

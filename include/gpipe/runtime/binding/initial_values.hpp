@@ -24,7 +24,7 @@ inline double value_bound(const initializer& initial) {
 }
 
 /// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
-/// state. It depends on these, the layer's position and the seed alone, so no cut changes it. It is drawn in double,
+/// state. It depends only on these, the layer's position and the seed, so no cut changes it. It is drawn in double,
 /// then rounded. `initial` has its fan-in: see `initializer::of`. `bound` is `value_bound` of `initial`. The draw takes
 /// the lower 32 bits of `i`.
 inline double first_value(const initializer& initial, double bound, std::uint64_t seed, int layer, int number,

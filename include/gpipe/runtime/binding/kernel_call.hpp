@@ -62,8 +62,8 @@ void upload_rows(const Into& c, const std::byte* rows, std::size_t size, dtype t
   else visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(target)); });
 }
 
-/// Uploads the rows that a layer reads from the batch into the stash: those of the model's input and of its fields. `c`
-/// is a context, or records the uploads of one.
+/// Uploads the rows that a layer reads from the batch into the stash: the model's input and the layer's fields. `c` is
+/// a context, or records uploads.
 template <class Into>
 GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer& b, const step_context& step, int m) {
   for (int i = 0; i < b.inputs; ++i)

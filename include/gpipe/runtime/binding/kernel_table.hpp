@@ -82,8 +82,9 @@ struct kernel_functions {
   GPIPE_OUT_OF_LINE static void prepare(context_handle c, int samples, const layer_lists* lists);
 };
 
-// Out of the class, so that a program takes those of the compiled library: compilers instantiate inline functions
-// though the library has them. Those that a kind lacks are empty, for the library has all functions of its kinds.
+// Defined outside the class, so that a program uses the definitions of the compiled library: compilers instantiate
+// inline functions even if the library has them. A function that a kind lacks is empty, because the library has all
+// functions of its kinds.
 template <class View, class Context>
 void kernel_functions<View, Context>::forward(context_handle c, const call& b) {
   if constexpr (has_forward) body::forward(c.as<Context>(), arguments(b));
@@ -125,7 +126,7 @@ void kernel_functions<View, Context>::prepare(context_handle c, int samples, con
   else body::prepare(c.as<Context>(), samples);
 }
 
-/// Those of a layer that is its input under another shape.
+/// The kernels of a layer that returns its input under another shape.
 template <class Bound, class Context>
 struct view_functions {
   static std::ptrdiff_t elements(const call& b) {

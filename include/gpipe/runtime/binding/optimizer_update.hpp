@@ -25,7 +25,8 @@ namespace detail {
 template <class Optimizer>
 using trial_context = typename std::enable_if_t<(sizeof(Optimizer) > 0), host_device>::context;
 
-/// A part of a stage's flat arrays that one call updates: neighbours of one group, or one tensor for a tensor rule.
+/// A part of a stage's flat arrays that one call updates: adjacent parameters of one group, or one tensor for a tensor
+/// rule.
 struct update_range {
   std::size_t bytes = 0;
   std::byte *parameters = nullptr, *gradients = nullptr;
@@ -54,7 +55,7 @@ class optimizer_update {
   int moments() const { return moments_; }
   /// The first value of all elements of a moment.
   double first_moment(int i) const { return first_[index(i)]; }
-  /// The arrays that it keeps for each tensor; null: its rule is one element's.
+  /// The arrays that it keeps per tensor; null: its rule updates single elements.
   const tensor_rule_memory* memory() const { return memory_; }
   /// The result of two updates of a small tensor: it differs between optimizers of one type with different constants.
   double trial() const { return trial_; }
@@ -108,7 +109,7 @@ class optimizer_update {
     }
   }
 
-  // A rule that says so is called with other arrays.
+  // A rule that is marked `elementwise` may be called with other arrays.
   template <class Optimizer, class Context, class Rule>
   static void each_parameter(const Context& c, std::ptrdiff_t n, const Rule& rule) {
     if constexpr (requires {

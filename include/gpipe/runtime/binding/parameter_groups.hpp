@@ -21,8 +21,8 @@ namespace gpipe::detail {
 /// The group of every parameter of a network.
 class parameter_groups {
  public:
-  /// Throws `error` if a setting is invalid, if a pattern matches nothing, or if earlier groups have all that a group
-  /// matches.
+  /// Throws `error` if a setting is invalid, if a pattern matches nothing, or if earlier groups have all parameters
+  /// that a group matches.
   GPIPE_COLD parameter_groups(const network& net, const std::vector<parameter_group>& groups)
       : groups_(groups), groups_of_(index(net.layer_count)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) require_valid(g);
@@ -56,7 +56,7 @@ class parameter_groups {
     const int g = of(layer, parameter);
     return g < static_cast<int>(groups_.size()) && groups_[index(g)].frozen;
   }
-  /// Whether all parameters of a layer, one at least, are frozen.
+  /// Whether a layer has parameters and all of them are frozen.
   bool frozen(int layer) const {
     const int count = static_cast<int>(groups_of_[index(layer)].size());
     for (int p = 0; p < count; ++p)
@@ -78,7 +78,7 @@ class parameter_groups {
     if (group.weight_decay && !(*group.weight_decay >= 0 && is_finite(*group.weight_decay)))
       refuse("weight_decay", *group.weight_decay);
   }
-  // Looks at every pattern, and notes those that match.
+  // Tries every pattern, and marks the ones that match.
   static bool takes(const parameter_group& group, std::string_view path, std::string_view layer,
                     std::vector<bool>& used) {
     bool any = false;

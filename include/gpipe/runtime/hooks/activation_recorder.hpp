@@ -12,8 +12,8 @@
 
 namespace gpipe::detail {
 
-/// Records the layers of a stage: downloads the rows of watched layers, in passes that only run forward, too. Hashes
-/// the results of train and accumulate passes for a digest, for which it waits until they are computed.
+/// Records the layers of a stage: downloads the rows of watched layers, also in passes that only run forward. For a
+/// digest, it waits until the results of train and accumulate passes are computed, and hashes them.
 class activation_recorder {
  public:
   using bound = bound_layer;
@@ -39,7 +39,7 @@ class activation_recorder {
     digest_->put(action_kind::forward, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  /// When the gradients of the outputs are complete.
+  /// Called when the gradients of the outputs are complete.
   GPIPE_OUT_OF_LINE void before_backward(const device_context& c, const bound& b, const step_context& step,
                                          int m) const {
     if (!step.is_recorded() || b.watched == nullptr) return;
@@ -48,7 +48,8 @@ class activation_recorder {
         copy(c, b.value_out[o], b.out_gradient[o].at(m, true), b.watched->gradients, o, step, m);
   }
 
-  /// When the layer has computed its part of its inputs' gradients, before it is added to those of other readers.
+  /// Called when the layer has computed its part of its inputs' gradients, before it is added to the other readers'
+  /// parts.
   GPIPE_OUT_OF_LINE void after_input_part(const device_context& c, const bound& b, const step_context& step, int m) {
     if (!step.is_recorded() || !hashes()) return;
     hash sum;
@@ -67,7 +68,7 @@ class activation_recorder {
     digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.layer_index, sum.value());
   }
 
-  /// The layer's moments begin at `moments`, each `stride` bytes from the one before.
+  /// The layer's moments begin at `moments`, `stride` bytes apart.
   GPIPE_OUT_OF_LINE void after_update(const device_context& c, const bound& b, const std::byte* moments,
                                       std::size_t stride) {
     if (!hashes() || (b.owned.bytes == 0 && b.tied.bytes > 0)) return;

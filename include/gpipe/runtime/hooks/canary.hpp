@@ -10,9 +10,9 @@
 
 namespace gpipe::detail {
 
-/// Finds layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's
-/// working set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without this
-/// such a layer goes unnoticed until another buffer in the same memory is written.
+/// Detects layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's
+/// working set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without the
+/// canary, such a layer goes unnoticed until another buffer in the same memory is written.
 class canary {
  public:
   GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms, const std::vector<bound_layer>& layers)
@@ -87,7 +87,7 @@ class canary {
   }
 
   int first_;
-  bool recomputes_;  ///< layers, whose buffers live on in backward
+  bool recomputes_;  ///< some layers are recomputed, and their buffers live on in backward
   std::vector<deaths> dead_;
 };
 

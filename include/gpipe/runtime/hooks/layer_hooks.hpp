@@ -32,7 +32,7 @@ class layer_hooks {
   layer_hooks(const device_context& context, const network& net, const step_plan& plan, int stage)
       : context_(context), net_(net), plan_(plan), stage_(stage), recorder_(net, plan.options.optimizer_moments) {}
 
-  /// These follow when the stage is bound.
+  /// Called once the stage is bound.
   GPIPE_COLD void use_canary(const bound_layers& layers) {
     canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), layers);
   }
@@ -63,18 +63,19 @@ class layer_hooks {
     if (canary_) canary_->after_forward(context_, b.layer_index, m, done.recompute);
   }
 
-  /// When the gradients of the outputs are complete.
+  /// Called when the gradients of the outputs are complete.
   void before_backward(const bound& b, const step_context& step, int m) const {
     if (recorded_) recorder_.before_backward(context_, b, step, m);
   }
-  /// When the layer has computed its part of its inputs' gradients, before it is added to those of other readers.
+  /// Called when the layer has computed its part of its inputs' gradients, before it is added to the other readers'
+  /// parts.
   void ran_input_part(const bound& b, const step_context& step, int m) {
     if (recorded_) recorder_.after_input_part(context_, b, step, m);
   }
   void ran_parameter_part(const bound& b, const step_context& step, int m) {
     if (recorded_) recorder_.after_parameter_part(context_, b, step, m);
   }
-  /// Called for a layer without such a part, too.
+  /// Also called for a layer without this part.
   void after_input_part(const bound& b, const step_context& step, int m) const {
     if (step.diagnoses()) finder().check_input_part(b, step, m);
     if (canary_) canary_->after_input_part(context_, b.layer_index, m);
@@ -89,12 +90,12 @@ class layer_hooks {
     if (canary_) canary_->after_input_part(context_, b.layer_index, m);
   }
   /// Called when all layers have run. Only then are the buffers for parameter parts dead: an earlier layer may still
-  /// read what a later one held for it.
+  /// read a buffer that a later one held for it.
   void after_backward(const bound_layers& layers, int m) const {
     if (!canary_) return;
     for (const bound& b : layers) canary_->after_parameter_part(context_, b.layer_index, m);
   }
-  /// `moments`: of the first parameter of this layer, each `stride` bytes from the one before.
+  /// `moments`: the moments of the layer's first parameter, `stride` bytes apart.
   void after_update(const bound& b, const std::byte* moments, std::size_t stride) {
     if (recorded_) recorder_.after_update(context_, b, moments, stride);
   }

@@ -17,14 +17,14 @@
 
 namespace gpipe::detail {
 
-/// The end here of a channel to another process; at most one of the two is there.
+/// This process's end of a channel to another process; at most one of the two is set.
 struct remote_end {
   std::unique_ptr<sending_end> out;
   std::unique_ptr<receiving_end> in;
 };
 
-/// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to
-/// another process. This is the only place that distinguishes the two. Empty: nothing flows.
+/// One direction of a link: a channel within this process, or this process's end of a channel to another process. No
+/// other code distinguishes the two. Empty: nothing flows.
 ///
 /// A local channel is called without virtual calls, and its markers put the two stages' devices in order; the end of a
 /// channel to another process does that itself.
@@ -76,9 +76,9 @@ struct link_channels {
   }
 };
 
-/// The channels of each link of a plan between two workers that are here. The others are empty: one worker writes a
-/// value where it reads it, and another process gets its ends later. Their markers are the device's. `waiters[w]`: the
-/// number of worker w in `wake_signals`; -1: it is in another process.
+/// The channels of each link of a plan between two workers of this process. Other links are empty: within one worker a
+/// value is written where it is read, and the ends of channels to other processes are made later. The markers are made
+/// by `device`. `waiters[w]`: the number of worker w in `wake_signals`; -1: it is in another process.
 std::vector<link_channels> make_link_channels(const device_functions& device, const network& net, const step_plan& plan,
                                               worker_signals& wake_signals, const link_choice& emulated,
                                               const std::vector<int>& waiters);

@@ -12,14 +12,14 @@
 namespace gpipe::detail {
 
 /// Moves a worker's activations and gradients over the channels of its replica, and measures how long the worker waits
-/// for them. The operations' `device` is the stage's context, or what calls its `mark` and `await`.
+/// for them. `device` is the stage's context, or an object that calls its `mark` and `await`.
 class stage_io {
  public:
   stage_io(const step_plan& plan, std::vector<link_channels>& channels) : plan_(plan), channels_(channels) {}
 
   /// An action begins.
   void begin() { waited_ = linked_ = 0; }
-  /// Nanoseconds that the action waited: in all, and the part of them for an emulated link.
+  /// Nanoseconds that the action waited: in total, and for an emulated link.
   std::int64_t waited() const { return waited_; }
   std::int64_t linked() const { return linked_; }
 
@@ -37,7 +37,7 @@ class stage_io {
     channel.publish(device, i.micro_batch, step.samples(i.micro_batch));
   }
 
-  /// Before the stage writes what others read.
+  /// Called before the stage writes values that other stages read.
   template <class Context>
   GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& i, const wait_context& wait) {
     for (const int k : plan_.outgoing[index(i.stage)])
@@ -48,7 +48,7 @@ class stage_io {
     for (const int k : plan_.incoming[index(i.stage)])
       acquire(device, i.micro_batch, channels_[index(k)].gradients, wait);
   }
-  /// After the last use of what the stage received for this micro-batch.
+  /// Called after the last use of the values that the stage received for this micro-batch.
   template <class Context>
   GPIPE_OUT_OF_LINE void release(const Context& device, const instruction& i, bool training) {
     for (const int k : plan_.incoming[index(i.stage)])

@@ -25,19 +25,19 @@ class all_reduce {
     explicit operator bool() const { return moved; }
   };
 
-  /// Called by a worker of each replica after the backward of its stage, for stages in the same order. If the pass
-  /// commits, every replica gets the sums, or those of its share alone. Else replica 0 gets them all, and the others
-  /// get zeros, to which the next call adds. Returns for how many nanoseconds the worker waited for others. Throws if a
-  /// wait fails.
+  /// Called by one worker per replica after the backward of its stage, for stages in the same order. If the pass
+  /// commits, every replica gets the sums, or, with shares, only the sums of its share. Otherwise replica 0 gets all
+  /// sums, and the others get zeros, to which the next call adds. Returns the nanoseconds that the worker waited for
+  /// others. Throws if a wait fails.
   virtual std::int64_t sum(int replica, int stage, const wait_context& wait, bool commits) = 0;
 
   /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
-  /// then. It waits for others only where gradients leave the memory of their stage, which the next ones need. Else in
-  /// one process it does nothing, because only the workers could do the work.
+  /// `sum`. It waits for others only if gradients leave the memory of their stage, because the next ones need it.
+  /// Otherwise, in one process, it does nothing, because only the workers could do the work.
   virtual progress begin(int replica, int stage, int layer, const wait_context& wait) = 0;
-  /// Called before a pass by a worker of each replica: copies the parameters of the other shares from the replicas that
-  /// have updated them. It may fail and be called again: those are never written here. Returns for how many nanoseconds
-  /// the worker waited.
+  /// Called before a pass by one worker per replica: copies the parameters of the other shares from the replicas that
+  /// have updated them. It may fail and be called again, because this replica never updates these parameters. Returns
+  /// the nanoseconds that the worker waited.
   virtual std::int64_t gather(int replica, int stage, const wait_context& wait) = 0;
   /// A call has failed: drops what `begin` has started.
   virtual void reset() {}

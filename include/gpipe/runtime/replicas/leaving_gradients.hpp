@@ -23,15 +23,16 @@
 
 namespace gpipe::detail {
 
-/// The gradients of a stage that leave its memory for the process of the replica whose share has them, bucket by bucket
-/// while backward runs; those that wait for tied uses are not among them. Two windows alternate, and so do two landing
-/// buffers of the owner for each other replica:
+/// The gradients of a stage that are sent, bucket by bucket while backward runs, to the process of the replica whose
+/// share contains them. Gradients that wait for tied uses are not included. Two windows alternate, and so do the
+/// owner's two landing buffers per other replica:
 ///
 ///     replica 0   computes bucket 0, 1, ... | sends 0 from window 0 | window 1 has left: clears it for bucket 1 | ...
 ///     replica 1   computes bucket 0, 1, ... in their own memory | adds what has arrived of 0 | ...
 ///
-/// An owner adds what has arrived whenever it completes a bucket, and all the rest when it has completed its share, for
-/// then it may wait for the owner of the next share. So no two wait for each other.
+/// An owner adds the gradients that have arrived whenever it completes a bucket, and the remaining ones when it has
+/// completed its share, because then it may wait for the owner of the next share. So no two replicas wait for each
+/// other.
 class leaving_gradients {
  public:
   /// Every process makes its channel ends in the same order.
@@ -104,15 +105,16 @@ class leaving_gradients {
     }
     return moved;
   }
-  /// All gradients are complete: returns when all have left, and all others of the share have been added.
+  /// All gradients are complete: returns when all have left, and the other replicas' gradients of the share have been
+  /// added.
   void finish(const wait_context& wait, std::int64_t& waited) {
     complete(0, wait, waited);
     for (const leaving_bucket& b : buckets_)
       if (b.block.owner != part_.number()) left(b, wait, waited);
     next_ = completed_ = summed_ = 0;
   }
-  /// Also after a failure, between a bucket's sending and the wait until it has left: a device makes up for that wait,
-  /// for it goes on in the order of its queue. Ignores failures.
+  /// Also called after a failure between sending a bucket and waiting until it has left: on a device this makes up for
+  /// the wait, because the device continues in the order of its queue. Ignores failures.
   void reset() noexcept {
     try {
       std::int64_t waited = 0;
@@ -131,7 +133,7 @@ class leaving_gradients {
     std::byte* gradients;  // in this process: in a window, or of the share
   };
 
-  // The next bucket's window: the bucket before this one has used it.
+  // Clears the next bucket's window, which the bucket before this one has used.
   void free_window(const wait_context& wait, std::int64_t& waited) {
     if (next_ == 0) return;
     const leaving_bucket& before = buckets_[next_ - 1];
@@ -148,7 +150,7 @@ class leaving_gradients {
     return std::all_of(in_.begin(), in_.end(),
                        [&](const auto& channel) { return channel.second->arrived(static_cast<int>(number)); });
   }
-  // ((g0 + g1) + g2) + ...: those of replicas before this one are summed where the first has landed.
+  // ((g0 + g1) + g2) + ...: the gradients of replicas before this one are summed where the first have landed.
   void sum_next(const wait_context& wait, std::int64_t& waited) {
     const auto is_next = [&](const leaving_bucket& b) {
       return b.block.owner == part_.number() && b.number == static_cast<int>(summed_);

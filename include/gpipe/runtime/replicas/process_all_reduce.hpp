@@ -22,17 +22,17 @@
 namespace gpipe::detail {
 
 /// The all-reduce between processes. In each replica one process has the stage; it receives its slice of the gradients
-/// from all others, sums it, and sends the sum to them. The bits are those of one process.
+/// from all others, sums it, and sends the sum to them. The bits are the same as in one process.
 ///
 ///     replica 0   sends slice 1 | receives slice 0 of 1 | sums slice 0 | sends the sum | receives the sum of slice 1
 ///     replica 1   sends slice 0 | receives slice 1 of 0 | sums slice 1 | sends the sum | receives the sum of slice 0
 ///
-/// Gradients go in buckets. The buckets of a stage's last layers go while its backward still runs: a bucket is sent
-/// when it is complete, and summed when all slices have arrived. All buckets go as one if channels work in a device's
-/// order.
+/// Gradients are sent in buckets. The buckets of a stage's last layers are sent while its backward still runs: a bucket
+/// is sent when it is complete, and summed when all slices have arrived. If channels work in a device's order, all
+/// buckets are sent as one.
 ///
-/// If replicas keep shares, each range's slices are those that lie in the shares, and only a pass that does not commit
-/// sends sums, to the first replica. Gradients that leave their stage have their own part, `leaving_gradients`.
+/// If replicas keep shares, the slices of a range are its parts in the shares, and only a pass that does not commit
+/// sends sums, to the first replica. `leaving_gradients` sends the gradients that leave their stage.
 ///
 /// Only the transport copies. Slices of other replicas have their own landing buffers in the arena.
 class process_all_reduce final : public all_reduce {
@@ -59,8 +59,8 @@ class process_all_reduce final : public all_reduce {
       stage_exchange.shared_out = plan.requirements(s).shares > 1;
       if (stage_exchange.shared_out) connect_parameters(s, stage);
       const bool leave = plan.requirements(s).gradients_leave;
-      auto next =
-          stage_exchange.gradients.begin();  // the range of the stage's own parameters, then that of each tied use
+      // The range of the stage's own parameters, then the range of each tied use.
+      auto next = stage_exchange.gradients.begin();
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (leave) {
         stage_exchange.leaving = std::make_unique<leaving_gradients>(job, net, plan, part, s, landing);
@@ -97,12 +97,12 @@ class process_all_reduce final : public all_reduce {
     std::int64_t waited = 0;
     if (stage_exchange.leaving) stage_exchange.leaving->finish(wait, waited);
     finish(stage);
-    for (const auto& receiver : stage_exchange.partials_in)
-      receiver->release(0);  // not earlier: the commit reads these partials
+    // Not released earlier, because the commit reads these partials.
+    for (const auto& receiver : stage_exchange.partials_in) receiver->release(0);
     for (const auto& sender : stage_exchange.partials_out) sender->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(stage_exchange.ranges[i]);
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, stage_exchange.ranges[i], wait);
-    // In a commit a replica needs the sums of its own share alone.
+    // In a commit a replica needs only the sums of its own share.
     const bool spreads = !commits || !stage_exchange.shared_out;
     for (std::size_t i = 0; stage_exchange.shared_out && spreads && i < ranges; ++i)
       send_sums(stage_exchange.ranges[i]);
@@ -162,7 +162,7 @@ class process_all_reduce final : public all_reduce {
   // A range of gradients, and the channels of its slices to and from each other replica.
   struct range {
     static constexpr int never = -1;
-    int complete_at = never;  // the layer whose last backward completes the range; never: the stage's end does
+    int complete_at = never;  // the layer whose last backward completes the range; never: complete at the stage's end
     enum class progress { untouched, sent, summed };
     progress state = progress::untouched;
     std::byte* slice = nullptr;    // this replica's
@@ -178,7 +178,7 @@ class process_all_reduce final : public all_reduce {
     std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
-    std::unique_ptr<leaving_gradients> leaving;            // those that do not stay in the stage's memory
+    std::unique_ptr<leaving_gradients> leaving;            // gradients that do not stay in the stage's memory
     bool shared_out = false;                               // replicas keep shares of the stage
     std::vector<std::unique_ptr<sending_end>> shares_out;  // parameters, to and from each other replica
     std::vector<std::unique_ptr<receiving_end>> shares_in;
@@ -190,7 +190,7 @@ class process_all_reduce final : public all_reduce {
     for (int r = 0; r <= plan_.replicas(); ++r) begins.push_back(slice_begin(bytes, r, plan_.replicas()));
     return begins;
   }
-  // Of a range of the stage's own parameters: equal slices, or those that lie in each replica's share.
+  // The edges of a range of the stage's own parameters: of equal slices, or of its parts in the replicas' shares.
   GPIPE_COLD edges edges_of(int s, std::size_t begin, std::size_t bytes) const {
     if (!exchanges_[detail::index(s)].shared_out) return equal_edges(bytes);
     edges begins;
@@ -302,7 +302,7 @@ class process_all_reduce final : public all_reduce {
   void send_sums(range& gradients) {
     for (auto& sender : gradients.sums_out) sender.end->publish(0, 1);
   }
-  // A sum arrives where its slice was sent from, so that must have been sent.
+  // A sum arrives in the memory from which its slice was sent, so the slice must have been sent.
   std::int64_t receive_sums(range& gradients, bool spreads, const wait_context& wait) {
     gradients.state = range::progress::untouched;
     return timed([&] {

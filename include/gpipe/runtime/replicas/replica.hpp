@@ -16,14 +16,14 @@
 namespace gpipe::detail {
 
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
-/// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job only
-/// the stages of the workers of this process are here.
+/// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job it has
+/// only the stages of this process's workers.
 class replica final : public replica_part {
  public:
   using channel_list = std::vector<link_channels>;
 
-  /// `here` has some of its workers, which wait in `wake_signals` by their numbers there. `longest`: the same replica
-  /// of the longest length, whose memory this one uses.
+  /// `ranks` lists the workers of this process, whose numbers are also their numbers in `wake_signals`. `longest`: the
+  /// same replica of the longest length, whose memory this one uses.
   GPIPE_COLD replica(const device_functions& device, const network& net, const step_plan& plan, int number,
                      const rank_layout& ranks, worker_signals& wake_signals, std::byte arena_fill,
                      const link_choice& emulated, const replica* longest = nullptr)

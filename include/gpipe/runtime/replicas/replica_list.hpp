@@ -27,7 +27,7 @@ class replica_list {
   }
 
   int count() const { return static_cast<int>(replicas_.size()); }
-  /// A replica that is here.
+  /// A replica that is in this process.
   replica& at(int number) const { return *replicas_[detail::index(number)]; }
 
   template <class Call>
@@ -50,7 +50,7 @@ class replica_list {
   }
 
  private:
-  std::vector<std::unique_ptr<replica>> replicas_;  // [replica], null if no part of it is here
+  std::vector<std::unique_ptr<replica>> replicas_;  // [replica], null if no part of it is in this process
 };
 
 }  // namespace gpipe::detail

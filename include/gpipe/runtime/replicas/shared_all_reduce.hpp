@@ -96,7 +96,7 @@ class shared_all_reduce final : public all_reduce {
       for (int r = 0; r < replicas; ++r) ready.emplace_back(device), summed.emplace_back(device);
     }
   };
-  // On a cache line of its own: each worker writes its stages'.
+  // On a separate cache line, because each worker writes the numbers of its stages.
   struct alignas(alignment) next_bucket {
     std::size_t number = 0;
   };
@@ -104,8 +104,8 @@ class shared_all_reduce final : public all_reduce {
     return next_[detail::index(replica * plan_->stages() + stage)].number;
   }
 
-  // Calls `work(the replica's stage)` when all replicas have come here, and returns when all have done it. Returns for
-  // how many nanoseconds it waited.
+  // Calls `work(stage of the replica)` when all replicas have arrived, and returns when all have done it. Returns the
+  // nanoseconds that it waited.
   template <class Work>
   std::int64_t together(int replica, int stage, const wait_context& wait, const Work& work) {
     const int w = plan_->worker_of(stage), waiter = replica * plan_->workers() + w;
@@ -135,7 +135,7 @@ class shared_all_reduce final : public all_reduce {
         else summing_stage.context().fill(some, std::byte{0}, part(r, offset));
     });
   }
-  // The other replicas' gradients of it are not needed any more.
+  // The other replicas' gradients of the share are no longer needed.
   void sum_share(const bound_stage& summing_stage, int stage, int replica) const {
     const stage_share& share = summing_stage.share();
     sum_owned(summing_stage, replica, static_cast<std::size_t>(share.bytes),
@@ -169,7 +169,7 @@ class shared_all_reduce final : public all_reduce {
   const step_plan* plan_;
   const replica_list* replicas_;
   std::vector<std::unique_ptr<replica_barrier>> barriers_;  // [worker of a replica]
-  std::vector<std::vector<bucket>> leaving_;                // [stage]: of gradients that leave its memory
+  std::vector<std::vector<bucket>> leaving_;                // [stage]: the gradients that leave its memory
   std::vector<next_bucket> next_;                           // [replica][stage]: the first that is not summed
 };
 

@@ -19,18 +19,19 @@
 
 namespace gpipe::detail {
 
-/// Hears in the last backward of a stage which of its gradients are complete.
+/// Is notified, in the last backward of a stage, which of its gradients are complete.
 class gradient_listener {
  public:
-  /// The gradients of `layer` and of all layers behind it are complete.
+  /// The gradients of `layer` and of all layers after it are complete.
   virtual void complete(int layer) = 0;
 
  protected:
   ~gradient_listener() = default;
 };
 
-/// A stage that runs its layers forward and backward on one micro-batch. It knows neither channels nor threads: its
-/// caller has received what the stage reads and may write its buffers. Stages share no cache line.
+/// A stage that runs its layers forward and backward on one micro-batch. It uses neither channels nor threads: its
+/// caller has received the values that the stage reads, and has acquired the buffers that it writes. Stages share no
+/// cache line.
 class alignas(alignment) bound_stage : public stage_arena {
  public:
   using stage_arena::add, stage_arena::at, stage_arena::flat_bytes;
@@ -47,7 +48,8 @@ class alignas(alignment) bound_stage : public stage_arena {
   /// The stage's worker marks it when it has enqueued the work that other stages wait for.
   device_marker& done() { return done_; }
   /// The layer that ran last since `begin`, to be named when a kernel throws or does not return. Null before the first.
-  /// From any thread: what the stage read before it, such as the batch, has been read, and may be freed.
+  /// May be called from any thread: everything that the stage read before this layer, such as the batch, has been read
+  /// and may be freed.
   const detail::bound_layer* current() const { return current_.load(std::memory_order_acquire); }
   int current_micro_batch() const { return current_micro_batch_.load(std::memory_order_relaxed); }
   void begin(int m = -1) {
@@ -74,7 +76,7 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   void forward(const step_context& step, int m);
 
-  /// After forward: copies values that several stages read, or this one too, to where they read them.
+  /// After forward: copies values that several stages read, or also this one, to their readers' buffers.
   bool has_copies() const { return !binding_.copies.empty(); }
   void pass_on(const step_context& step, int m);
 
@@ -82,7 +84,7 @@ class alignas(alignment) bound_stage : public stage_arena {
   /// or of recomputed layers those that backward reads first.
   void recompute(const step_context& step, int m);
 
-  /// `listener` hears of complete gradients in the stage's last backward of a step; it may be null.
+  /// `listener` is notified of complete gradients in the stage's last backward of a step; it may be null.
   void backward(const step_context& step, int m, gradient_listener* listener = nullptr);
 
   void backward_input(const step_context& step, int m);
@@ -108,7 +110,7 @@ class alignas(alignment) bound_stage : public stage_arena {
   /// Recomputes the buffers that are derived from parameters which this stage owns, or has them recomputed before the
   /// next kernel that reads them.
   void refresh();
-  /// The same for the layers [layer] that make other buffers for another length, whose stage has written to the memory.
+  /// The same for the layers [layer] whose buffers differ for another length, whose stage has written to the memory.
   void refresh(const bool* layers);
   /// Layers that pack in turn pack anew before their next kernel. Call it if work that packs may not have run, or will
   /// run again.
@@ -117,7 +119,7 @@ class alignas(alignment) bound_stage : public stage_arena {
   void copy_tied_values(const named_array& user, const std::byte* values);
   /// Recomputes the buffers that are derived from a layer's parameters, some of which are tied.
   void refresh_tied(int layer) { refresh(at(layer)); }
-  /// Adds a tied use's gradients to the owner's, which this stage has, at the rows that the use has.
+  /// Adds a tied use's gradients to the owner's, which this stage has, at the rows of the use.
   void add_tied_gradients(const tie& t, const std::byte* gradients);
   /// The stage has updated its parameters.
   void updated();
@@ -128,7 +130,7 @@ class alignas(alignment) bound_stage : public stage_arena {
       base::binding_;
   using typename base::bound;
 
-  /// The kernels that read what a layer has packed in turn.
+  /// The kernels that read the buffer that a layer has packed in turn.
   enum class reader : std::uint8_t { none, forward, backward };
 
   void refresh(const bound& b);
@@ -142,8 +144,8 @@ class alignas(alignment) bound_stage : public stage_arena {
   void refresh_before(const bound& b, detail::refresh_for kernel, const call& arguments) {
     if (b.packed == packed_weights::on_the_way) refresh_as(b, kernel, arguments);
   }
-  /// In turn, what the kernel reads is packed, unless it is there. A timer of kernels does not see it, as it would see
-  /// only that of the first micro-batch.
+  /// If the layer packs in turn, packs the buffer that the kernel reads, unless it is packed already. A timer of
+  /// kernels excludes it, because it would include only the first micro-batch's.
   void pack_before(const bound& b, detail::refresh_for kernel, const call& arguments) {
     if (b.packed != packed_weights::in_turn || kernel == detail::refresh_for::backward_parameters) return;
     const bool forward = kernel == detail::refresh_for::forward;
@@ -172,21 +174,21 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   bound& bound_at(int layer) { return binding_.layers[detail::index(layer - binding_.layers.front().layer_index)]; }
 
-  /// Runs the layers before the main loss but no other loss, and downloads the input of the loss; of a loss that makes
-  /// its own inputs, those; of layers that make their columns, what each makes.
+  /// Runs the layers before the main loss but no other loss, and downloads the prediction: the input of the loss, the
+  /// output of the loss's `predict`, or the columns that the layers make.
   void predict(const step_context& step, int m);
 
   /// Makes a layer's columns block by block, and brings each block into its rows.
   void predict_columns(const bound& b, const step_context& step, int m);
   void download_rows(int rows, const detail::column_range& range, const std::byte* source, std::byte* target);
 
-  /// The operations that follow are those of this layer on this micro-batch.
-  // It may wait for other replicas, and no kernel runs meanwhile.
+  // The listener may wait for other replicas, and no kernel runs meanwhile.
   void report_complete(gradient_listener& listener, const bound& b, int m) {
     current_.store(nullptr, std::memory_order_release);
     listener.complete(b.layer_index);
     enter(b, m);
   }
+  // The operations that follow belong to this layer and this micro-batch.
   void enter(const bound& b, int m) {
     current_.store(&b, std::memory_order_release);
     current_micro_batch_.store(m, std::memory_order_relaxed);
@@ -208,7 +210,7 @@ class alignas(alignment) bound_stage : public stage_arena {
     hooks_.after_forward(b, c, step, m);
   }
 
-  /// Runs the layers forward again whose values the backward of `b` is the first to read.
+  /// Runs forward again the layers whose values the backward of `b` is the first to read.
   void recompute_before(const bound& b, const step_context& step, int m) {
     for (const int l : b.recomputed) run_forward(at(l), step, m, true);
   }
@@ -289,7 +291,8 @@ class alignas(alignment) bound_stage : public stage_arena {
     hooks_.ran_parameter_part(b, step, m);
   }
 
-  /// Frozen parameters of a layer that trains others have no gradient, so no norm and no replica counts it.
+  /// In a layer that also has trained parameters, the gradients of frozen ones are cleared, so that no norm and no
+  /// replica counts them.
   void clear_frozen(const bound& b) {
     if (b.has_frozen) clear_each_frozen(b);
   }

@@ -36,7 +36,7 @@ class accumulated_statistics {
     numbers_ += stride * count;
     count_ += count;
   }
-  /// All partials: those that were kept, and behind them those of the last call, which are not kept.
+  /// All partials: the kept ones, followed by the last call's, which are not kept.
   double* followed_by(const context& c, const double* partials, std::ptrdiff_t stride, int count) {
     c.copy(stride * count, partials, all() + numbers_);
     return all();
@@ -59,7 +59,7 @@ class accumulated_statistics {
 /// layers' state, which changes by them at the commit.
 class layer_statistics {
  public:
-  /// `longest`: of the same stage for the longest length, with which this one keeps partials; null: on its own.
+  /// `longest`: the statistics of the same stage for the longest length, which share the kept partials; null: none.
   layer_statistics(const step_plan& plan, const stage_arena& stage, const layer_statistics* longest = nullptr)
       : plan_(plan),
         stage_(stage),
@@ -87,7 +87,7 @@ class layer_statistics {
                             static_cast<const std::byte*>(source.base + before), target.base + before);
     }
   }
-  /// Downloads a layer's partials of each micro-batch with samples, to its place among those of all replicas.
+  /// Downloads a layer's partials of each micro-batch with samples, to their place among the partials of all replicas.
   void download(int layer, const step_context& step, double* target) const {
     const block_address& block = stage_.at(layer).partials;
     const std::size_t before = block.stride * index(step.first_micro_batch);

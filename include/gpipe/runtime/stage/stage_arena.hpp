@@ -20,7 +20,7 @@
 namespace gpipe::detail {
 
 /// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are
-/// one flat array each. A stage of a shorter length (see `lengths`) uses the memory of the longest's.
+/// one flat array each. A stage of a shorter length (see `lengths`) uses the memory of the longest length's stage.
 class stage_arena {
  public:
   stage_arena(const device_functions& device, const network& net, const step_plan& plan, int stage, std::byte fill,
@@ -58,9 +58,9 @@ class stage_arena {
 
   /// The groups of the parameters. `groups` outlives the stage.
   void begin_updates(const parameter_groups& groups);
-  /// Sets the first values of what the optimizer keeps.
+  /// Sets the first values of the optimizer state.
   void begin_moments(const optimizer_update& rule);
-  /// What this replica's updates of a step cover: all parameters of its share that are not frozen.
+  /// The ranges that this replica updates in a step: all parameters of its share that are not frozen.
   const std::vector<update_range>& ranges() const { return ranges_; }
 
   /// average <- average + share (parameter - average). The averages begin as a copy.
@@ -68,7 +68,7 @@ class stage_arena {
   void copy_to_averages();
   GPIPE_COLD void exchange_averages() { context_.exchange(share_.bytes, updated_parameters(), averages()); }
 
-  /// Calls `f(at, bytes)` for each range of the arena with gradients: one range, and with `tied` those of tied uses.
+  /// Calls `f(begin, bytes)` for each range of the arena with gradients: one range, and with `tied` one per tied use.
   template <class Call>
   void each_gradient(bool tied, Call&& f) const {
     f(flat_bytes(), flat_bytes());
@@ -76,7 +76,7 @@ class stage_arena {
       if (tied && !net_->owns(b.layer_index))
         f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
-  /// Each sum of two is rounded.
+  /// Adds elementwise. Each sum of two numbers is rounded.
   void add(dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const {
     context_.add(n, type, source, target);
   }
@@ -89,7 +89,7 @@ class stage_arena {
         context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
   }
 
-  /// Of a bucket that has left: another one needs its window.
+  /// Clears the gradients of a bucket that has left, because another one needs its window.
   void clear_gradients(const bucket& b) {
     context_.fill(static_cast<std::ptrdiff_t>(b.bytes), std::byte{0}, at(b.first).owned.gradients);
   }
@@ -119,7 +119,7 @@ class stage_arena {
   void find_frozen(bound& b);
   // A range ends where the group changes or a frozen parameter begins. A tensor rule has a range for each tensor.
   void find_ranges();
-  // Those of the share.
+  // The number of elements of the share.
   std::ptrdiff_t elements() const { return share_.bytes / static_cast<std::ptrdiff_t>(bytes_of(net_->type)); }
 
   void sum_squares(const bound& b, bool commits);
