@@ -66,7 +66,7 @@ class captured_step {
     next_ = 0;
   }
 
-  /// Records what `enqueue()` enqueues; or has launched the graph with it.
+  /// Records the operations that `enqueue()` enqueues, or launches the graph that has them.
   template <class Enqueue>
   GPIPE_OUT_OF_LINE void run(Enqueue&& enqueue) {
     if (!std::exchange(open_, true)) records_ ? begin() : launch(graphs_.at(next_++));
@@ -76,7 +76,7 @@ class captured_step {
   GPIPE_OUT_OF_LINE void forward() {
     if (records_) graph_of_forward_.push_back(graphs_.size() - 1);
   }
-  /// Ends a graph: what is enqueued next is part of none.
+  /// Ends a graph: the operations that are enqueued next are part of none.
   GPIPE_OUT_OF_LINE void end() {
     if (std::exchange(open_, false) && records_) end_recorded();
   }
@@ -125,7 +125,8 @@ class captured_step {
     for (std::size_t s = stages_.size(); s > 0; --s) stages_[s - 1]->context().end(graphs_.back().get());
     launch(graphs_.back());
   }
-  // A graph runs in the queue of the first stage. It comes after the work of all queues, and all go on behind it.
+  // A graph runs in the queue of the first stage. It comes after the work of all queues, and all queues continue after
+  // it.
   void launch(const device_object& graph) {
     join();
     stages_.front()->context().launch(graph.get());

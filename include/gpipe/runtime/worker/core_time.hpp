@@ -9,7 +9,7 @@
 
 namespace gpipe::detail {
 
-/// The time in which this thread has been on a core, in nanoseconds. Where the system does not count it: the clock.
+/// The time in which this thread has been on a core, in nanoseconds. If the system does not count it, the clock's time.
 inline std::int64_t thread_cpu_ns() noexcept {
 #if defined(CLOCK_THREAD_CPUTIME_ID)
   timespec used{};
@@ -26,8 +26,8 @@ inline std::int64_t thread_cpu_ns() noexcept {
 ///
 /// The thread's time costs a system call (0.2 us; the clock costs 0.02), so it is read only at the first end of an
 /// action that is `pause_ns` after the last reading: less than 0.3 % of the time. An action that was not running for
-/// longer than the pause ends with a reading, so its time is found. Shorter times are found together with those of the
-/// actions since the last reading, and count as the last one's.
+/// longer than the pause ends with a reading, so its time is found. Shorter times are found together with the times of
+/// other actions since the last reading, and are added to the last action's.
 class core_time {
  public:
   static constexpr std::int64_t pause_ns = 100'000;

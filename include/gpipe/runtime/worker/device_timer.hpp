@@ -10,8 +10,9 @@
 
 namespace gpipe::detail {
 
-/// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished.
-/// For a device without moments it does nothing, because there an action ends when its call returns.
+/// Measures when the actions of a worker run on its device: moments are recorded while actions are enqueued, and read
+/// when all have finished. For a device without moments it does nothing, because there an action ends when its call
+/// returns.
 class device_timer {
  public:
   explicit device_timer(const device_functions& device) : device_(device.has_moments() ? &device : nullptr) {}
@@ -38,7 +39,7 @@ class device_timer {
     c.note(times_.get(), 2 * size_ + 1);
     actions_[size_++] = action;
   }
-  /// Recorded behind all work of the stage.
+  /// Records a moment after all work of the stage.
   void over(const device_context& c, int stage) {
     if (on_) c.note(over_.get(), detail::index(stage));
   }

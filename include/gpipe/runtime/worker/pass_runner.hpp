@@ -35,17 +35,17 @@
 
 namespace gpipe::detail {
 
-/// Runs one pass at a time on all workers that are here, each on its thread; the first worker is the thread that calls.
-/// It runs one plan, or one of several: of models that differ in the length of their sequences. Then each has its own
-/// programs, stages and channels, and all have the same workers, threads and memory.
-/// A pass that fails ends in every worker and in every process. Then no message is under way, and the next pass may
-/// begin, unless a worker is stuck: its kernel does not return.
+/// Runs one pass at a time on all workers of this process, each on its thread; the first worker is the calling thread.
+/// It runs one plan, or one of several, for models that differ in sequence length. Then each plan has its own programs,
+/// stages and channels, and all use the same workers, threads and memory. A pass that fails ends in every worker and in
+/// every process. Then no message is under way, and the next pass may begin, unless a worker is stuck: its kernel does
+/// not return.
 class pass_runner {
  public:
   using rule = optimizer_update;
 
-  /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` are those of a wait
-  /// between workers that are here.
+  /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` apply to waits
+  /// between workers of this process.
   pass_runner(const device_functions& device, const network& net, const step_plan& plan, const rule& update,
               const training_options& options, const rank_layout& ranks, step_context& step, commit_decision& decision,
               std::vector<stage_report>& reports, const wait_limits& limits);
@@ -59,8 +59,8 @@ class pass_runner {
     first.shared.decision.reserve(first.net, first.plan.all_micro_batches());
     first.make_workers(ranks_, recorder_of);
     if (cores_) place(first);
-    // A kernel of another worker fails the call within a second after the deadline. That of the first worker, the
-    // thread that calls, cannot. In a job any ends the process, and the others name it.
+    // A kernel of another worker fails the call within a second after the deadline. A kernel of the first worker, the
+    // calling thread, cannot. In a job any such kernel ends the process, and the other processes report it.
     constexpr std::chrono::nanoseconds more = std::chrono::seconds(1);
     if (options_.deadline < (std::chrono::nanoseconds::max)() - more)
       watchdog_.emplace(
@@ -103,9 +103,10 @@ class pass_runner {
   const replica_list& replicas(std::size_t plan = 0) const { return runs_[plan].replicas; }
   const detail::collective_calls& calls() const { return calls_; }
 
-  /// One pass. On failure throws the first cause. Not `whole`: it only gathers what other replicas have updated.
+  /// One pass. On failure throws the first cause. Not `whole`: it only gathers parameters that other replicas have
+  /// updated.
   void run(bool whole = true);
-  /// If replicas keep shares: parameters have changed in the share that is here alone.
+  /// If replicas keep shares: parameters have changed only in the replica's own share.
   void gather_before_next() { gathers_ = active_run().plan.trains && active_run().plan.options.shares() > 1; }
 
   /// Makes the parameters of all replicas the same now.
@@ -120,7 +121,7 @@ class pass_runner {
   [[noreturn]] void throw_nonfinite(int accumulated);
 
  private:
-  /// A plan, and all that runs it. Its workers share what `shared` refers to.
+  /// A plan and the objects that run it. Its workers share the objects of `shared`.
   struct plan_run {
     const network& net;
     const step_plan& plan;
@@ -166,15 +167,15 @@ class pass_runner {
   const training_options& options_;
   const rank_layout& ranks_;
   detail::collective_calls calls_;
-  worker_cores cores_;  // in front of what asks for them, or has threads that are bound to them
+  worker_cores cores_;  // before members that use them or have threads bound to them
   std::deque<plan_run> runs_;
   std::atomic<plan_run*> active_{nullptr};  // the watchdog reads it, too
   other_processes processes_;
   worker_signals signals_;
   barrier barrier_;
   step_context& step_;
-  bool gathers_ = false;  // the next pass gathers what other replicas have updated
-  thread_team threads_;   // behind what its tasks use, for its threads end first
+  bool gathers_ = false;  // the next pass gathers parameters that other replicas have updated
+  thread_team threads_;   // after the members that its tasks use, because its threads end first
   std::optional<error> stuck_;
   std::optional<detail::watchdog> watchdog_;
 };

@@ -20,21 +20,21 @@
 
 namespace gpipe::detail {
 
-/// A worker has not returned from a task, a deadline after the last progress of any worker.
+/// A worker has not returned from a task when the deadline after the last progress of any worker was over.
 struct worker_is_stuck {
   int worker;
   std::exception_ptr cause;  ///< the first exception of another worker; null: there was none
 };
 
 /// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads
-/// that live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some
-/// 70 us), and with the caller there would be more threads than cores, so that two workers share one.
+/// that live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes per task
+/// (some 70 us), and with the caller there would be more threads than cores, so that two workers share one.
 ///
 /// A thread that never returns from a task cannot be ended. A team with such a thread is never destroyed: its owner
-/// keeps it, and what its tasks use, until the process ends.
+/// keeps it, and everything that its tasks use, until the process ends.
 class thread_team {
  public:
-  /// `cores` null: no worker is bound. Else each is to its own, worker 0 while it runs a task.
+  /// `cores` null: no worker is bound. Otherwise each worker is bound to its own cores, worker 0 while it runs a task.
   GPIPE_COLD thread_team(worker_signals& wake_signals, int workers, const worker_cores* cores = nullptr)
       : signals_(wake_signals),
         workers_(workers),
@@ -64,8 +64,8 @@ class thread_team {
   int workers() const { return workers_; }
 
   /// Runs `task(worker)` on every worker and returns when the last has finished. If one throws, the waits of the others
-  /// end, and the first exception is thrown here; `interrupted` if all others are that. If one does not return, throws
-  /// `detail::worker_is_stuck`; then the team runs nothing more.
+  /// end, and the first exception is thrown here; `interrupted` if all exceptions are `interrupted`. If one does not
+  /// return, throws `detail::worker_is_stuck`; then the team runs nothing more.
   void run(std::function<void(int)> task) {
     task_ = std::move(task);  // kept for a worker that does not return
     cause_ = nullptr, interrupted_ = false;

@@ -26,18 +26,20 @@ class tied_parameters {
       at(t.user).copy_tied_values(t.user, is_here(t.owner)
                                               ? layer(t.owner).parameter_at[index(t.owner.index)] + t.before
                                               : remote_.receive_values(t));
-      // All of the layer have arrived.
+      // All values of the layer have arrived.
       if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.layer_index != t.user.layer_index)
         at(t.user).refresh_tied(t.user.layer_index);
     }
   }
 
-  /// The gradients of the replica's uses here are complete. Sends the worker's that belong to another process.
+  /// The gradients of the replica's uses in this process are complete. Sends the worker's gradients that belong to
+  /// another process.
   void send_gradients(int worker) const {
     for (const tie& t : plan_.ties)
       if (plan_.worker_of(stage_of(t.user)) == worker && !frozen(t.user)) remote_.send_gradients(t);
   }
-  /// The gradients of all uses are complete. Adds those of the parameters that the stage owns, each at its rows.
+  /// The gradients of all uses are complete. Adds the gradients of the parameters that the stage owns, each at its
+  /// rows.
   void add_gradients(int stage, const wait_context& wait, action_timer& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;

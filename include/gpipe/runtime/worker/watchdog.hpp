@@ -18,7 +18,7 @@
 
 namespace gpipe::detail {
 
-/// What a worker does: the same as long as a kernel, or other code of the model's, runs.
+/// The activity of a worker: it stays the same while a kernel, or other code of the model, runs.
 struct activity {
   const void* instruction = nullptr;  ///< null: nothing
   const void* layer = nullptr;
@@ -29,12 +29,12 @@ struct activity {
   bool operator==(const activity&) const = default;
 };
 
-/// A thread that sees that a worker's kernel does not return. It watches all workers, for the sake of the one whose
-/// thread runs the pass: nothing can throw there while the kernel runs.
+/// A thread that detects that a worker's kernel does not return. It watches all workers, and is needed for the one
+/// whose thread runs the pass, where nothing can throw while the kernel runs.
 class watchdog {
  public:
-  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass. After `quiet`
-  /// calls `runs_long(worker)`, again and again, and then once `runs_long(-1)`.
+  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass. After `quiet` it
+  /// calls `runs_long(worker)` repeatedly, and then `runs_long(-1)` once.
   GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::chrono::nanoseconds quiet,
                       std::function<activity(int)> activity_of, std::function<void(int)> runs_long,
                       std::function<void(int)> found)
@@ -66,8 +66,8 @@ class watchdog {
     std::chrono::nanoseconds unchanged{0};
   };
 
-  // Looks in parts of the limit, and a part counts no more than its length: a process that was stopped (Ctrl-Z) does
-  // not count its own absence.
+  // Checks several times per limit, and each check counts no more than its interval: the time during which the process
+  // was stopped (Ctrl-Z) is not counted.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!ends_.wait_for(lock, part_, [this] { return ending_; })) {

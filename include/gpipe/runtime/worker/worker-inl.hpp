@@ -124,7 +124,7 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::gather() {
   finish();
   if (!context_.processes.joined()) return;
   times_.waiting([&] {
-    context_.barrier.arrive(waiter_, {.action = "gather"});  // those of all workers here are complete
+    context_.barrier.arrive(waiter_, {.action = "gather"});  // the values of all workers of this process are complete
     if (waiter_ == 0) context_.processes.exchange(context_.decision.gathered, step().commits());
   });
 }

@@ -24,8 +24,8 @@
 
 namespace gpipe::detail {
 
-/// Runs a program. It knows the stages of its replica and the channels to others, but no schedule. Aligned, because the
-/// values that it writes in every action must not share a cache line with another worker's.
+/// Runs a program. It uses the stages of its replica and the channels to other workers, but no schedule. Aligned,
+/// because the values that it writes in every action must not share a cache line with another worker's.
 ///
 /// A device may run the work of its stages later than it is enqueued, in the order of the program. The worker waits for
 /// its devices twice in a step: before the commit, whose decision needs their results, and at the end.
@@ -37,21 +37,22 @@ class alignas(alignment) worker final : private gradient_listener {
   /// One pass over a program; `clears`: sets gradients to zero first. Throws the cause of a failure, with its location.
   void run(const std::vector<instruction>& program, bool clears);
 
-  /// Where a pass is, from any thread: the location of an error, if the worker has begun an instruction.
+  /// The position in a pass, as the location of an error, if the worker has begun an instruction. May be called from
+  /// any thread.
   location position() const;
-  /// What runs, from any thread: changes with every instruction and every layer.
+  /// The current activity, which changes with every instruction and every layer. May be called from any thread.
   detail::activity activity() const noexcept;
 
  private:
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears);
 
-  // Those that other replicas have updated.
+  // Gathers the parameters that other replicas have updated.
   void gather_parameters();
 
   bool is_captured() const { return recorded_ != nullptr; }
 
-  // A plain device works at once, and has neither moments nor graphs, as the host.
+  // A plain device, such as the host, executes at once and has neither moments nor graphs.
   static bool is_plain(const device_functions& device) {
     return device.is_synchronous() && !device.has_moments() && !device.has_graphs();
   }
@@ -100,7 +101,7 @@ class alignas(alignment) worker final : private gradient_listener {
         work();
       });
   }
-  // Calls that order a stage and those of other workers are part of no graph.
+  // Calls that order a stage against the stages of other workers are part of no graph.
   void end_graph() {
     if (recorded_ != nullptr) recorded_->end();
   }
@@ -133,7 +134,7 @@ class alignas(alignment) worker final : private gradient_listener {
 
   const device_context& context_of(const instruction& i) { return stage(i).context(); }
 
-  // If the worker's stages have queues of their own, the work of one stage waits for that of the previous one.
+  // If the worker's stages have separate queues, the work of one stage waits for the work of the previous one.
   void order_after_previous(bound_stage& s) {
     if (previous_ == &s) return;
     if (previous_ != nullptr) {
@@ -145,7 +146,7 @@ class alignas(alignment) worker final : private gradient_listener {
 
   // Outside of a graph: the partials of accumulated calls are not in the same place for each step.
   void update_state();
-  // Brings the values for the call's decision to the host, and to all processes.
+  // Copies the values for the call's decision to the host, and to all processes.
   void gather();
   void download();
   void finish();

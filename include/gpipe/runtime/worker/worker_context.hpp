@@ -22,7 +22,7 @@ struct worker_context {
   const optimizer_update& rule;
   all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& wake_signals;
-  gpipe::detail::barrier& barrier;  ///< of all workers here
+  gpipe::detail::barrier& barrier;  ///< of all workers of this process
   const step_context& step;         ///< of all replicas
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]

@@ -9,7 +9,7 @@
 
 namespace gpipe::detail {
 
-/// The plan's programs of the workers that are here: for a pass that trains, and for one that only runs forward. All
+/// The plan's programs of the workers of this process: for a pass that trains, and for one that only runs forward. All
 /// replicas run the same programs.
 class worker_programs {
  public:
