@@ -29,13 +29,13 @@
 
 namespace gpipe {
 
-/// Runs a plan with one worker thread for each worker of the schedule and each replica. The first worker is the thread
-/// that calls; the others live as long as the executor. In a job each process has some of the workers, and processes
-/// share no memory: every process makes the same calls with the same batches in the same order, also those that read,
-/// and gets the same results. It needs the fields of a batch that its own layers read. Not thread-safe.
+/// Runs a plan with one worker thread per worker of the schedule and per replica. The first worker is the calling
+/// thread; the others live as long as the executor. In a job, each process runs some of the workers, and processes
+/// share no memory: every process makes the same calls, also calls that read, with the same batches in the same order,
+/// and gets the same results. A process needs only the fields of a batch that its own layers read. Not thread-safe.
 ///
-/// A training of several lengths has a plan for each. `net` and `plan` are those of the longest, in whose memory all
-/// run. Each call runs the plan of its batch's length.
+/// A training of several lengths has one plan per length. `net` and `plan` describe the longest; all plans run in its
+/// memory. Each call runs the plan for the length of its batch.
 ///
 ///     run the program  |  reduce  |  barrier: all have arrived, loss and norm are finite  |  update  |  rest
 ///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
@@ -51,15 +51,15 @@ class executor {
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
-  /// One step: forward, backward and update over the batch and all that was accumulated. `max_norm` is the largest norm
-  /// of the mean gradient; 0: no limit. On failure throws `error`, the first cause; parameters, moments, state and step
-  /// count are as before.
+  /// One step: forward, backward and update over the batch and all accumulated calls. `max_norm` is the largest norm of
+  /// the mean gradient; 0: no limit. On failure throws `error` with the first cause; parameters, moments, state and the
+  /// step count are unchanged.
   step_result train(const batch& data, double rate, double max_norm = 0);
 
   /// Forward and backward over a part of the next step's mini-batch. Sums gradients and weights, keeps the statistics
   /// of layers with state for the commit, and changes nothing else. Returns the result of the mini-batch so far. If the
-  /// batch is invalid, nothing changes. If the call fails later, its gradients are mixed with those before; then all
-  /// that was accumulated is dropped, and the error says so.
+  /// batch is invalid, nothing changes. If the call fails later, its gradients are already mixed with earlier ones:
+  /// all accumulated gradients are dropped, and the error reports it.
   step_result accumulate(const batch& data);
   /// The number of accumulated calls that wait for the next step.
   int accumulated() const { return accumulated_; }
@@ -105,13 +105,13 @@ class executor {
   /// The plans of shorter lengths, the shortest first.
   const std::vector<detail::length_plan>& shorter() const { return shorter_; }
 
-  /// A frozen layer's parameters and their moments do not change from the next call on, nor in other layers that are
-  /// tied to them. Their gradient is zero, and no norm counts it.
+  /// A frozen layer's parameters and their moments do not change from the next call on, including tied uses in other
+  /// layers. Their gradient is zero and is not part of the norm.
   void freeze(int layer, bool frozen);
-  /// The same for one parameter, in this process alone: every process calls it.
+  /// The same for one parameter, in this process only: every process must call it.
   void freeze_here(const detail::named_array& parameter, bool frozen);
 
-  /// Copies a layer's outputs, and their gradients if there are any, out of every call from now on, or ends that.
+  /// Starts or stops copying a layer's outputs, and their gradients if there are any, out of every call.
   void watch(int layer, bool watched);
   /// The rows of the last call, without samples if it failed. Null if the layer is not watched.
   const detail::watched_rows* watched(int layer) const { return usable(), watched_now().watched(layer); }
@@ -136,9 +136,9 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const detail::bound_stage& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
 
-  /// Copies an array out of the training: a parameter, its gradient (a sum over the last step's samples), what the
-  /// optimizer keeps for it, or state. All replicas have the same, but while calls wait for a step only the first has
-  /// the sums of gradients.
+  /// Copies an array out of the training: a parameter, its gradient (a sum over the last step's samples), its optimizer
+  /// state, or state of a layer. All replicas have the same values, but while accumulated calls wait for a step, only
+  /// the first replica has the sums of the gradients.
   void read(const array_location& array, void* target, int replica = 0) const;
   /// Sets an array, and recomputes the buffers that are derived from parameters. Parameters are written to their moving
   /// average, too.
@@ -152,22 +152,22 @@ class executor {
   void write_own_values(const std::byte* values);
   std::size_t own_value_bytes() const;
 
-  /// If replicas keep shares, brings all that others have updated to this process. Every process calls it.
+  /// If replicas keep shares, copies all parameters that other replicas have updated to this process. Every process
+  /// calls it.
   GPIPE_COLD void gather() { usable(), passes_.gather(); }
   /// Whether this process has a layer's memory, in any replica.
   bool has_here(int layer) const { return parameters_.is_here(layer); }
   /// The replica that updates a layer, if replicas keep shares; else the first.
   int owner_of(int layer) const { return parameters_.owner_of(layer); }
-  /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
-  /// derived from parameters follow in `restore`.
+  /// Like `read` and `write`, but in this process only: every process calls them for the arrays that it has, in any
+  /// order. `restore` then recomputes the buffers that are derived from parameters.
   void read_here(const array_location& array, void* target) const;
   void write_here(const array_location& array, const void* values);
-  /// Whether parameters, state and what the optimizer keeps are as the constructor has set them.
+  /// Whether parameters, state and optimizer state still have the values that the constructor set.
   bool has_first_values() const { return first_values_; }
-  /// Sets them so again, in this process alone.
+  /// Sets them to these values again, in this process only.
   void set_first_values();
-  /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was
-  /// accumulated.
+  /// Continues from this number of steps and seed, with the parameters that have been written. Drops accumulated calls.
   void restore(std::uint64_t steps, std::uint64_t seed);
   std::uint64_t seed() const { return step_.seed; }
   const training_options& options() const { return options_; }
@@ -178,8 +178,8 @@ class executor {
   /// The calls that all processes of the job make together.
   const detail::collective_calls& together() const { return calls(); }
 
-  /// Addresses in the memory of the layer's stage, or of that which owns the layer's first parameter. The host may read
-  /// there only if the memory is the host's.
+  /// Addresses in the memory of the layer's stage, or of the stage that owns the layer's first parameter. The host may
+  /// read them only if they are host memory.
   std::byte* parameters(int layer) const { return of_parameters(memory_kind::parameters, layer, 0); }
   std::byte* gradients(int layer) const { return of_parameters(memory_kind::gradients, layer, 0); }
   std::byte* moments(int layer, int i) const { return of_parameters(memory_kind::moments, layer, i); }
@@ -222,7 +222,7 @@ class executor {
   // The network of the plan that runs.
   const network& net_now() const { return *nets_[running_]; }
 
-  // What a length has for itself: its rows differ in size.
+  // Each length has its own, because the sizes of its rows differ.
   struct length_state {
     detail::watched_activations watched;
     detail::step_input input;
@@ -235,7 +235,7 @@ class executor {
   static step_plan with_largest_arena(step_plan longest, const std::vector<detail::length_plan>& shorter);
   void add_length(const detail::length_plan& length);
   void use(std::size_t plan);
-  // Recomputes all buffers that are derived from parameters, as those of the longest length.
+  // Recomputes all buffers that are derived from parameters, for the longest length.
   void refresh();
 
   void require_size(const tensor_rows& rows) const;
@@ -251,7 +251,8 @@ class executor {
     }
     watched_now().close(step_, accumulated_, processes_);
   }
-  // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
+  // Called in a handler: gradients are summed in place, so the gradients of earlier calls are lost, too. The error
+  // reports it.
   [[noreturn]] void rethrow_without_accumulated();
 
   const detail::device_functions& device_;

@@ -17,7 +17,7 @@ struct keep_stuck {
   void operator()(executor* run) const;
 };
 
-/// A training has it. A training that was moved from has none, and what it is asked throws `error`.
+/// Each training has one. A training that was moved from has none, and its calls throw `error`.
 class executor_owner : public std::unique_ptr<executor, keep_stuck> {
  public:
   using std::unique_ptr<executor, keep_stuck>::unique_ptr;

@@ -17,18 +17,18 @@
 
 namespace gpipe::detail {
 
-/// A further plan of a training: of its model for a shorter length (see `lengths`). Its cut and its workers are those
-/// of the longest length's plan.
+/// A further plan of a training, for its model at a shorter length (see `lengths`). Its cut and its workers are the
+/// same as in the plan of the longest length.
 struct length_plan {
   const network* net = nullptr;
   const kernel_row* kernels = nullptr;
   step_plan plan{};
-  /// [layer]: what it derives is not the same for all lengths, so it makes it again when the length changes.
+  /// [layer]: its derived buffers differ between lengths, so they are recomputed when the length changes.
   const bool* derives_anew = nullptr;
 };
 
-/// Gives the stages of the longest plan the memory of the largest. All plans keep what lasts from step to step at the
-/// same bytes. Throws if they do not:
+/// Gives each stage of the longest plan the memory of the largest plan. All plans keep the buffers that last from step
+/// to step at the same bytes. Throws if they do not:
 ///
 ///     64 tokens | parameters ... derived | partials ... transient        |
 ///     32 tokens | parameters ... derived | partials ... transient |

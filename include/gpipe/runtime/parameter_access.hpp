@@ -25,11 +25,11 @@ class parameter_access {
 
   /// The replica that updates a layer, if replicas keep shares; else the first.
   int owner_of(int layer) const { return owners_[index(layer)]; }
-  /// The replica that surely has the array: its owner. It is the first for gradients that `wait` for a step, any for
-  /// state.
+  /// The replica that is certain to have the array: its owner, or the first replica for gradients that `wait` for a
+  /// step. Without shares, and for state, all replicas have it: `fallback`.
   int holder_of(const array_location& array, int fallback, bool wait = false) const;
 
-  /// The address, in the memory of a stage that is here.
+  /// The address, in the memory of a stage of this process.
   std::byte* address(const array_location& array, int replica) const;
 
   /// Whether this process has a layer's memory, in this replica or in any.
@@ -37,19 +37,19 @@ class parameter_access {
   bool is_here(int layer) const { return replica_with(layer) >= 0; }
   /// The first replica whose memory of a layer this process has; -1: none.
   int replica_with(int layer) const;
-  /// Copies an array from the replica that surely has it, if that is here. Else a parameter is as it was when it was
-  /// gathered, and what only its owner keeps is not copied.
+  /// Copies an array from the replica that is certain to have it, if that is in this process. Otherwise a parameter has
+  /// the value that was last gathered, and an array that only its owner keeps is not copied.
   void read_own(const array_location& array, void* target) const;
-  /// Copies an array that is here.
+  /// Copies an array of this process.
   void read_here(const array_location& array, void* target, int replica) const;
-  /// The same in all processes.
+  /// Copies an array to all processes.
   void read(const array_location& array, void* target, int replica, const broadcast& processes) const;
-  /// Sets an array in every replica that is here and has it.
+  /// Sets an array in every replica of this process that has it.
   void write(const array_location& array, const void* values) const;
   /// Recomputes all buffers that are derived from parameters.
   void refresh() const;
 
-  /// Sets the first values of all parameters and state that are here.
+  /// Sets the first values of all parameters and state of this process.
   void initialize(std::uint64_t seed) const;
 
  private:

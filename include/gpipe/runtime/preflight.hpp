@@ -24,7 +24,7 @@
 
 namespace gpipe::detail {
 
-/// For this number of workers in the process. Throws `error` if the deadline is not positive.
+/// The limits for this number of workers in the process. Throws `error` if the deadline is not positive.
 GPIPE_COLD inline wait_limits wait_limits_of(int workers, std::chrono::nanoseconds deadline) {
   if (deadline <= deadline.zero())
     throw_error({"deadline is ", duration_text(deadline)}, {"choose a time longer than that of a micro-batch"});
@@ -51,11 +51,11 @@ GPIPE_COLD inline void require_graph(const step_plan& plan, const training_optio
     throw_error({"graph is true, but a graph calls no .before and has no .layer_times"}, {"choose .graph = false"});
 }
 
-/// Checks that `left` bytes are enough for the stages that are here. A machine that runs out of memory later ends the
+/// Checks that `left` bytes are enough for the stages of this process. A machine that runs out of memory later ends the
 /// program without an error.
 GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& ranks, std::int64_t left) {
   std::int64_t needed = 0;
-  int stages = 0, first = -1;  // that does not fit
+  int stages = 0, first = -1;  // first: the first stage that does not fit
   for (int r = 0; r < plan.replicas(); ++r)
     for (int s = 0; s < plan.stages(); ++s) {
       if (!ranks.has_stage(r, s)) continue;
@@ -95,7 +95,7 @@ GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, 
                 {"choose .average_weights = true in the plan"});
 }
 
-/// Checks that gradients of one call are there in the next.
+/// Checks that the gradients of one call are kept for the next.
 GPIPE_COLD inline void require_kept_gradients(const step_plan& plan) {
   for (int s = 0; s < plan.stages(); ++s)
     if (plan.requirements(s).gradients_leave)

@@ -19,8 +19,8 @@
 
 namespace gpipe::detail {
 
-/// The records of a run: each stage's times, replica after replica, and each worker's events. Those of other processes
-/// are as old as the last `share_stages` or `share_workers`.
+/// The records of a run: each stage's times, replica after replica, and each worker's events. The records of other
+/// processes date from the last call of `share_stages` or `share_workers`.
 class run_report {
  public:
   /// `workers` are in this process; `events` are kept for each worker; 0: none.
@@ -31,7 +31,7 @@ class run_report {
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
     const unsigned allowed = cores::allowed();
-    for (stage_report& r : stages_) {  // those of other processes are theirs
+    for (stage_report& r : stages_) {  // `share_stages` replaces the entries of other processes
       r.process_workers = workers;
       if (allowed < cores::of_machine()) r.bound_to = static_cast<int>(allowed);
       r.host_processes = host.processes, r.host_workers = host.workers;
@@ -80,7 +80,7 @@ class run_report {
 
   std::vector<stage_report> stages_;  // [replica][stage]
   std::vector<recorder> workers_;     // [replica][worker]
-  int workers_per_replica_;           // workers of a replica
+  int workers_per_replica_;
 };
 
 /// Appends the median times of each layer of a stage for a full micro-batch; -1 for a layer that was not timed.
@@ -106,7 +106,7 @@ GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measu
   }
 }
 
-/// Brings the times of a stage in the first replica to all processes. Called for each stage in order.
+/// Copies the times of a stage in the first replica to all processes. Called for each stage in order.
 GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan, const broadcast& processes, int stage,
                                       measured_profile& found) {
   for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {

@@ -18,8 +18,8 @@
 
 namespace gpipe::detail {
 
-/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand
-/// before them.
+/// Copies the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows precede
+/// them.
 GPIPE_COLD inline void share_rows(const broadcast& processes, const step_plan& plan, const step_context& step,
                                   int stage, tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
@@ -30,7 +30,7 @@ GPIPE_COLD inline void share_rows(const broadcast& processes, const step_plan& p
   }
 }
 
-/// Brings a prediction to all processes: from the stage of the loss, or from each that makes some columns of it.
+/// Copies a prediction to all processes, from the stage of the loss or from each stage that makes some of its columns.
 GPIPE_COLD inline void share_predicted(const broadcast& processes, const network& net, const step_plan& plan,
                                        const step_context& step, tensor_rows& rows, int before) {
   const int loss = net.loss_layer();
