@@ -24,38 +24,39 @@ class stage_io {
   std::int64_t linked() const { return linked_; }
 
   template <class Context>
-  GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& i, const wait_context& wait) {
-    link_channels& link = channels_[index(i.link)];
-    auto& channel = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
-    time([&] { channel.consume(device, i.micro_batch, wait); });
-    if (channel.delay) linked_ += time([&] { channel.delay->arrive(i.micro_batch); });
+  GPIPE_OUT_OF_LINE void receive(const Context& device, const instruction& action, const wait_context& wait) {
+    link_channels& link = channels_[index(action.link)];
+    auto& channel = action.kind == action_kind::receive_activation ? link.activations : link.gradients;
+    time([&] { channel.consume(device, action.micro_batch, wait); });
+    if (channel.delay) linked_ += time([&] { channel.delay->arrive(action.micro_batch); });
   }
   template <class Context>
-  GPIPE_OUT_OF_LINE void send(const Context& device, const step_context& step, const instruction& i) {
-    link_channels& link = channels_[index(i.link)];
-    auto& channel = i.kind == action_kind::send_activation ? link.activations : link.gradients;
-    channel.publish(device, i.micro_batch, step.samples(i.micro_batch));
+  GPIPE_OUT_OF_LINE void send(const Context& device, const step_context& step, const instruction& action) {
+    link_channels& link = channels_[index(action.link)];
+    auto& channel = action.kind == action_kind::send_activation ? link.activations : link.gradients;
+    channel.publish(device, action.micro_batch, step.samples(action.micro_batch));
   }
 
   /// Called before the stage writes values that other stages read.
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& i, const wait_context& wait) {
-    for (const int k : plan_.outgoing[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].activations, wait);
+  GPIPE_OUT_OF_LINE void acquire_activations(const Context& device, const instruction& action,
+                                             const wait_context& wait) {
+    for (const int k : plan_.outgoing[index(action.stage)])
+      acquire(device, action.micro_batch, channels_[index(k)].activations, wait);
   }
   template <class Context>
-  GPIPE_OUT_OF_LINE void acquire_gradients(const Context& device, const instruction& i, const wait_context& wait) {
-    for (const int k : plan_.incoming[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].gradients, wait);
+  GPIPE_OUT_OF_LINE void acquire_gradients(const Context& device, const instruction& action, const wait_context& wait) {
+    for (const int k : plan_.incoming[index(action.stage)])
+      acquire(device, action.micro_batch, channels_[index(k)].gradients, wait);
   }
   /// Called after the last use of the values that the stage received for this micro-batch.
   template <class Context>
-  GPIPE_OUT_OF_LINE void release(const Context& device, const instruction& i, bool training) {
-    for (const int k : plan_.incoming[index(i.stage)])
-      if (auto& channel = channels_[index(k)].activations) channel.release(device, i.micro_batch);
+  GPIPE_OUT_OF_LINE void release(const Context& device, const instruction& action, bool training) {
+    for (const int k : plan_.incoming[index(action.stage)])
+      if (auto& channel = channels_[index(k)].activations) channel.release(device, action.micro_batch);
     if (!training) return;
-    for (const int k : plan_.outgoing[index(i.stage)])
-      if (auto& channel = channels_[index(k)].gradients) channel.release(device, i.micro_batch);
+    for (const int k : plan_.outgoing[index(action.stage)])
+      if (auto& channel = channels_[index(k)].gradients) channel.release(device, action.micro_batch);
   }
 
  private:

@@ -57,9 +57,9 @@ class action_timer {
   void copying(Call&& call) {
     copied_ns_ += taken_by(call);
   }
-  /// The action `i` ends; `io` has its sends and receives.
-  void end(const instruction& i, const stage_io& io, std::int64_t end_ns = now_ns()) {
-    account(i, io, end_ns);
+  /// `action` ends; `io` has its sends and receives.
+  void end(const instruction& action, const stage_io& io, std::int64_t end_ns = now_ns()) {
+    account(action, io, end_ns);
     ended_ns_ = end_ns;
   }
 
@@ -69,13 +69,13 @@ class action_timer {
   /// receive.
   GPIPE_OUT_OF_LINE void close() {
     auto last = opened_ns_;
-    device_.each(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
-      const bool waits = i.kind == action_kind::receive_activation || i.kind == action_kind::receive_gradient;
+    device_.each(now_ns(), [&](const instruction& action, std::int64_t begin, std::int64_t end) {
+      const bool waits = action.kind == action_kind::receive_activation || action.kind == action_kind::receive_gradient;
       if (step_.is_timed()) {
-        report(i.stage).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
-        if (!waits) report(i.stage).busy(i.kind) += end - begin;
+        report(action.stage).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
+        if (!waits) report(action.stage).busy(action.kind) += end - begin;
       }
-      trace(i, begin, end, 0, 0);
+      trace(action, begin, end, 0, 0);
       last = end;
     });
   }
@@ -89,24 +89,24 @@ class action_timer {
   }
   stage_report& report(int stage) { return reports_[index(stage)]; }
 
-  void account(const instruction& i, const stage_io& io, std::int64_t end_ns) {
-    if (step_.is_timed()) report(i.stage).link_ns += io.linked();
+  void account(const instruction& action, const stage_io& io, std::int64_t end_ns) {
+    if (step_.is_timed()) report(action.stage).link_ns += io.linked();
     if (device_.on()) return;  // the host's times are those of enqueueing
     const std::int64_t waited = waited_ns_ + io.waited();
     if (step_.is_timed()) {
-      stage_report& r = report(i.stage);
-      r.busy(i.kind) += end_ns - ended_ns_ - waited - copied_ns_;
+      stage_report& r = report(action.stage);
+      r.busy(action.kind) += end_ns - ended_ns_ - waited - copied_ns_;
       r.busy(action_kind::send_activation) += copied_ns_;
       r.wait_ns += waited;
     }
-    if (trace_ != nullptr) trace(i, ended_ns_, end_ns, waited, core_.not_running(ended_ns_, end_ns, waited));
+    if (trace_ != nullptr) trace(action, ended_ns_, end_ns, waited, core_.not_running(ended_ns_, end_ns, waited));
   }
-  void trace(const instruction& i, std::int64_t begin, std::int64_t end, std::int64_t waited,
+  void trace(const instruction& action, std::int64_t begin, std::int64_t end, std::int64_t waited,
              std::int64_t not_running) {
     if (trace_ == nullptr) return;
-    const int m = i.micro_batch < 0 ? -1 : step_.global_micro_batch(i.micro_batch);
+    const int m = action.micro_batch < 0 ? -1 : step_.global_micro_batch(action.micro_batch);
     const int step = step_.is_recorded() ? static_cast<int>(step_.step) : -1;
-    trace_->record({begin, end, i.kind, i.stage, m, replica_, worker_, step, waited, not_running});
+    trace_->record({begin, end, action.kind, action.stage, m, replica_, worker_, step, waited, not_running});
   }
 
   const step_context& step_;

@@ -104,12 +104,12 @@ class captured_step {
   void refill(const step_context& step, const std::vector<instruction>& program) {
     auto graph = graph_of_forward_.begin();
     std::size_t upload = 0, last = 0;
-    for (const instruction& i : program) {
-      if (i.kind != action_kind::forward || step.samples(i.micro_batch) == 0) continue;
+    for (const instruction& action : program) {
+      if (action.kind != action_kind::forward || step.samples(action.micro_batch) == 0) continue;
       if (std::exchange(last, *graph) != *graph) upload = 0;
       const refilling uploads{device(), graphs_[*graph++], upload};
       for (stage* s : stages_)
-        if (s->stage() == i.stage) s->feed(uploads, step, i.micro_batch);
+        if (s->stage() == action.stage) s->feed(uploads, step, action.micro_batch);
     }
   }
 

@@ -18,11 +18,11 @@
 namespace gpipe::detail {
 
 /// The location of an instruction that runs; `known` has the fields that are already known.
-inline GPIPE_COLD location location_of(const instruction& i, const bound_stage& stage, const step_context& step,
+inline GPIPE_COLD location location_of(const instruction& action, const bound_stage& stage, const step_context& step,
                                        location known = {}) {
-  const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
-                        i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
-                        i.kind == action_kind::backward_parameters || i.kind == action_kind::update;
+  const bool computes = action.kind == action_kind::forward || action.kind == action_kind::recompute ||
+                        action.kind == action_kind::backward || action.kind == action_kind::backward_input ||
+                        action.kind == action_kind::backward_parameters || action.kind == action_kind::update;
   const auto* layer = stage.current();
   if (computes && layer != nullptr && known.layer_index < 0) {
     known.layer_index = layer->layer_index;
@@ -30,17 +30,17 @@ inline GPIPE_COLD location location_of(const instruction& i, const bound_stage& 
     if (known.micro_batch < 0 && stage.current_micro_batch() >= 0)
       known.micro_batch = step.global_micro_batch(stage.current_micro_batch());
   }
-  if (known.stage < 0) known.stage = i.stage;
-  if (known.micro_batch < 0 && i.micro_batch >= 0) known.micro_batch = step.global_micro_batch(i.micro_batch);
-  if (known.action.empty()) known.action = name_of(i.kind);
+  if (known.stage < 0) known.stage = action.stage;
+  if (known.micro_batch < 0 && action.micro_batch >= 0) known.micro_batch = step.global_micro_batch(action.micro_batch);
+  if (known.action.empty()) known.action = name_of(action.kind);
   known.step = static_cast<long>(step.step);
   return known;
 }
 
-[[noreturn]] inline GPIPE_COLD void throw_named(const instruction& i, const bound_stage& stage,
+[[noreturn]] inline GPIPE_COLD void throw_named(const instruction& action, const bound_stage& stage,
                                                 const step_context& step, const std::string& wrong,
                                                 const std::string& remedy, location known) {
-  std::throw_with_nested(error(wrong, remedy, location_of(i, stage, step, std::move(known))));
+  std::throw_with_nested(error(wrong, remedy, location_of(action, stage, step, std::move(known))));
 }
 
 /// The error of a worker whose kernel does not return. Nothing can be read any more: the worker may still write.
@@ -55,18 +55,18 @@ GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadlin
 
 /// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
 /// does not have it. `interrupted`, the failure of another worker, is thrown again as it is.
-[[noreturn]] inline GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage& stage,
+[[noreturn]] inline GPIPE_COLD void rethrow_named(const instruction& action, const bound_stage& stage,
                                                   const step_context& step) {
   try {
     throw;
   } catch (const interrupted&) {
     throw;
   } catch (const error& cause) {
-    throw_named(i, stage, step, cause.wrong(), cause.remedy(), cause.where());
+    throw_named(action, stage, step, cause.wrong(), cause.remedy(), cause.where());
   } catch (const std::exception& cause) {
-    throw_named(i, stage, step, cause.what(), "", {});
+    throw_named(action, stage, step, cause.what(), "", {});
   } catch (...) {
-    throw_named(i, stage, step, "an exception that is no std::exception was thrown", "", {});
+    throw_named(action, stage, step, "an exception that is no std::exception was thrown", "", {});
   }
 }
 

@@ -43,13 +43,13 @@ class tied_parameters {
   void add_gradients(int stage, const wait_context& wait, action_timer& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
-      bound_stage& s = replica_.stage(stage);
+      bound_stage& owner = replica_.stage(stage);
       if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
-        s.context().await(at(t.user).done());
-        s.add_tied_gradients(t, layer(t.user).gradient_at[index(t.user.index)]);
+        owner.context().await(at(t.user).done());
+        owner.add_tied_gradients(t, layer(t.user).gradient_at[index(t.user.index)]);
       } else {
-        times.waiting([&] { s.add_tied_gradients(t, remote_.receive_gradients(t, wait)); });
+        times.waiting([&] { owner.add_tied_gradients(t, remote_.receive_gradients(t, wait)); });
       }
     }
   }

@@ -50,16 +50,16 @@ GPIPE_INLINE void worker::run(const std::vector<instruction>& program, bool clea
 }
 
 GPIPE_INLINE GPIPE_COLD location worker::position() const {
-  const instruction* const i = running_.load(std::memory_order_acquire);
-  return i == nullptr ? location{} : detail::location_of(*i, replica_->stage(i->stage), step());
+  const instruction* const running = running_.load(std::memory_order_acquire);
+  return running == nullptr ? location{} : detail::location_of(*running, replica_->stage(running->stage), step());
 }
 
 GPIPE_INLINE detail::activity worker::activity() const noexcept {
-  const instruction* const i = running_.load(std::memory_order_acquire);
-  if (i == nullptr) return {};
-  const auto& stage = replica_->stage(i->stage);
+  const instruction* const running = running_.load(std::memory_order_acquire);
+  if (running == nullptr) return {};
+  const auto& stage = replica_->stage(running->stage);
   const auto* const layer = stage.current();
-  return {i, layer, stage.current_micro_batch(), context_.wake_signals.ticks(waiter_),
+  return {running, layer, stage.current_micro_batch(), context_.wake_signals.ticks(waiter_),
           context_.wake_signals.waits(waiter_)};
 }
 
@@ -69,8 +69,8 @@ GPIPE_INLINE void worker::open(const std::vector<instruction>& program, bool cle
   enqueue([&] {
     ties_.update_values(number_);
     if (!clears) return;
-    for (const instruction& i : program)
-      if (i.kind == action_kind::reduce) stage(i).clear_gradients();
+    for (const instruction& action : program)
+      if (action.kind == action_kind::reduce) stage(action).clear_gradients();
   });
   if (!program.empty()) times_.prepared(program.front().stage);
 }
@@ -171,51 +171,53 @@ GPIPE_INLINE void worker::record_end() {
   }
 }
 
-GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::reduce(const instruction& i) {
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::reduce(const instruction& action) {
   const bool commits = step().commits();
   if (commits && ties_.any()) {  // only in a commit are the gradients of all uses added to the owner's
     if (context_.plan.workers() == 1) {
-      enqueue_on<false>(stage(i), [&] { add_tied_gradients(i); });
+      enqueue_on<false>(stage(action), [&] { add_tied_gradients(action); });
     } else {
       end_graph();
-      add_tied_gradients(i);
+      add_tied_gradients(action);
     }
   }
   if (context_.sums != nullptr)
-    times_.waited(context_.sums->sum(replica_->number(), i.stage, wait_context_of(i), commits));
-  if (!stage(i).reported(commits).empty()) enqueue_on<false>(stage(i), [&] { stage(i).sum_squares(commits); });
+    times_.waited(context_.sums->sum(replica_->number(), action.stage, wait_context_of(action), commits));
+  if (!stage(action).reported(commits).empty())
+    enqueue_on<false>(stage(action), [&] { stage(action).sum_squares(commits); });
 }
 
-GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::add_tied_gradients(const instruction& i) {
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::add_tied_gradients(const instruction& action) {
   if (!std::exchange(summed_, true)) {
     for (const int s : stages_) replica_->stage(s).context().mark(replica_->stage(s).done());
-    times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(i)); });
+    times_.waiting([&] { replica_->barrier().arrive(waiter_, wait_context_of(action)); });
     ties_.send_gradients(number_);
   }
-  ties_.add_gradients(i.stage, wait_context_of(i), times_);
+  ties_.add_gradients(action.stage, wait_context_of(action), times_);
 }
 
-GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::update(const instruction& i) {
+GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::update(const instruction& action) {
   if (!step().commits()) return;
   const commit_result& result = context_.decision.result;
   if (!committed_) {
     update_state();
     gather();
     const auto arrived = now_ns();
-    context_.barrier.arrive(waiter_, wait_context_of(i), [this]() noexcept { decide(); });
+    context_.barrier.arrive(waiter_, wait_context_of(action), [this]() noexcept { decide(); });
     // The time after the decision is the update's.
     times_.waited((std::max)(std::int64_t{0}, result.decided_ns - arrived));
-    times_.on_device().begin(context_of(i));
+    times_.on_device().begin(context_of(action));
   }
   committed_ = true;
   if (!result.holds || !step().applies()) return;
-  bound_stage& s = stage(i);
+  bound_stage& current_stage = stage(action);
   const update_terms terms{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
-  for (const update_range& range : s.ranges()) context_.rule(s.context().handle(), context_.net.type, range, terms);
-  if (context_.average_share > 0) s.move_averages(context_.average_share);
-  s.statistics().commit();
-  if (!s.is_shared_out()) s.refresh();  // else when they are gathered
-  if (replica_->number() == 0 || s.is_shared_out()) s.updated();
+  for (const update_range& range : current_stage.ranges())
+    context_.rule(current_stage.context().handle(), context_.net.type, range, terms);
+  if (context_.average_share > 0) current_stage.move_averages(context_.average_share);
+  current_stage.statistics().commit();
+  if (!current_stage.is_shared_out()) current_stage.refresh();  // else when they are gathered
+  if (replica_->number() == 0 || current_stage.is_shared_out()) current_stage.updated();
 }
 
 GPIPE_INLINE void worker::decide() noexcept {

@@ -58,25 +58,25 @@ class alignas(alignment) worker final : private gradient_listener {
   }
   template <bool Plain>
   void execute(const std::vector<instruction>& program, std::size_t k) {
-    const instruction& i = program[k];
-    if (is_empty(i) && !runs_without_samples(i)) return;
-    const bool continues = k + 1 < program.size() && joins(program[k + 1], i);
+    const instruction& action = program[k];
+    if (is_empty(action) && !runs_without_samples(action)) return;
+    const bool continues = k + 1 < program.size() && joins(program[k + 1], action);
     begin();
-    stage(i).begin(global_micro_batch(i));
-    running_.store(&i, std::memory_order_release);
+    stage(action).begin(global_micro_batch(action));
+    running_.store(&action, std::memory_order_release);
     try {
       if (!committed_) {
         if (context_.wake_signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
-        context_.processes.begin(wait_context_of(i));
-        if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
+        context_.processes.begin(wait_context_of(action));
+        if (context_.before) context_.before({action.kind, action.stage, global_micro_batch(action), action.link});
       }
-      perform<Plain>(i, continues);
+      perform<Plain>(action, continues);
     } catch (...) {
-      detail::rethrow_named(i, stage(i), step());
+      detail::rethrow_named(action, stage(action), step());
     }
     running_.store(nullptr, std::memory_order_relaxed);
     context_.wake_signals.progress(waiter_);
-    times_.end(i, io_);
+    times_.end(action, io_);
   }
   void begin() {
     io_.begin();
@@ -93,11 +93,11 @@ class alignas(alignment) worker final : private gradient_listener {
     recorded_->run(work);
   }
   template <bool Plain, class Work>
-  void enqueue_on(bound_stage& s, Work&& work) {
+  void enqueue_on(bound_stage& current_stage, Work&& work) {
     if constexpr (Plain) work();
     else
       enqueue([&] {
-        order_after_previous(s);
+        order_after_previous(current_stage);
         work();
       });
   }
@@ -121,27 +121,29 @@ class alignas(alignment) worker final : private gradient_listener {
   };
 
   const step_context& step() const { return replica_->step(); }
-  bound_stage& stage(const instruction& i) { return replica_->stage(i.stage); }
+  bound_stage& stage(const instruction& action) { return replica_->stage(action.stage); }
   static std::span<stage_report> reports_of(const worker_context& shared, int replica) {
     const std::size_t stages = detail::index(shared.plan.stages());
     return std::span(shared.reports).subspan(detail::index(replica) * stages, stages);
   }
   /// Counted through all replicas.
-  int global_micro_batch(const instruction& i) const {
-    return i.micro_batch < 0 ? -1 : step().global_micro_batch(i.micro_batch);
+  int global_micro_batch(const instruction& action) const {
+    return action.micro_batch < 0 ? -1 : step().global_micro_batch(action.micro_batch);
   }
-  wait_context wait_context_of(const instruction& i) const { return {i.stage, global_micro_batch(i), name_of(i.kind)}; }
+  wait_context wait_context_of(const instruction& action) const {
+    return {action.stage, global_micro_batch(action), name_of(action.kind)};
+  }
 
-  const device_context& context_of(const instruction& i) { return stage(i).context(); }
+  const device_context& context_of(const instruction& action) { return stage(action).context(); }
 
   // If the worker's stages have separate queues, the work of one stage waits for the work of the previous one.
-  void order_after_previous(bound_stage& s) {
-    if (previous_ == &s) return;
+  void order_after_previous(bound_stage& current_stage) {
+    if (previous_ == &current_stage) return;
     if (previous_ != nullptr) {
       previous_->context().mark(previous_done_);
-      s.context().await(previous_done_);
+      current_stage.context().await(previous_done_);
     }
-    previous_ = &s;
+    previous_ = &current_stage;
   }
 
   // Outside of a graph: the partials of accumulated calls are not in the same place for each step.
@@ -152,93 +154,96 @@ class alignas(alignment) worker final : private gradient_listener {
   void finish();
 
   // A replica without micro-batches takes part in sums of gradients that leave their stages while others run backward.
-  bool runs_without_samples(const instruction& i) const {
-    return context_.sums != nullptr && step().trains() && step().filled() == 0 && i.micro_batch == 0 &&
-           (i.kind == action_kind::backward || i.kind == action_kind::backward_parameters) &&
-           context_.plan.requirements(i.stage).gradients_leave;
+  bool runs_without_samples(const instruction& action) const {
+    return context_.sums != nullptr && step().trains() && step().filled() == 0 && action.micro_batch == 0 &&
+           (action.kind == action_kind::backward || action.kind == action_kind::backward_parameters) &&
+           context_.plan.requirements(action.stage).gradients_leave;
   }
-  bool is_empty(const instruction& i) const { return i.micro_batch >= 0 && step().samples(i.micro_batch) == 0; }
+  bool is_empty(const instruction& action) const {
+    return action.micro_batch >= 0 && step().samples(action.micro_batch) == 0;
+  }
 
   // While a stage's last backward runs, the gradients that are complete are already reduced, and timed as such.
-  gradient_listener* listener(const instruction& i) {
-    return context_.sums != nullptr && i.micro_batch + 1 == step().filled() ? this : nullptr;
+  gradient_listener* listener(const instruction& action) {
+    return context_.sums != nullptr && action.micro_batch + 1 == step().filled() ? this : nullptr;
   }
   void complete(int layer) override;
 
   // Whether `next` is the parameter part of the following micro-batch, which one kernel call may compute together with
-  // i.
-  bool joins(const instruction& next, const instruction& i) const {
-    return i.kind == action_kind::backward_parameters && next.kind == i.kind && next.stage == i.stage &&
-           next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
+  // `action`.
+  bool joins(const instruction& next, const instruction& action) const {
+    return action.kind == action_kind::backward_parameters && next.kind == action.kind && next.stage == action.stage &&
+           next.micro_batch == action.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
            (waiting_since_ < 0 || next.micro_batch - waiting_since_ < max_gradient_group);
   }
 
   // `continues`: the next instruction joins this one.
   template <bool Plain>
-  void perform(const instruction& i, bool continues) {
-    const int m = i.micro_batch;
-    bound_stage& s = stage(i);
-    const std::conditional_t<Plain, unordered, outside> device{this, s.context()};
-    if (!Plain && !is_captured()) order_after_previous(s);
-    if (is_empty(i)) return complete(context_.plan.first[index(i.stage)]);
-    if (!Plain && times_.on_device().on()) times_.on_device().begin(context_of(i));
-    switch (i.kind) {
+  void perform(const instruction& action, bool continues) {
+    const int m = action.micro_batch;
+    bound_stage& current_stage = stage(action);
+    const std::conditional_t<Plain, unordered, outside> device{this, current_stage.context()};
+    if (!Plain && !is_captured()) order_after_previous(current_stage);
+    if (is_empty(action)) return complete(context_.plan.first[index(action.stage)]);
+    if (!Plain && times_.on_device().on()) times_.on_device().begin(context_of(action));
+    switch (action.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:
-        io_.receive(device, i, wait_context_of(i));
+        io_.receive(device, action, wait_context_of(action));
         break;
       case action_kind::send_activation:
       case action_kind::send_gradient:
-        io_.send(device, step(), i);
+        io_.send(device, step(), action);
         break;
       case action_kind::forward:
-        io_.acquire_activations(device, i, wait_context_of(i));  // layers write straight into them
-        enqueue_on<Plain>(s, [&] {
+        io_.acquire_activations(device, action, wait_context_of(action));  // layers write straight into them
+        enqueue_on<Plain>(current_stage, [&] {
           if (!Plain && recorded_ != nullptr) recorded_->forward();
-          s.forward(step(), m);
-          if (s.has_copies()) times_.copying([&] { s.pass_on(step(), m); });
+          current_stage.forward(step(), m);
+          if (current_stage.has_copies()) times_.copying([&] { current_stage.pass_on(step(), m); });
         });
-        if (!step().trains()) io_.release(device, i, false);
+        if (!step().trains()) io_.release(device, action, false);
         break;
       case action_kind::recompute:
-        enqueue_on<Plain>(s, [&] { s.recompute(step(), m); });
+        enqueue_on<Plain>(current_stage, [&] { current_stage.recompute(step(), m); });
         break;
       case action_kind::backward_input:
-        io_.acquire_gradients(device, i, wait_context_of(i));
-        enqueue_on<Plain>(s, [&] { s.backward_input(step(), m); });
+        io_.acquire_gradients(device, action, wait_context_of(action));
+        enqueue_on<Plain>(current_stage, [&] { current_stage.backward_input(step(), m); });
         break;
       case action_kind::backward_parameters:
         if (waiting_since_ < 0) waiting_since_ = m;
         if (continues) break;
-        enqueue_on<Plain>(s, [&] {
-          s.backward_parameters(
-              step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(i));
+        enqueue_on<Plain>(current_stage, [&] {
+          current_stage.backward_parameters(
+              step(), waiting_since_, m, [this] { context_.wake_signals.progress(waiter_); }, listener(action));
         });
-        for (; waiting_since_ <= m; ++waiting_since_) io_.release(device, {i.kind, i.stage, waiting_since_}, true);
+        for (; waiting_since_ <= m; ++waiting_since_)
+          io_.release(device, {action.kind, action.stage, waiting_since_}, true);
         waiting_since_ = -1;
         break;
       case action_kind::backward:
-        io_.acquire_gradients(device, i, wait_context_of(i));
-        enqueue_on<Plain>(s, [&] { s.backward(step(), m, listener(i)); });
-        io_.release(device, i, true);
+        io_.acquire_gradients(device, action, wait_context_of(action));
+        enqueue_on<Plain>(current_stage, [&] { current_stage.backward(step(), m, listener(action)); });
+        io_.release(device, action, true);
         break;
       case action_kind::reduce:
-        reduce(i);
+        reduce(action);
         break;
       case action_kind::update:
-        update(i);
+        update(action);
         break;
       case action_kind::idle:
         break;
     }
-    if (!Plain && times_.on_device().on()) times_.on_device().end(context_of(i), i);
+    if (!Plain && times_.on_device().on()) times_.on_device().end(context_of(action), action);
   }
   void record_end();
 
-  void reduce(const instruction& i);
-  void add_tied_gradients(const instruction& i);
+  void reduce(const instruction& action);
+  void add_tied_gradients(const instruction& action);
 
-  void update(const instruction& i);
+  void update(const instruction& action);
 
   void decide() noexcept;
 
