@@ -113,17 +113,17 @@ class binder {
   }
 
   GPIPE_COLD bound_layer bind_layer(int l, const kernel_row* kernels) const {
-    const layer_type& r = net_.type_of(l);
+    const layer_type& type = net_.type_of(l);
     bound_layer b;
-    b.layer = &r;
+    b.layer = &type;
     b.kernels = kernels + net_.layers[l].type;
     b.layer_index = l;
     b.rerun = rerun_[l - s_.first()];
     b.waits = life_.waits(l);
-    b.inputs = r.inputs;
-    b.outputs = r.outputs;
+    b.inputs = type.inputs;
+    b.outputs = type.outputs;
     std::size_t scratch = 0;
-    for (int i = 0; i < r.inputs; ++i) {
+    for (int i = 0; i < type.inputs; ++i) {
       const int v = b.value_in[i] = net_.reads_value(l, i);
       b.in[i] = activation(v);
       if (!net_.values[v].gradient) continue;
@@ -136,26 +136,27 @@ class binder {
       b.in_gradient[i].base += scratch;
       scratch += net_.values[v].part.bytes(plan_.options.micro_batch_size);
     }
-    for (int o = 0; o < r.outputs; ++o) {
+    for (int o = 0; o < type.outputs; ++o) {
       const int v = b.value_out[o] = net_.writes_value(l, o);
       b.out[o] = activation(v);
       if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
       b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
-    for (int f = 0; f < r.field_count; ++f) b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
-    if (r.extra_count > 0)
+    for (int f = 0; f < type.field_count; ++f)
+      b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
+    if (type.extra_count > 0)
       b.extras = s_.recomputed(l) ? here().find(memory_kind::activations, l, -1).then(recomputed(l, -1))
                                   : here().find(memory_kind::kept, l, -1, kept_slots());
-    if (r.backward_extra_count > 0) b.backward_extras = backward_extras(l);
-    if (r.forward_workspace_count > 0) b.forward_workspace = forward_workspace(l);
-    if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
-    if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(micro_batch_slots_));
+    if (type.backward_extra_count > 0) b.backward_extras = backward_extras(l);
+    if (type.forward_workspace_count > 0) b.forward_workspace = forward_workspace(l);
+    if (type.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
+    if (type.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(micro_batch_slots_));
     bind_parameters(l, b);
-    if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
-    if (r.state_count > 0 && plan_.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
+    if (type.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
+    if (type.state_count > 0 && plan_.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
     b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
-    if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
-    b.packed = packing_of(r, plan_.requirements(s_.stage()));
+    if (type.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
+    b.packed = packing_of(type, plan_.requirements(s_.stage()));
     return b;
   }
 

@@ -157,34 +157,34 @@ struct entry_points {
   static constexpr kernel_row row() {
     using view = kernel_view<Bound, Context>;
     using functions = kernel_functions<view, Context>;
-    kernel_row k{.context = id_of_context<Context>};
+    kernel_row entry{.context = id_of_context<Context>};
     if constexpr (Bound::view) {
-      k.forward = &view_functions<Bound, Context>::forward;
-      if constexpr (takes_floating) k.backward_input = &view_functions<Bound, Context>::backward_input;
+      entry.forward = &view_functions<Bound, Context>::forward;
+      if constexpr (takes_floating) entry.backward_input = &view_functions<Bound, Context>::backward_input;
     } else {
-      if constexpr (functions::has_forward) k.forward = &functions::forward;
+      if constexpr (functions::has_forward) entry.forward = &functions::forward;
       else promise<broken::layer_has_forward<layer, input, false>>();
-      if constexpr (functions::has_backward_input) k.backward_input = &functions::backward_input;
+      if constexpr (functions::has_backward_input) entry.backward_input = &functions::backward_input;
       else if constexpr (takes_floating) promise<broken::layer_has_backward_input<layer, input, false>>();
     }
     if constexpr (!Bound::parameters.empty()) {
-      if constexpr (functions::has_backward_parameters) k.backward_parameters = &functions::backward_parameters;
+      if constexpr (functions::has_backward_parameters) entry.backward_parameters = &functions::backward_parameters;
       else promise<broken::layer_has_backward_parameters<layer, input, false>>();
       if constexpr (functions::has_backward_parameters_of_group)
-        k.backward_parameters_of_group = &functions::backward_parameters_of_group;
+        entry.backward_parameters_of_group = &functions::backward_parameters_of_group;
     }
-    if constexpr (functions::has_backward) k.backward = &functions::backward;
-    if constexpr (Bound::predicted >= 0) k.predict = &functions::predict;
+    if constexpr (functions::has_backward) entry.backward = &functions::backward;
+    if constexpr (Bound::predicted >= 0) entry.predict = &functions::predict;
     if constexpr (!Bound::state.empty()) {
-      if constexpr (functions::has_update_state) k.update_state = &functions::update_state;
+      if constexpr (functions::has_update_state) entry.update_state = &functions::update_state;
       else promise<broken::layer_has_update_state<layer, input, false>>();
     }
     if constexpr (!Bound::derived.empty()) {
-      if constexpr (functions::has_refresh) k.refresh = &functions::refresh;
+      if constexpr (functions::has_refresh) entry.refresh = &functions::refresh;
       else promise<broken::layer_has_refresh<layer, input, false>>();
     }
-    if constexpr (functions::has_prepare) k.prepare = &functions::prepare;
-    return k;
+    if constexpr (functions::has_prepare) entry.prepare = &functions::prepare;
+    return entry;
   }
 
  private:

@@ -21,14 +21,14 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   build(std::string_view(build_text()));
   model(net.layer_count, net.value_count, net.field_count);
   for (int l = 0; l < net.layer_count; ++l) {
-    const layer_type& r = net.type_of(l);
-    model(std::string_view(r.name), r.type, r.parameter_bytes(), r.state_bytes(), net.layers[l].tied);
-    for (int p = 0; p < r.parameter_count; ++p)
+    const layer_type& type = net.type_of(l);
+    model(std::string_view(type.name), type.type, type.parameter_bytes(), type.state_bytes(), net.layers[l].tied);
+    for (int p = 0; p < type.parameter_count; ++p)
       model(net.owner(l, p).layer_index, net.owner(l, p).index, net.owner_offset(l, p));
-    for (int i = 0; i < r.inputs; ++i) model(net.reads_value(l, i));
+    for (int i = 0; i < type.inputs; ++i) model(net.reads_value(l, i));
   }
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
-  const plan_options o = plan.resolved_options();
+  const plan_options options = plan.resolved_options();
   cut(plan.first);
   cut(plan.recomputed_before);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
@@ -40,7 +40,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   std::vector<agreed_value> values{{"the build", build.value()}};
   for (const option_description& option : plan_option_list)
     if (option.across_processes == agreed::yes)
-      values.push_back({option.name, static_cast<std::uint64_t>(option.get(o)), option.text});
+      values.push_back({option.name, static_cast<std::uint64_t>(option.get(options)), option.text});
   values.insert(values.end(), {{"the model", model.value()},
                                {"the cut", cut.value()},
                                {"the order of the schedule", schedule.value()},
