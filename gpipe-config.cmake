@@ -13,9 +13,12 @@
 # tree, the options below choose the components. This file enables no language.
 
 set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
+# change: a device
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
+# change: a transport
 set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_HWLOC AUTO CACHE STRING "Workers on cores of their own by hwloc: AUTO takes it where it is found, ON insists on it, OFF goes without")
+# change: an image format; with a library
 set(GPIPE_PNG AUTO CACHE STRING "PNG files by libpng: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_JPEG AUTO CACHE STRING "JPEG files by libjpeg: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_SENTENCEPIECE AUTO CACHE STRING "Pieces of texts by SentencePiece: AUTO takes it where it is found, ON insists on it, OFF goes without")

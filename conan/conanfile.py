@@ -23,8 +23,10 @@ class Gpipe(ConanFile):
     options = {
         "libxsmm": ["AUTO", "ON", "OFF"],
         "cuda": ["AUTO", "ON", "OFF"],
+        # change: a transport
         "mpi": ["AUTO", "ON", "OFF"],
         "hwloc": ["AUTO", "ON", "OFF"],
+        # change: an image format; with a library
         "png": ["AUTO", "ON", "OFF"],
         "jpeg": ["AUTO", "ON", "OFF"],
         "sentencepiece": ["AUTO", "ON", "OFF"],

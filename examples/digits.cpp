@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, schedule_kind>> schedules() {
   return found;
 }
 
+// change: a command-line option
 struct settings {
   plan_options plan = default_plan::options;
   int batch = default_plan::M * default_plan::B;
@@ -112,6 +113,7 @@ struct settings {
                    {"micro_batch_size", "optimizer_moments", "separate_memory", "cost_transfers", "cost_parameters"})
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
                      "emulate links of this speed, and cut for them; 0: do not")
+             // change: a transport
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")

@@ -41,6 +41,8 @@ static_assert(network_of<medium_gpt>.parameters() == 4'870'144);
 
 enum class size { small, medium };
 
+// change: a generation option
+// change: a command-line option
 struct settings {
   plan_options plan{.stages = 2, .micro_batches = 8, .micro_batch_size = 4};
   size model = size::small;
@@ -93,6 +95,7 @@ struct settings {
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "precision of activations, their gradients and matrix products")
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
+             // change: a transport
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")

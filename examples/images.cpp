@@ -55,6 +55,7 @@ using masks = unet<2, 8, side, 1>;
 
 enum class kind { convnet, amoebanet, unet };
 
+// change: a command-line option
 struct settings {
   plan_options plan{.stages = 2, .micro_batches = 4, .micro_batch_size = 16};
   kind model = kind::convnet;
@@ -104,6 +105,7 @@ struct settings {
                      "which micro-batches run forward again before backward")
              .recompute_layers(plan)
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
+             // change: a transport
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")

@@ -25,6 +25,7 @@
 
 namespace example {
 
+// change: a transport
 enum class transport { threads, mpi };
 
 /// How many copies of the program mpirun or srun started; 0: the program was started without them.

@@ -1,5 +1,6 @@
 #pragma once
 
+// change: a component header
 // Pipeline-parallel training: everything but the parts that need a library of their own beyond Hana. A program that
 // includes only the parts that it uses compiles faster.
 #include <gpipe/checkpoint.hpp>

@@ -36,6 +36,7 @@ struct choice {
   }
 };
 
+// change: a schedule
 inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},
                                                                       {"1f1b", schedule_kind::one_f_one_b},
                                                                       {"interleaved", schedule_kind::interleaved},

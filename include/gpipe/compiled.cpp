@@ -6,6 +6,7 @@
 
 #define GPIPE_COMPILED_SOURCE 7
 
+// change: a compiled definition; the sources that list these files
 #include <gpipe/compiled/files.cpp>
 #include <gpipe/compiled/kernels_bf16.cpp>
 #include <gpipe/compiled/kernels_float.cpp>

@@ -1,5 +1,6 @@
 #pragma once
 
+// change: a data source
 // Data: datasets in memory and in files, generated data, and readers of tables.
 #include <gpipe/tools/data/column_norm.hpp>
 #include <gpipe/tools/data/csv.hpp>

@@ -1,5 +1,6 @@
 #pragma once
 
+// change: a layer
 // The layers that we ship, and what a layer of your own needs.
 #include <gpipe/layer/activation/gated.hpp>
 #include <gpipe/layer/activation/gelu.hpp>

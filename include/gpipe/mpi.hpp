@@ -1,5 +1,6 @@
 #pragma once
 
+// change: a transport
 // Processes over MPI: a library of its own, which who includes this links beside.
 #include <gpipe/job.hpp>
 #include <gpipe/mpi/job.hpp>

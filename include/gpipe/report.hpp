@@ -1,5 +1,6 @@
 #pragma once
 
+// change: a report or a drawing
 // What a training did: reports, traces, timelines, profiles, digests in files, logs.
 #include <gpipe/record/progress.hpp>
 #include <gpipe/tools/drawing/least_disturbed_step.hpp>

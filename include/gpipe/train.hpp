@@ -1,5 +1,6 @@
 #pragma once
 
+// change: an optimizer
 // Training: the trainer, its optimizers, and `fit`.
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/core/descriptions/lion.hpp>

@@ -98,6 +98,7 @@ const int many = short_settings ? 100 : 70'000;  // more than the number of bloc
 
 }  // namespace
 
+// change: a kernel operation
 TEST_CASE("each visits every index once") {
   const gpipe::cuda::context there;
   for (const int n : {0, 1, 7, 1000, short_settings ? 5000 : 300'000}) {

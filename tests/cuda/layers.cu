@@ -201,6 +201,7 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<concat<>, bundle<tensor<T, 3, 9>, tensor<T, 3, 2>, tensor<T, 3, 4>>>(few);
   agrees<split<30, 3>, tensor<T, 5, 33>>(few);
   agrees<relu, tensor<T, 33>>(few);
+  // change: a layer
   agrees<gelu, tensor<T, 33>>(few);
   agrees<softplus, tensor<T, 33>>(few);
   agrees<mish, tensor<T, 33>>(few);

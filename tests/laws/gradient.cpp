@@ -265,6 +265,7 @@ TEST_CASE("dropout of a probability") {
   holds<dropout<0.375>, tensor<double, 3, 11>>();
 }
 
+// change: a layer
 TEST_CASE("exact_gelu") {
   holds<exact_gelu, tensor<double, 9>>();
   holds<exact_gelu, tensor<double, 2, 3, 5>>();

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// change: a folder
 /// The folders in include order. A header may include headers of its own folder and of those before it in this list.
 constexpr std::array folders{"core",
                              "core/numbers",
@@ -239,6 +240,7 @@ TEST_CASE("the pipeline includes no backend and no tool, and these do not includ
   CHECK(outside_of(inner, "gpipe/tools/", {"gpipe/tools/"}).size() == 1);
 }
 
+// change: a folder; a library that it includes
 TEST_CASE("dependencies enter through their allowed") {
   CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp", "gpipe/plan/stages/stage_types.hpp"})) == "");
   CHECK(joined(outside_of(headers(), "thrust/", {"gpipe/device/", "gpipe/cuda/"})) == "");

@@ -138,6 +138,7 @@ std::vector<std::vector<std::vector<float>>> weights_after(int steps, const Opti
 }  // namespace
 
 TEST_CASE("every optimizer, with and without groups: the same bits for every S, schedule and recompute mode") {
+  // change: an optimizer
   has_the_same_bits<sgd>("sgd");
   has_the_same_bits<adam>("adam");
   has_the_same_bits<adamw>("adamw");

@@ -109,6 +109,7 @@ struct mish : pointwise<mish> {
 }  // namespace
 
 TEST_CASE("row bits: functions of elements") {
+  // change: a layer
   holds_in_every_type<gelu, 37>();
   holds_in_every_type<exact_gelu, 37>();
   holds<sigmoid_activation, tensor<float, 37>>();

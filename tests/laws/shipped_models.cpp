@@ -32,4 +32,5 @@ static_assert(layers_of<renamed> == 2);
 
 }  // namespace
 
+// change: a shipped model
 TEST_CASE("every shipped model has a table of layers") { CHECK(network_of<amoebanet_d<3, 16>>.type_count > 0); }

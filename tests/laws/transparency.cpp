@@ -164,6 +164,7 @@ struct parted_behind {
   }
 };
 
+// change: a schedule
 /// Every schedule that trains, some with other parameters, and custom ones.
 const std::vector<schedule_choice> trained = [] {
   std::vector<schedule_choice> all{{schedule_kind::interleaved, 4},    interleaved{2, warmup_kind::longest},

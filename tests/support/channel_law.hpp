@@ -36,6 +36,7 @@ inline std::atomic<long> allocations{0};  // nvcc cannot replace operator new: m
 #include "support/allocations.hpp"
 #endif
 
+// change: a transport
 namespace channel_law {
 
 using namespace std::chrono_literals;

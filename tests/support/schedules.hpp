@@ -46,8 +46,10 @@ struct linked_stages {
   }
 };
 
+// change: a recompute mode
 inline constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never,
                                            recompute_mode::as_needed};
+// change: a schedule
 inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               schedule_kind::one_f_one_b,
                                               {schedule_kind::interleaved, 2},

@@ -22,6 +22,7 @@
 
 /// In compiled mode only the compiled library contains the definitions of functions with this mark, in files NAME-inl.
 #if GPIPE_COMPILED
+// change: a compiled definition; in a file NAME-inl
 #define GPIPE_INLINE
 #else
 #define GPIPE_INLINE inline

@@ -12,6 +12,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 
+// change: a device; the compiler
 /// Marks a function that runs on host and device, such as the functors of a layer's kernels.
 #ifdef __CUDACC__
 #define GPIPE_HOST_DEVICE __host__ __device__

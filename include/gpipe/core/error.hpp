@@ -12,6 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
+// change: an error location
 /// The location of an error, as far as known: an empty text or a negative number means unknown.
 struct location {
   std::string file{};
@@ -38,6 +39,7 @@ class error : public std::runtime_error {
   const gpipe::detail::location& where() const noexcept { return where_; }
 
  private:
+  // change: an error location
   static std::string text(const std::string& wrong, const std::string& remedy, const detail::location& where);
 
   std::string wrong_, remedy_;

@@ -10,6 +10,7 @@
 
 namespace gpipe::detail {
 
+// assumes: half precision is bf16
 /// The layer of an item such as `from<"age", tensor<float, 1>>`, a second input. It reads no edge; its output is a copy
 /// of the field's rows. Next to an edge of bf16, floats are rounded to bf16, as the model's input is.
 template <class Field, class Tensor, bool Rounds>

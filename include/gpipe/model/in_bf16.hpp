@@ -40,6 +40,7 @@ concept says_its_rounded_form = requires {
   typename Model::rounded::items;
 };
 
+// assumes: half precision is bf16
 /// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Layers,
 /// names and initial values do not change. The data stay floats and are rounded when they enter. See `precision`.
 template <class Model>

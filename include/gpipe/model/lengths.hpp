@@ -170,6 +170,7 @@ inline constexpr network network_beside = with_types_beside<Model, Longest>();
 
 }  // namespace detail
 
+// assumes: static shapes
 /// One model for sequences of several lengths, whose plans share parameters, optimizer state and memory:
 ///
 ///     template <int Tokens>

@@ -11,6 +11,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 // Not constexpr: a call in constant evaluation is an error, and the compiler shows the call.
 [[noreturn]] inline void parameters_differ_in_type(std::string_view layer) {
   throw error("two layers have parameters of different types, but an optimizer updates all parameters in one type",

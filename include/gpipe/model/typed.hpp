@@ -19,6 +19,7 @@ namespace gpipe::detail {
 template <int Position, class Flow, class Items>
 struct typed_sequence;
 
+// change: a model item
 /// One item at layer `Position` (of its first repetition) with its incoming flow.
 template <int Position, class Item, class Flow>
 struct typed;

@@ -256,6 +256,7 @@ class progress_engine {
 
   bool has_ended(int i) noexcept { return kill(status_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
+  // change: an error location
   GPIPE_COLD detail::location where(int i) {
     const process_status& status = status_.of(i);
     return {.layer = status.runs_long ? status.layer.get() : std::string(),

@@ -45,6 +45,7 @@ struct alignas(2 * detail::alignment) process_status {
   void beat() noexcept { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
+// change: an error location
 /// An error as bytes, in shared memory or in a message.
 struct cause {
   bool lost = false;            ///< a process is lost; otherwise a process has thrown and continues

@@ -62,6 +62,7 @@ GPIPE_COLD inline void require_countable(const plan_options& o) {
 /// A plan with its options and costs; the cut follows.
 GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
   require_valid(options, net.layer_count);
+  // assumes: half precision is bf16
   require_precision(net, options);
   require_layers(net, options.recompute_layers);
   require_countable(options);

@@ -154,6 +154,7 @@ class plan {
   using planned = typename detail::model_in<typename as::type, options.precision>::type;
   static_assert(sizeof(broken::a_layer_for_each_stage < S, L, as::mistaken || S < 1 || S <= L >) > 0);
   static constexpr bool counts_samples =  // what is out of range has its error above
+                                          // assumes: int positions
       B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<S, options.device_count,

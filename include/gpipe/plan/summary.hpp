@@ -39,6 +39,7 @@ concept compiled_plan = requires {
   typename Plan::model;
 };
 
+// change: the summary of a plan or a model
 /// The facts in the text of a plan, made at compile time or at run time.
 struct plan_facts {
   const network& net;
@@ -69,6 +70,7 @@ GPIPE_COLD inline std::string time_text(std::int64_t picoseconds) {
 
 /// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
 std::string quality_text(const plan_facts& plan);
+// change: the summary of a plan or a model
 std::string describe(const plan_facts& plan);
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 
 namespace gpipe {
 
+// change: a profile from a file; owns the names
 /// A profile with its lines, measured while the program runs. `plan_options{.profile = costs.view()}` plans with it; it
 /// must outlive the plan. Written to a file, it is the table of `profiled<measured>`.
 struct measured_profile {

@@ -23,6 +23,7 @@ class parameter_access {
  public:
   parameter_access(const network& net, const step_plan& plan, const rank_layout& ranks, const replica_list& replicas);
 
+  // assumes: replicas keep all parameters
   /// The replica that updates a layer, if replicas keep shares; else the first.
   int owner_of(int layer) const { return owners_[index(layer)]; }
   /// The replica that is certain to have the array: its owner, or the first replica for gradients that `wait` for a

@@ -38,6 +38,7 @@ GPIPE_COLD inline void require_max_norm(double max_norm) {
     throw_error({"max_grad_norm is ", significant(max_norm, 6)}, {"choose 0 for no limit, or more"});
 }
 
+// change: a training option; if graphs cannot have it
 GPIPE_COLD inline void require_graph(const step_plan& plan, const training_options& options, bool has_graphs) {
   if (!has_graphs)
     throw_error({"graph is true, but the device has no graphs"}, {"choose .graph = false, or a device with graphs"});
@@ -108,6 +109,7 @@ inline bool carries_memory_of(const device_functions& device, const process_grou
   return device.is_synchronous() || (device.queue != nullptr && job.reaches_devices());
 }
 
+// change: a training option; the check
 /// Throws if the plan cannot run with these options, before anything is allocated.
 void preflight(const device_functions& device, const network& net, const step_plan& plan, double rule,
                const training_options& options, const rank_layout& ranks);

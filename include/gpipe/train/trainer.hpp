@@ -68,6 +68,7 @@ GPIPE_COLD step_plan planned_by_compiler(const network& net, const plan_options&
 
 }  // namespace detail
 
+// assumes: one kind of device
 /// Trains a model by a plan: `trainer training{plan{}, adam{.learning_rate = 1e-3}};`. If choices are made at run time:
 /// `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. A trainer of `both_precisions<net>` chooses the
 /// precision at run time, too. Only one thread at a time may call it.
@@ -120,6 +121,7 @@ class trainer : public basic_trainer, public detail::mistaken_calls {
     const network& net;
     const detail::kernel_row* kernels;
   };
+  // assumes: half precision is bf16
   static compiled compiled_in(precision wanted) {
     if constexpr (detail::unwrapped<Model>::both)
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};

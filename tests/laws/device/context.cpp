@@ -57,6 +57,8 @@ void at_every_delay(Call&& call) {
 
 }  // namespace
 
+// change: a kernel operation
+// change: a device
 TEST_CASE_TEMPLATE("a context runs its operations in order, and finish waits for all of them", Device, host_device,
                    queued::device) {
   at_every_delay<Device>([] {

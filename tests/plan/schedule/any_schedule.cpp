@@ -29,6 +29,7 @@ TEST_CASE("three schedules have any number of stages a worker") {
   CHECK_FALSE(detail::has_chunks(schedule_kind::custom));
 }
 
+// change: a schedule
 TEST_CASE("kinds convert to the schedule's name and back") {
   const char* names[] = {"fill-drain", "1F1B",      "interleaved", "looped-BFS", "ZB-H1", "interleaved-ZB",
                          "ZB-V",       "DualPipeV", "V-Half",      "V-Min",      "ZB-2p", "forward-only"};

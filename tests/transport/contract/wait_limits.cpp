@@ -11,6 +11,7 @@ TEST_CASE("workers that outnumber the cores do not spin") {
   CHECK(!gpipe::wait_limits::of(2, 2).yields);
   CHECK(gpipe::wait_limits::of(3, 2).yields);
   CHECK(gpipe::wait_limits::of(64, 0).spin > 0ns);
+  // change: the default deadline
   CHECK(gpipe::wait_limits::of(1).deadline == 60s);
 }
 

@@ -8,6 +8,7 @@
 
 namespace gpipe::detail {
 
+// change: a parameter group setting
 /// A group of parameters in words: "*.bias: rate_factor 1, weight_decay 0".
 GPIPE_COLD inline std::string text_of(const parameter_group& group) {
   std::string text;

@@ -5,6 +5,7 @@
 
 namespace gpipe {
 
+// change: an optimizer; with a rule for one element
 /// Lion (Chen et al., 2023), with decoupled weight decay:
 ///
 ///     c = beta1 m + (1 - beta1) g;  p <- (1 - rate weight_decay) p - rate sign(c);  m <- beta2 m + (1 - beta2) g

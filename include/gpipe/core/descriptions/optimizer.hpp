@@ -18,6 +18,7 @@ namespace gpipe {
 /// The maximum number of moments: arrays of the parameters' size that an optimizer keeps.
 inline constexpr int max_moments = 4;
 
+// assumes: one parameter type
 /// The flat arrays of a stage that an update reads and writes.
 template <class T>
 struct update_operands {

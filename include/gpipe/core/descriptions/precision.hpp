@@ -2,6 +2,7 @@
 
 namespace gpipe {
 
+// assumes: half precision is bf16
 /// The element type of a model's activations and their gradients, and of the copies of weights that kernels read.
 /// Parameters, their gradients and moments, sums and losses are float32 in both precisions.
 enum class precision {

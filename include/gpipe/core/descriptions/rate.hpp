@@ -16,6 +16,7 @@ namespace gpipe {
 ///                   \___      '.__        '--.     '-.___     /    '--.___         .'     '-.___  .
 using rate_schedule = std::function<double(std::uint64_t step)>;
 
+// change: a learning-rate schedule
 /// A constant factor of 1.
 struct constant {
   double operator()(std::uint64_t) const { return 1; }

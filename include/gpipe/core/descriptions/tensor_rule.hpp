@@ -54,6 +54,7 @@ struct tensor_rule_memory {
 
 }  // namespace detail
 
+// change: an optimizer; with a rule for a whole tensor
 /// An optimizer whose rule sees a whole tensor. It has `learning_rate` and `moments` as every optimizer, and, in place
 /// of a rule for one element:
 ///

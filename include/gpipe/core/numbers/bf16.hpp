@@ -6,6 +6,7 @@
 
 namespace gpipe {
 
+// assumes: half precision is bf16
 /// A number of 16 bits with a float's range, the upper half of a float: 8 bits of exponent and 7 of fraction (Dean et
 /// al., 2012). It is for storage, not arithmetic: it converts to float exactly. A float converts to the nearest bf16,
 /// ties to even; NaN stays NaN, and a value that rounds beyond the largest bf16 becomes infinite. It has the memory

@@ -27,6 +27,7 @@ struct rows_have_an_element_type {
 
 namespace detail {
 
+// assumes: half precision is bf16
 /// An array of numbers without its type.
 struct number_rows {
   const void* data = nullptr;

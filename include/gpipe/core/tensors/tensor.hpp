@@ -7,6 +7,7 @@
 
 namespace gpipe {
 
+// assumes: static shapes
 /// The shape of one *sample*, as a type: `tensor<float, 3, 32, 32>`; `tensor<float>` is one number per sample.
 /// The batch extent is not part of the type: it is the plan's micro-batch size.
 template <detail::element T, int... N>

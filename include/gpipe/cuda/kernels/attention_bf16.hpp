@@ -237,6 +237,7 @@ __device__ inline void round_columns(left_fragment (&rounded)[Groups], const sum
 template <int Width>
 using tiles_of_queries = tensor_tiles<Width, Width <= 128, Width <= 64 ? 2 : 1>;
 
+// change: an operation on attention probabilities
 /// o and the logarithms of the softmax's sums, for a tile of queries.
 template <int Width>
 __global__ void __launch_bounds__(tensor_threads, 2)

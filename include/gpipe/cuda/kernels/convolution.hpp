@@ -39,6 +39,7 @@ struct map_index {
         sample(i / channels / width / height) {}
 };
 
+// change: a convolution option
 template <class T>
 struct convolve {
   convolution_shape shape;
@@ -64,6 +65,7 @@ struct convolve {
   }
 };
 
+// change: a convolution option
 template <class T>
 struct convolve_back {
   convolution_shape shape;

@@ -19,6 +19,7 @@ template <class T>
 inline constexpr cudaDataType library_type = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
+// assumes: half precision is bf16
 template <>
 inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
 

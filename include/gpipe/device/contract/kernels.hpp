@@ -5,6 +5,7 @@
 
 namespace gpipe {
 
+// change: a faster kernel
 /// The kernels of a layer on a device: by default the layer's own, over the device's context. Specialize it, for
 /// `Layer::on<Input>` and a device's context, only where a library or a special kernel is faster.
 template <class On, class Context>

@@ -42,6 +42,7 @@ GPIPE_COLD inline void use_large_pages([[maybe_unused]] void* begin, [[maybe_unu
 #endif
 }
 
+// change: memory pages
 /// The one allocation of a stage, page-aligned and filled with one byte.
 class arena {
  public:

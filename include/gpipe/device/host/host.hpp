@@ -10,6 +10,7 @@
 
 namespace gpipe {
 
+// change: a device
 /// The processor that this program runs on: the oracle that every other device is tested against.
 struct host_device {
   using context = host::context;

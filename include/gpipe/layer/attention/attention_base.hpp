@@ -45,6 +45,7 @@ struct attention_base {
   }
 };
 
+// change: an attention mask
 /// The shape of an attention whose keys and values have the same strides.
 inline attention_shape shape_of_attention(int samples, const attention_extents& heads, int queries, int keys,
                                           bool causal, const attention_shape::strides& q,

@@ -8,6 +8,8 @@
 
 namespace gpipe {
 
+// change: an attention mask
+// change: an operation on attention probabilities
 /// The settings of `attention` and `cross_attention`: `attention<attention_options{.heads = 8, .causal = true}>`.
 struct attention_options {
   int heads = 1;

@@ -135,6 +135,7 @@ struct cross_attention {
       detail::project<indices::in_bias, 9>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
       detail::project<indices::in_bias, 10>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
       const T *queries = q, *keys = k, *values = v;
+      // change: an operation on attention probabilities
       c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
       detail::project<indices::out_bias, 11>(c, a, rows, Width, Q, o, to_y, 0, a.out());
     }
@@ -174,6 +175,7 @@ struct cross_attention {
       }
     }
 
+    // change: an attention mask
     // The base calls these.
     static attention_shape shape_of(int samples) {
       constexpr attention_shape::strides q{std::ptrdiff_t{Tokens} * Q, heads.width, Q};

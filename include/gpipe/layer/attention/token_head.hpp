@@ -65,6 +65,7 @@ struct operands_of_loss {
 
   int samples() const { return of_head.samples(); }
   bool training() const { return of_head.training(); }
+  // change: a metric
   double* partials() const { return of_head.partials(); }
   row_sizes sizes() const { return of_head.sizes().logits(); }
   T* in() const { return of_head.template extra<0, T>(); }

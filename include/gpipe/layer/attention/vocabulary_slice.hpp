@@ -87,6 +87,7 @@ struct slice_kernels {
     back<true, true>(c, a);
   }
 
+  // change: a metric; of a head in slices
   // Public, because nvcc names them.
   struct extend {
     const T* logits;

@@ -4,6 +4,7 @@
 
 namespace gpipe {
 
+// change: an attention mask
 /// One call of scaled dot-product attention. For each sample and head, with rows of `width` elements:
 ///
 ///     s_ij = scale q_i . k_j,    p_ij = e^s_ij / sum_j e^s_ij,    o_i = sum_j p_ij v_j

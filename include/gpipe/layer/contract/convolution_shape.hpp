@@ -6,6 +6,7 @@
 
 namespace gpipe {
 
+// change: a convolution option
 /// One call of a convolution on feature maps. For each sample, output channel k and output pixel (t, u):
 ///
 ///     y[t][u][k] = b[k] + sum over i, j, c of w[i][j][c][k] x[t s - p + i d][u s - p + j d][c]

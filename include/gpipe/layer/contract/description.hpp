@@ -10,6 +10,7 @@
 
 namespace gpipe {
 
+// change: an initializer
 /// How a parameter's initial value is drawn; `random_key` lists the arguments of the random numbers.
 ///
 ///     constant   scale

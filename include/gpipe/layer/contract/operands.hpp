@@ -208,6 +208,7 @@ class operands {
   // For `predict` of a layer that makes some columns, with `predicted_rows`: it makes the block of rows
   // [first, first + samples x predicted_rows.block), as far as the micro-batch has them.
   int first_predicted_row() const { return call_.block * call_.samples * lists().predicted.block; }
+  // change: an operation on attention probabilities; random numbers of a kernel
   const random_key& random() const {
     if (call_.used_random != nullptr) *call_.used_random = true;
     return call_.random;
@@ -251,6 +252,7 @@ class operands {
                                       : call_.parameters + detail::offset_in(first(lists().parameters, Index),
                                                                              std::size_t{Index}, sizeof(value_type)));
   }
+  // assumes: one parameter type
   template <int Index = 0>
   value_type* gradient() const {
     if constexpr (checks_lists) require_declared<Index, Bound::parameters.size()>();

@@ -56,6 +56,7 @@ class has_value {
 
 }  // namespace detail
 
+// change: a layer; of a function of one element
 /// A layer that is a function of each element, in three lines:
 ///
 ///     struct softplus : gpipe::pointwise<softplus> {

@@ -9,6 +9,7 @@
 
 namespace gpipe {
 
+// change: a convolution option
 /// Options of `conv2d` and `conv_transpose2d`, with PyTorch's names and defaults.
 struct conv_options {
   height_width stride = 1;

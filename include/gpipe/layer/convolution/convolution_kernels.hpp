@@ -163,6 +163,7 @@ struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_ty
                              .kind = work_kind::convolution};
 };
 
+// change: a convolution option
 /// The shape of a convolution from `In` to `Out` channels.
 template <class In, int Out, height_width Kernel, conv_options Options>
 constexpr convolution_shape convolution_from() {

@@ -42,6 +42,7 @@ text(Given) -> text<1>;
 template <class...>
 struct list {};
 
+// change: a model item
 /// A list of items as one item: a scope.
 template <class Items>
 struct list_item {

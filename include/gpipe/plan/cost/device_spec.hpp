@@ -15,6 +15,7 @@ struct counted_shares {
   int convolution = 0, convolution_weight = 0;  ///< the last: of the weight's gradient
 };
 
+// change: a device data sheet
 /// The peak rates of a device and its link to the next one, from the vendor's data sheet, for the analytic cost.
 /// No kernel reaches them, but a partition needs only ratios. Where kernels were counted, their shares of the rates are
 /// here, too: then a kernel takes as long as its operations or its bytes, whichever takes longer; else both are added.
@@ -37,6 +38,7 @@ struct device_spec {
   int process = -1;
 
   constexpr counted_shares shares(dtype type) const {
+    // assumes: half precision is bf16
     return type == dtype::bf16 ? half_shares : type == dtype::float32 ? float32_shares : counted_shares{};
   }
   constexpr std::int64_t flops_per_second(dtype type) const {

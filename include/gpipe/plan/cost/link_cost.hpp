@@ -27,6 +27,7 @@ constexpr std::int64_t transfer_time(std::int64_t bytes, const device_spec& devi
 
 namespace detail {
 
+// assumes: links in a process move no bytes
 constexpr std::int64_t bytes_sent(const edge_part& part, int samples) {
   return multiplied(static_cast<std::int64_t>(part.size * bytes_of(part.type)), samples);
 }

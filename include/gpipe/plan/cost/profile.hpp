@@ -9,6 +9,7 @@
 
 namespace gpipe {
 
+// change: a profile from a file; the names are views
 /// A line of a profile: the measured times of the layer at a position of the model for one micro-batch. `layer` is its
 /// name as in reports, with or without its template arguments: "linear<512>" or "linear".
 struct measured_layer {

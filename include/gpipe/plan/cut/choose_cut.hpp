@@ -50,6 +50,7 @@ constexpr bool objective_is_step(const network& net, const plan_options& o) {
          (o.stages == 1 || chained_from(net).begin(schedule.trains) <= 1);
 }
 
+// change: a recompute mode
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr pass_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {

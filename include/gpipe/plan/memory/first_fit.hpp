@@ -7,6 +7,7 @@
 
 namespace gpipe::detail {
 
+// change: the memory layout
 /// Memory for short-lived buffers, filled from its upper end. The depth of a buffer is the number of bytes from the
 /// upper end to the buffer's lower end. Each buffer takes the smallest gap that it fits in, or lies below all others.
 ///

@@ -9,6 +9,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 /// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its layers [first,
 /// last) is over.
 struct bucket {

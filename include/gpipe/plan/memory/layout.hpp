@@ -23,6 +23,7 @@ struct block_sink {
   void* target = nullptr;
 };
 
+// change: the memory layout
 /// Lays out one stage, layer by layer: one pass counts bytes (`counted` is null), another places every buffer, given
 /// the first pass's result.
 class layout {
@@ -130,6 +131,9 @@ class layout {
     return max;
   }
 
+  // assumes: one parameter type
+  // assumes: replicas keep all parameters
+  // assumes: one commit per step
   /// Blocks that live from step to step.
   GPIPE_COLD constexpr void constants(int l, const layer_type& r) {
     const auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
@@ -251,6 +255,7 @@ class layout {
     counted(kind::derived) = state_.own_derived + state_.shared_derived;
   }
 
+  // assumes: links in a process move no bytes
   /// Blocks that other stages and the caller write.
   GPIPE_COLD constexpr void arrivals(int l, const layer_type& r) {
     for (int i = 0; i < net_.layers[l].reads; ++i) {
@@ -271,6 +276,7 @@ class layout {
     }
   }
 
+  // assumes: links in a process move no bytes
   /// Blocks of values for workers that share no memory with this one.
   GPIPE_COLD constexpr void departures(int l) {
     for (int o = 0; o < net_.layers[l].writes; ++o)

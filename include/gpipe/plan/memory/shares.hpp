@@ -8,6 +8,7 @@
 
 namespace gpipe::detail {
 
+// assumes: replicas keep all parameters
 /// The part of a stage that one of its replicas updates: neighbouring layers, whose parameters are a range of the
 /// stage's flat array. A layer belongs to the share in which its middle lies, if the array were cut into equal parts:
 ///

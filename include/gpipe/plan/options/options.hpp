@@ -40,6 +40,7 @@ constexpr int plan_options::stages_beside(int stage) const {
   return count;
 }
 
+// change: a plan option
 /// All options that are a number, a choice or a flag, in the order in which errors name them.
 inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::stages>("stages", {1}, detail::agreed::yes, "stages of the pipeline"),
@@ -52,6 +53,7 @@ inline constexpr option_description plan_option_list[] = {
                                                           "micro-batches of a mini-batch in each replica"),
     detail::describe_number<&plan_options::micro_batch_size>("micro_batch_size", {1}, detail::agreed::yes,
                                                              "maximum number of samples of a micro-batch"),
+    // assumes: half precision is bf16
     detail::describe_choice<&plan_options::precision>("precision", precision::bf16, detail::agreed::yes,
                                                       "precision of activations, their gradients and matrix products"),
     detail::describe_number<&plan_options::tf32>("tf32", {}, detail::agreed::yes,
@@ -63,6 +65,7 @@ inline constexpr option_description plan_option_list[] = {
                                                    "schedules"),
     detail::describe_choice<&plan_options::warmup>("warmup", warmup_kind::longest, detail::agreed::yes,
                                                    "forwards before the first backward, of the interleaved schedule"),
+    // change: a recompute mode; the last mode
     detail::describe_choice<&plan_options::recompute>("recompute", recompute_mode::as_needed, detail::agreed::yes,
                                                       "which micro-batches run forward again before backward"),
     detail::describe_number<&plan_options::group_gradients>(
@@ -134,6 +137,7 @@ template <int M>
 using micro_batches = detail::option<&plan_options::micro_batches, M>;
 template <int B>
 using micro_batch_size = detail::option<&plan_options::micro_batch_size, B>;
+// change: a plan option; the compile-time option
 /// `precision_is<precision::bf16>`.
 template <precision P>
 using precision_is = detail::option<&plan_options::precision, P>;
@@ -195,6 +199,7 @@ GPIPE_COLD constexpr void require_processes(const plan_options& o) {
 
 }  // namespace detail
 
+// assumes: int positions
 /// Throws if no plan of a network of `layers` layers can have these options.
 GPIPE_COLD constexpr void require_valid(const plan_options& o, int layers) {
   using detail::throw_error;

@@ -42,6 +42,7 @@ struct schedule_choice;
 /// Any number of bytes is allowed.
 inline constexpr std::int64_t no_memory_limit = (std::numeric_limits<std::int64_t>::max)();
 
+// change: a plan option
 /// The choices that make a plan of a network, at compile time or at run time. A new option is a member here, a line of
 /// `plan_option_list` in options.hpp and a compile-time option below it.
 struct plan_options {

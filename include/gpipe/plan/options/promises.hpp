@@ -7,6 +7,7 @@ namespace gpipe {
 
 namespace broken {
 
+// change: a compile-time check
 template <class Model, bool Holds>
 struct model_of_a_plan {
   static_assert(Holds,

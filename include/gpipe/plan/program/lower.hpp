@@ -95,6 +95,7 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
   });
   make_transfers_before((std::numeric_limits<int>::max)());
   if (table.schedule().trains)
+    // assumes: one commit per step
     for (const action_kind kind : {action_kind::reduce, action_kind::update})
       for (int s = 0; s < table.stages(); ++s)
         if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});

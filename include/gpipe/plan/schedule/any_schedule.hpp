@@ -41,6 +41,7 @@ constexpr schedule_kind known_kind(schedule_kind kind, int chunks) {
   return chunks == 1 ? schedule_kind::zb_h1 : schedule_kind::zb_v;
 }
 
+// change: a schedule
 /// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
 constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind warmup, const custom_schedule* custom,

@@ -2,6 +2,7 @@
 
 namespace gpipe {
 
+// assumes: one device per layer
 /// A cut of a model: stage s holds the layers [first[s], first[s + 1]).
 struct cut {
   const int* first = nullptr;

@@ -8,6 +8,7 @@
 
 namespace gpipe::detail {
 
+// change: a recompute mode
 /// A mode and, for `as_needed`, the number of working sets of each stage (null: the fewest with which it runs).
 /// `by_layer`: the stages that recompute layers of every micro-batch (null: none does).
 struct recompute_choice {
@@ -73,6 +74,7 @@ constexpr bool splits_backward(const tick_index<Schedule>& table, int stage) {
   return false;
 }
 
+// change: automatic recompute; which micro-batches
 /// Interval scheduling: walks a stage's cells and lets every micro-batch keep its working set until there is one too
 /// many; then the one that would be kept longest is recomputed. No choice recomputes fewer (Faigle and Nawijn,
 /// "Note on scheduling intervals on-line", 1995).

@@ -120,6 +120,7 @@ GPIPE_COLD inline void refuse_other_format(std::string_view begin, const std::st
                 {.file = file});
 }
 
+// change: the array order in a file; allows no gap between arrays
 GPIPE_COLD GPIPE_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t data_bytes,
                                                         const std::string& file) {
   if (const std::size_t first = text.find_first_not_of(" \t\r\n"); first == text.npos || text[first] != '{')
@@ -187,6 +188,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_header parse_file(std::span<const std::byte>
   return parse_header({reinterpret_cast<const char*>(begin.data()) + 8, length}, file_size - 8 - length, file);
 }
 
+// change: the array order in a file
 GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors_tensor> tensors,
                                                          safetensors_metadata metadata, const std::string& file) {
   std::sort(tensors.begin(), tensors.end(), [](const safetensors_tensor& a, const safetensors_tensor& b) {
@@ -213,6 +215,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors
   return header;
 }
 
+// change: the array order in a file
 GPIPE_COLD GPIPE_INLINE std::string header_bytes(const safetensors_header& header, const std::string& file) {
   std::string bytes(8, '\0');
   const char* before = "{";

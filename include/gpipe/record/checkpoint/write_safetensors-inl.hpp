@@ -41,6 +41,7 @@ GPIPE_COLD GPIPE_INLINE void safetensors_sink::flush() {
 
 namespace detail {
 
+// change: the array order in a file
 GPIPE_COLD GPIPE_INLINE void write_safetensors_directly(const std::string& path,
                                                         std::vector<safetensors_tensor> tensors,
                                                         safetensors_metadata metadata, const safetensors_source& source,

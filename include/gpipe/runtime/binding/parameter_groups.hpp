@@ -18,6 +18,7 @@
 
 namespace gpipe::detail {
 
+// change: a parameter group setting
 /// The group of every parameter of a network.
 class parameter_groups {
  public:
@@ -89,6 +90,7 @@ class parameter_groups {
     };
     for (const std::string& pattern : group.parameters) look(matches(pattern, path));
     std::string_view name = layer.substr(0, layer.find('<')), plain = name;
+    // change: a norm; the name ends in _norm or _norm_with
     if (plain.ends_with("_with")) plain.remove_suffix(5);  // rms_norm_with<...> is an rms_norm
     for (const std::string& pattern : group.layers)
       look(matches(pattern, layer) || matches(pattern, name) || matches(pattern, plain));

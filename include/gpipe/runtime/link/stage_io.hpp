@@ -11,6 +11,7 @@
 
 namespace gpipe::detail {
 
+// assumes: links in a process move no bytes
 /// Moves a worker's activations and gradients over the channels of its replica, and measures how long the worker waits
 /// for them. `device` is the stage's context, or an object that calls its `mark` and `await`.
 class stage_io {

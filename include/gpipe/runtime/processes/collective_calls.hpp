@@ -13,6 +13,7 @@
 
 namespace gpipe::detail {
 
+// assumes: several lengths in one process
 /// The calls of an executor. All processes of a job make the same calls, and a call that fails in one process fails in
 /// all. With one process, most of these calls return at once.
 class collective_calls {

@@ -15,6 +15,7 @@
 
 namespace gpipe::detail {
 
+// assumes: replicas keep all parameters
 /// Gathers the values of a commit's decision from all processes at the end of a call, so that every process makes the
 /// same decision. Each process contributes, stage by stage:
 ///

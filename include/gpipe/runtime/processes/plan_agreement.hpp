@@ -15,9 +15,11 @@
 
 namespace gpipe::detail {
 
+// assumes: several lengths in one process
 /// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
   agreed_hash build, model, cut, schedule, places, memory;
+  // assumes: one build in all processes
   build(std::string_view(build_text()));
   model(net.layer_count, net.value_count, net.field_count);
   for (int l = 0; l < net.layer_count; ++l) {

@@ -27,6 +27,7 @@ GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, double val
 GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, std::chrono::nanoseconds value) {
   return agreed_value::number(name, value.count());
 }
+// change: a parameter group setting
 GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, const std::vector<parameter_group>& groups) {
   agreed_hash sum;
   for (const parameter_group& g : groups)
@@ -49,6 +50,7 @@ constexpr training_option describe_option(std::string_view name) {
             }};
 }
 
+// change: a training option
 /// All options, in the order of the members, with whether all processes of a job must choose the same value.
 inline constexpr training_option training_option_list[] = {
     describe_option<&training_options::seed, agreed::yes>("seed"),

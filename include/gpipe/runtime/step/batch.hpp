@@ -31,6 +31,7 @@ struct argument_is_a_batch {
 
 }  // namespace broken
 
+// change: step input
 /// A mini-batch: named fields of the data, one row for each sample. A batch owns nothing: the arrays must live until
 /// the step returns.
 ///
@@ -118,7 +119,8 @@ struct batch_rows {
   std::vector<const std::byte*> fields;
   std::vector<bool> unknown{};        ///< [field]: it is missing, and no layer of this process reads it
   const int* dataset_rows = nullptr;  ///< see `batch::named`
-  bf16* rounded = nullptr;            ///< buffer for the inputs of a batch of floats when the model reads bf16
+  // assumes: half precision is bf16
+  bf16* rounded = nullptr;  ///< buffer for the inputs of a batch of floats when the model reads bf16
 };
 
 }  // namespace detail

@@ -19,6 +19,7 @@ struct call_terms {
   bool captured = false;
 };
 
+// change: step input
 /// Begins each call: checks its batch and sets the step that all stages see. Holds buffers for the largest batch, so
 /// that a call allocates nothing.
 class step_input {
@@ -65,6 +66,7 @@ class step_input {
   const step_plan& plan_;
   step_context& step_;
   const local_layers local_;
+  // assumes: half precision is bf16
   std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16
 };
 

@@ -74,6 +74,7 @@ class thread_team {
     call_.fetch_add(1, std::memory_order_release);
     for (int w = 1; w < workers_; ++w) signals_.wake(w);
     const bound_for_now bound(cores_, 0);
+    // change: core binding
     signals_.spread(0);
     attempt(0);
     const auto all_done = [this] { return running_.load(std::memory_order_acquire) == 0; };

@@ -8,6 +8,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 /// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the
 /// owner adds the gradients of the uses to its own, in model order.
 class tied_parameters {

@@ -26,6 +26,7 @@ struct worker_context {
   const step_context& step;         ///< of all replicas
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
+  // change: a hook between backward and update
   const std::function<void(const instruction&)>& before;
   double average_share;  ///< of the new weights in their moving average; 0: there is none
   other_processes& processes;

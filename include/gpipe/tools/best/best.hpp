@@ -155,6 +155,7 @@ constexpr auto schedule_among() {
   if constexpr (is_first || sizeof...(Rest) == 0) return std::type_identity<First>{};
   else return schedule_among<Kind, Rest...>();
 }
+// change: a schedule
 template <schedule_kind Kind>
 using schedule_of_kind =
     typename decltype(schedule_among<Kind, one_f_one_b, v_min, v_half, zb_h1, zb_v, zb_2p, dual_pipe_v, interleaved,

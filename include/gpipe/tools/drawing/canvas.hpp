@@ -20,6 +20,7 @@ struct hue {
   const char* middle;
   const char* dark;
 };
+// change: the look of an action
 inline constexpr std::array<hue, 8> hues{{{"#a9cdf0", "#5e92c9", "#1f5f9e"},
                                           {"#ece08f", "#9f8f19", "#766700"},
                                           {"#e9bfde", "#ba79ab", "#8a3a7a"},
@@ -44,6 +45,7 @@ struct look {
     return drawn == tone::light ? colours.light : drawn == tone::middle ? colours.middle : colours.dark;
   }
 };
+// change: the look of an action
 constexpr look look_of(action_kind kind) {
   switch (kind) {
     case action_kind::forward:

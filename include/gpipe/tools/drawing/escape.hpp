@@ -9,6 +9,7 @@
 
 namespace gpipe::detail {
 
+// change: a report or a drawing
 /// As a JSON string, with its quotes.
 GPIPE_COLD inline std::string json(std::string_view text) {
   constexpr const char* hex = "0123456789abcdef";

@@ -29,6 +29,7 @@ struct timeline_options {
 
 namespace detail {
 
+// change: the look of an action
 inline bool is_drawn(const trace_event& e) { return look_of(e.kind).shown && e.stage >= 0; }
 
 /// The rows of a drawing of events, from top to bottom: of workers, then of stages, each replica after replica.

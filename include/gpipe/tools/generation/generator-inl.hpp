@@ -172,6 +172,7 @@ GPIPE_COLD inline std::uint64_t hash_of_tokens(std::span<const std::int32_t> tok
   return sum.value();
 }
 
+// change: a generation option; the check and the agreement
 GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std::span<const std::int32_t> prompt,
                                                                             const generation_options& options) const {
   if (!share().alone()) {

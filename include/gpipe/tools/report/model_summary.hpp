@@ -19,6 +19,7 @@ std::string summary(const network& net);
 /// The same with the stage of each layer, and the shares of the time that the plan predicts.
 std::string summary(const network& net, const step_plan& plan);
 
+// change: the summary of a plan or a model
 /// `std::cout << gpipe::summary<net>();`
 template <class Model>
 std::string summary() {

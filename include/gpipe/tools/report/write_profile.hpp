@@ -10,6 +10,7 @@
 
 namespace gpipe {
 
+// change: a profile from a file; the reader goes next to it
 /// Writes a header with one struct, `name`.
 GPIPE_COLD inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
   out << "#pragma once\n\n#include <gpipe/plan/cost/profile.hpp>\n\n"

@@ -41,6 +41,7 @@ GPIPE_COLD inline std::string microseconds(std::int64_t ns) {
 
 }  // namespace detail
 
+// change: the trace format
 /// Writes all workers' events in Chrome's trace format, for Perfetto (ui.perfetto.dev): one row per worker, times
 /// relative to the first event.
 GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> workers) {

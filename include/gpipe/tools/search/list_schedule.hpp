@@ -20,6 +20,7 @@ struct ready_action {
 
 namespace detail {
 
+// change: the schedule search; the memory that a forward leaves free
 /// Makes a table by a rule: in the order of time, each worker that is free begins the action with the smallest rank.
 /// `rule(action)` is the rank; a negative one waits until no worker can begin anything else. A rule with a member
 /// `waits()` also chooses among the actions that may begin within that time.

@@ -29,6 +29,7 @@ class random_sequence {
   std::uint32_t position_ = 0;
 };
 
+// change: the schedule search; a move
 /// Improves orders by simulated annealing (Kirkpatrick, Gelatt, Vecchi, 1983). Only a change of a longest path can make
 /// a step shorter. So each move takes two neighbours on such a path, and moves either the later one before some of the
 /// actions that it waits for, or the earlier one after some:

@@ -35,6 +35,7 @@ struct searched_pipeline {
 
   constexpr int chunks() const { return placed == placement::v ? 2 : 1; }
   constexpr int stage_count() const { return chunks() * workers; }
+  // change: the schedule search; another placement
   constexpr int stage_at(int worker, int chunk) const { return chunk == 0 ? worker : 2 * workers - 1 - worker; }
   constexpr int worker_of(int stage) const { return stage < workers ? stage : 2 * workers - 1 - stage; }
   constexpr int chunk_of(int stage) const { return stage < workers ? 0 : 1; }

@@ -9,6 +9,7 @@ namespace gpipe {
 
 namespace detail {
 
+// change: the schedule search; an edge
 /// A lower bound of every table's makespan, by longest paths from the begin of the step to an action (its head) and
 /// from the action's end to the end of the step (its tail):
 ///

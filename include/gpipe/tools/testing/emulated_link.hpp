@@ -16,6 +16,7 @@
 
 namespace gpipe::detail {
 
+// change: link emulation
 /// One direction of an emulated link: a transfer arrives when the link has carried its bytes, at a given number of
 /// bytes per second, one transfer at a time.
 class emulated_link final : public link_delay {

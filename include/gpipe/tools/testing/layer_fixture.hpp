@@ -19,6 +19,7 @@
 
 namespace gpipe::host {
 
+// assumes: one parameter type
 /// Aligned memory of one dtype between two guards, which detect writes outside of it.
 class guarded_buffer {
  public:

@@ -38,6 +38,7 @@ GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stor
   return list;
 }
 
+// assumes: half precision is bf16
 GPIPE_COLD GPIPE_INLINE safetensors_type stored_type(dtype type) {
   switch (type) {
     case dtype::float64:

@@ -52,6 +52,7 @@ struct saving {
   background writer{};  // destroyed first: it reads the copy
 };
 
+// change: checkpoint contents
 /// Saves and loads the arrays of an executor. In a job of processes each process writes the arrays that it has:
 ///
 ///     rank 0:  make the folder |        | write its files |        | index, name the folder |

@@ -12,7 +12,8 @@ namespace gpipe {
 /// The times for which a worker spins before it sleeps, and for which a wait may last without progress.
 struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
-  bool yields = false;                                           ///< while it spins, so that another thread can run
+  bool yields = false;  ///< while it spins, so that another thread can run
+  // change: the default deadline
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
   bool bound = false;                                            ///< each worker is bound to its cores
 

@@ -16,6 +16,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one kind of device
 /// The channel between two workers of one process: both ends in one object. It moves no bytes: between `acquire` and
 /// `publish` the sender writes directly into the receiver's memory, which the receiver owns from `consume` until
 /// `release`.

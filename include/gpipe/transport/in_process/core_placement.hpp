@@ -19,6 +19,7 @@ namespace gpipe {
 /// numbers.
 using core_set = detail::cores::bits;
 
+// change: core binding
 /// Divides cores among the workers of a process. `core_binding` of <gpipe/hwloc.hpp> does so by the machine's topology.
 class core_placement {
  public:

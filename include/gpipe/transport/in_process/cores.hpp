@@ -12,6 +12,7 @@
 
 namespace gpipe::detail {
 
+// change: core binding
 /// The cores that the calling thread may run on. On systems other than Linux they are unknown and no thread moves.
 class cores {
  public:

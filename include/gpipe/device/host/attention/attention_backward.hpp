@@ -17,6 +17,7 @@
 
 namespace gpipe::host {
 
+// change: an operation on attention probabilities
 /// The gradients of attention. P is computed again from the log sums L; with D_i = do_i . o_i, for each pair of blocks:
 ///
 ///     S = K Q^T,  P = e^(scale S - L),  dP = V dO^T,  dS = scale P (dP - D),  dV += P dO,  dK += dS Q,  dQ += dS^T K

@@ -72,6 +72,7 @@ struct attention_forward {
     static int padded(int queries) { return (queries + key_block::lanes - 1) / key_block::lanes * key_block::lanes; }
   };
 
+  // change: an operation on attention probabilities; between the softmax and the second product
   GPIPE_OUT_OF_LINE static void rows_of_queries(const attention_shape& shape, const products& multiply,
                                                 const visible_keys& seen, int first, int count, const T* q, const T* k,
                                                 const T* v, T* o, number* log_sums) {

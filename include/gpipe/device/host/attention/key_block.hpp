@@ -5,6 +5,7 @@
 
 namespace gpipe::host {
 
+// change: an attention mask
 /// The keys that a sample's queries see: the first `limit`, and if causal, query i sees only the first i + diagonal
 /// + 1.
 struct visible_keys {

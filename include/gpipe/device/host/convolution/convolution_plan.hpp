@@ -10,6 +10,7 @@ namespace gpipe::host {
 
 enum class convolution_pass : std::uint8_t { forward, backward_input, backward_weight };
 
+// change: a convolution option
 /// The products of one pass over one sample, one group and one strip of channels. Each is a sum over taps:
 ///
 ///     C[n][m] (+)= sum over taps of B_tap[n][k] A_tap[k][m]

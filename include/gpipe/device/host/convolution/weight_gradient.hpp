@@ -46,6 +46,7 @@ packed_chunks chunks_of(const convolution_shape& shape, int strip, int element_b
 
 }  // namespace detail
 
+// change: a convolution option
 /// dw += the gradient of a convolution's weight, from packed copies. A tap's pixels are added one after the other,
 /// whatever the chunks.
 template <class T, class Products>

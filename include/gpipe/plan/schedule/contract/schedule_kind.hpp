@@ -4,6 +4,7 @@
 
 namespace gpipe {
 
+// change: a schedule; before custom
 /// The built-in schedules, for a choice at run time, a custom one, and a table that a plan searches for its stages at
 /// run time. A new built-in schedule has one line here and one in `with_kind` of any_schedule.hpp. The rest of the
 /// pipeline reads these two lists; the search in tools/best also lists kinds.

@@ -22,6 +22,7 @@ GPIPE_COLD inline std::string shape_text(std::span<const std::uint64_t> extents)
   return text.empty() ? "a single number" : text;
 }
 
+// change: the array order in a file
 GPIPE_COLD GPIPE_INLINE array_match match_arrays(const std::vector<stored_array>& wanted,
                                                  const std::vector<found_array>& file) {
   std::map<std::string_view, std::size_t> locations;
