@@ -37,6 +37,7 @@ list(APPEND documents ${linked})
 # Commands that are not run here, as regular expressions, with the reason.
 set(not_run
     "bash tests/run.*"                           # runs this test
+    "bash tests/changes.*"                       # laws/changes
     "bash bench/run .*"                          # takes minutes; check_command checks that the bench exists
     "bash examples/run"                          # takes seconds without --epochs: examples/digits runs it
     "bash examples/run digits --device cuda"     # needs a GPU
