@@ -18,7 +18,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 file(GLOB_RECURSE documents RELATIVE ${ROOT} ${ROOT}/include/*.md ${ROOT}/examples/*.md ${ROOT}/bench/*.md)
-list(PREPEND documents README.md CHANGELOG.md)
+list(PREPEND documents README.md CONTRIBUTING.md CHANGELOG.md)
 
 # The chapters of the guide, in the order of the contents page; each is a document already.
 file(READ ${ROOT}/examples/README.md guide)
@@ -38,6 +38,7 @@ list(APPEND documents ${linked})
 set(not_run
     "bash tests/run.*"                           # runs this test
     "bash tests/changes.*"                       # laws/changes
+    "bash \\.ci/run.*"                           # takes an hour
     "bash bench/run .*"                          # takes minutes; check_command checks that the bench exists
     "bash examples/run"                          # takes seconds without --epochs: examples/digits runs it
     "bash examples/run digits --device cuda"     # needs a GPU
