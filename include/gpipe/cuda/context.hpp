@@ -5,6 +5,7 @@
 
 namespace gpipe::cuda {
 
+// change: a kernel operation
 /// Runs the kernels of a stage's layers on a stream of a GPU. Operations execute in the order in which they were
 /// enqueued, and only `finish` waits and reports a failure; after a failure nothing more is enqueued. It has the
 /// operations of host::basic_context, so that layers compile for both. Each operation gives the same bits for the same

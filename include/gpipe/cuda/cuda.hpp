@@ -9,6 +9,7 @@
 
 namespace gpipe {
 
+// change: a device
 /// The GPUs of this machine, for programs that nvcc compiles. Stages are assigned round-robin to the GPUs that
 /// CUDA_VISIBLE_DEVICES allows; several stages may share one. Throws `error` if there is none.
 struct cuda_device {

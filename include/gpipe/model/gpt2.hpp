@@ -19,6 +19,7 @@
 
 namespace gpipe {
 
+// change: a shipped model
 /// A block of GPT-2 in a model of N blocks. First values have a deviation of 0.02, and layers that write to the
 /// residual the 2 N-th part of that variance (Radford et al., "Language Models are Unsupervised Multitask Learners",
 /// 2019). `Dropped` precedes each addition; it has names, as all parts of a block have.
@@ -79,6 +80,7 @@ requires(O.dropout > 0) struct gpt2_of<Blocks, Width, O, T>
 /// so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files.
 template <int Blocks, int Width, gpt2_options Options = gpt2_options{}, class T = float>
 struct gpt2_with : detail::gpt2_of<Blocks, Width, Options, T>::type {
+  // assumes: half precision is bf16
   using rounded = gpt2_with<Blocks, Width, Options, bf16>;
 };
 

@@ -17,6 +17,7 @@
 /// position, the layer, and its types.
 namespace gpipe::broken {
 
+// change: a compile-time check
 /// Labels of numbers and texts. The position is the layer, counted from 0 after repeats are expanded; inside blocks,
 /// also its surroundings, from the outside: its path, if an item has a name, the blocks (structs of the user that are
 /// derived from a sequence), and the stash that a list of items stores next.

@@ -20,6 +20,7 @@
 
 namespace gpipe {
 
+// change: a logged number
 /// The progress of a training: completed steps and epochs, and their totals. Steps are not shown if `steps` is 0.
 struct fit_progress {
   int epoch = 0, epochs = 0;

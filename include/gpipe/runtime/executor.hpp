@@ -29,6 +29,7 @@
 
 namespace gpipe {
 
+// assumes: one kind of device
 /// Runs a plan with one worker thread per worker of the schedule and per replica. The first worker is the calling
 /// thread; the others live as long as the executor. In a job, each process runs some of the workers, and processes
 /// share no memory: every process makes the same calls, also calls that read, with the same batches in the same order,
@@ -51,6 +52,7 @@ class executor {
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
+  // change: a non-finite step
   /// One step: forward, backward and update over the batch and all accumulated calls. `max_norm` is the largest norm of
   /// the mean gradient; 0: no limit. On failure throws `error` with the first cause; parameters, moments, state and the
   /// step count are unchanged.

@@ -55,6 +55,8 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
                  "start ", plan.replicas() * plan.workers(),
                  " processes; an mpi::job takes more threads after MPI_Init_thread with MPI_THREAD_SERIALIZED"});
   job.set_workers(ranks.counts());
+  // change: link emulation
+  // assumes: several lengths in one process
   if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)

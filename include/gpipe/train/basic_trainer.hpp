@@ -88,6 +88,8 @@ T never();
 /// The weights that a forward pass uses: the current ones, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
 
+// change: a trainer call
+// assumes: one kind of device
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. The definitions are in
 /// basic_trainer-inl.hpp.
 class basic_trainer {

@@ -17,6 +17,7 @@ namespace gpipe {
 
 namespace detail {
 
+// change: a fit option; the check
 GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_source& data, const data_source* held_out,
                                        const fit_options& options) {
   if (options.accumulate < 1) throw_error({"accumulate is ", options.accumulate}, {"choose at least 1"});
@@ -95,6 +96,7 @@ GPIPE_COLD GPIPE_INLINE double accuracy_of(step_result result) {
   return loss != nullptr && loss->correct >= 0 ? result.accuracy() : std::numeric_limits<double>::quiet_NaN();
 }
 
+// change: a non-finite step
 /// The sums of an epoch, over the steps that this call of `fit` takes.
 struct epoch_sums {
   std::int64_t begin = now_ns(), waited = 0;
@@ -120,6 +122,7 @@ struct epoch_sums {
   }
 };
 
+// change: a fit option
 GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
                             const fit_options& options) {
   fit_options settings = options;

@@ -24,6 +24,7 @@ struct plateau_options {
   double begin = 1;     ///< the product before the first epoch: `fit_result::rate_factor` when a training is resumed
 };
 
+// change: a fit option
 /// How `fit` goes over the data.
 struct fit_options {
   int epochs = 1;
@@ -74,6 +75,7 @@ struct no_callback {
   void operator()(const fit_progress&) const {}
 };
 
+// change: a fit option; a call of the trainer that it needs
 /// A trainer and a callback without their types: the calls that `fit` makes.
 struct fit_calls {
   int min_batch;

@@ -80,6 +80,7 @@
 namespace gpipe::detail {
 
 GPIPE_LANGUAGE_KINDS(GPIPE_FLOAT_KIND, float)
+// assumes: half precision is bf16
 GPIPE_LANGUAGE_KINDS(GPIPE_BF16_KIND, bf16)
 
 GPIPE_FLOAT_KIND(carried_cross_entropy_kernels<float, cross_entropy{}>)

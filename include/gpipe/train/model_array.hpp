@@ -17,6 +17,7 @@ namespace gpipe {
 class basic_trainer;
 class executor;
 
+// assumes: one parameter type
 /// A parameter of a training, or an array of a layer's state: its description and its values. From
 /// `training.parameters()`, `array` or `state_array`; its calls are valid as long as the trainer. The calls that read
 /// and write throw `error` if the elements have another type.

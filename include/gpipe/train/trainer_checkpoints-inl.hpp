@@ -25,6 +25,7 @@ GPIPE_COLD void each_parameter(const basic_trainer& training, Call&& f) {
   });
 }
 
+// change: checkpoint contents
 GPIPE_INLINE GPIPE_COLD checkpoint_facts trainer_checkpoints::facts_of(const basic_trainer& training) {
   checkpoint_facts facts;
   facts.optimizer = training.optimizer_name_;

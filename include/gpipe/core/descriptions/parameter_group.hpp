@@ -6,6 +6,7 @@
 
 namespace gpipe {
 
+// change: a parameter group setting
 /// Parameters with separate settings: `{.parameters = {"h.*.ln_1.weight"}, .rate_factor = 0.1}`. A parameter
 /// belongs to the first group that matches it; one that no group matches has the optimizer's settings. In a pattern, *
 /// is any text, also none, and ? is one letter.

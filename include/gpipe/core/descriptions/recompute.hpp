@@ -2,6 +2,7 @@
 
 namespace gpipe {
 
+// change: a recompute mode
 /// Selects what runs forward a second time before backward: whole micro-batches, which keep only their boundary input,
 /// or, with `as_needed`, also single layers.
 enum class recompute_mode {

@@ -6,6 +6,8 @@
 
 namespace gpipe {
 
+// change: the random number generator; the user's choice
+// assumes: int positions
 /// The arguments of a random number, in addition to the sample and the element. Thread, stage and the order of calls
 /// are not among them, so that any cut of the model draws the same numbers.
 struct random_key {
@@ -25,6 +27,7 @@ struct random_words {
 
 namespace detail {
 
+// change: the random number generator
 /// Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
 GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint32_t key0, std::uint32_t key1) {
   auto [a, b, c, d] = counter.word;
@@ -42,6 +45,7 @@ GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint3
 
 }  // namespace detail
 
+// change: the random number generator
 /// The words of elements 4 * `quad` ... 4 * `quad` + 3 of a sample (0 is the micro-batch's first).
 GPIPE_HOST_DEVICE constexpr random_words draw(const random_key& key, std::uint32_t sample, std::uint32_t quad) {
   // The step's upper half goes into the key: two seeds can give the same numbers only after 2^32 steps.

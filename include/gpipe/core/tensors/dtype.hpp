@@ -8,6 +8,7 @@
 
 namespace gpipe {
 
+// assumes: half precision is bf16
 /// The type of a tensor's elements, as a value.
 enum class dtype : std::uint8_t { float32, float64, int32, uint8, bf16 };
 
@@ -59,6 +60,7 @@ using element_of = typename detail::element_named<Type>::type;
 
 }  // namespace detail
 
+// assumes: one parameter type
 /// The type in which elements are added and multiplied, and the type of a layer's parameters: float for bf16,
 /// which is for storage only, else the type itself.
 template <class T>

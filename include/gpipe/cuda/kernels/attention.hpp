@@ -34,6 +34,7 @@ __device__ head_rows<T> rows_of(T* values, const attention_shape::strides& strid
   return {values + sample * strides.sample + head * strides.head, strides.row};
 }
 
+// change: an attention mask
 /// The keys that a query sees: keys [0, end(query)).
 struct visible_keys {
   int count, shift;  // query i sees keys j < min(count, i + shift); a length beyond 0 ... keys is the nearest of these
@@ -208,6 +209,7 @@ struct attention_work {
     return std::ptrdiff_t{samples} * heads * tiles(rows, tile);
   }
 };
+// change: an operation on attention probabilities
 /// o and the logarithms of the softmax's sums, for a tile of queries: the softmax is scaled anew when a tile of keys
 /// has a larger maximum.
 template <class T>

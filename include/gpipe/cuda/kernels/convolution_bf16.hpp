@@ -207,6 +207,7 @@ __device__ inline void multiply_tile(sum_fragment (&sums)[2][8], const left_frag
   }
 }
 
+// change: a convolution option
 /// target = bias + the sums over the windows of `source` times the weight {terms, columns}, for each result pixel.
 /// Neighbouring blocks read the same pixels. `Back`: the windows are of the gradient of the input.
 template <bool Back>

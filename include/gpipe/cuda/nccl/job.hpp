@@ -170,6 +170,7 @@ class job final : public process_group {
   [[noreturn]] GPIPE_COLD void fail_without_progress(wait_context context) {
     for (const auto& c : channels_)
       if (!c->end->idle())
+        // change: an error location
         gpipe::detail::throw_error({"rank ", rank(), " waits for the process (", context.action,
                                     "), and nothing came for ", gpipe::detail::duration_text(deadline_)},
                                    {"see whether it is alive and what it waits for, or raise the deadline"},

@@ -58,6 +58,7 @@ struct operation_tag {
   int layer_index = -1, stage = -1, micro_batch = -1;
 };
 
+// change: a kernel operation
 template <class C, class Marker>
 concept executing_context = requires(const C& context, std::ptrdiff_t bytes, const std::byte* source, std::byte* target,
                                      Marker& marker) {
@@ -74,12 +75,14 @@ concept queueing_context = requires(const C& context) {
   context.queue();
 };
 
+// change: a device
 template <class D>
 concept device_concept = std::default_initializable<typename D::marker> &&
     executing_context<typename D::context, typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
   { D::memory_left() } -> std::same_as<std::int64_t>;           // available bytes
   { D::make_context(0) } -> std::same_as<typename D::context>;  // stage index, counted over all replicas
+  // change: memory pages
   // One aligned allocation, filled with one byte; `alignment` more bytes after it are allocated, too.
   { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
   { arena.data() } -> std::same_as<std::byte*>;

@@ -24,6 +24,7 @@
 
 namespace gpipe::host {
 
+// change: a kernel operation
 /// Runs the kernels of layers on the calling thread. A kernel uses only operations of a context, so that the same
 /// source runs on other devices. The operations take objects with a `GPIPE_HOST_DEVICE` operator(), of a type that is
 /// not private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for
@@ -149,6 +150,7 @@ struct basic_context {
     Gemm::template prepare_multiply_transposed<T>(m, n);
   }
 
+  // change: an operation on attention probabilities
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
   /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
   /// gives o = 0 and log sum -infinity. Keys beyond the length are not read. A row has the same bits whatever the other
@@ -158,6 +160,7 @@ struct basic_context {
                  compute_type<T>* log_sums) const {
     Attention::forward(shape, q, k, v, lengths, o, log_sums);
   }
+  // change: an operation on attention probabilities
   /// The gradients of q, k and v, from the gradient of o; `attention` has written o and log_sums. Overwrites d_q, d_k
   /// and d_v. The heads that share a key head are added up in ascending order.
   template <class T>

@@ -39,6 +39,7 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     attention_shape shape(int samples) const {
       const std::ptrdiff_t N = extents().N, Q = extents().Q;
       const attention_shape::strides qkv{tokens * N, heads.width, N}, mixed{tokens * Q, heads.width, Q};
+      // change: an attention mask
       return shape_of_attention(samples, heads, tokens, tokens, causal, qkv, qkv, mixed);
     }
   };
@@ -90,6 +91,7 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
     project(c, rows, N, Width, a.in(), in_proj, in_bias(a), in_rounded, qkv);
     turn(c, a, qkv, false);
+    // change: an operation on attention probabilities
     c.attention(sizes.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
                 a.template extra<2, number>());
     project(c, rows, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());

@@ -25,6 +25,7 @@ struct scale_by {
   }
 };
 
+// change: a sum of losses; the factor of the gradients
 /// A loss in the middle of a model, with a name and a factor: its gradient is the loss's times the factor.
 /// `Item` has both; the partials are without the factor.
 template <class Item, class Loss>

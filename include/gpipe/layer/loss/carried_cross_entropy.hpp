@@ -12,6 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
+// change: a metric; of a head in slices
 /// The numbers per row that the slices of a head carry, over all classes so far; z are the clamped logits x.
 struct carried {
   enum : int {

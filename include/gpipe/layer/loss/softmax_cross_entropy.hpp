@@ -60,6 +60,8 @@ struct cross_entropy_kernels {
     const auto* weights = a.template field<1, number>();
     auto* out = a.template extra<0, summary>();
     c.rows(count, summarize{a.in(), labels, out, limit_in(a.training()), sizes.width});
+    // change: a loss; the partials loss and weight
+    // change: a metric
     if (double* partial = a.partials()) {
       c.sum_rows(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
       c.sum_rows(count, weight_of{weights, labels}, partial + 1);

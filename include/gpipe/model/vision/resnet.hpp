@@ -24,6 +24,7 @@ using resnet_conv =
     initialized<conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Kernel / 2, .bias = false}>,
                 initializer::kaiming()>;
 
+// change: a shipped model
 /// x in the shape of the block's sum: through a convolution where the width or the image changes.
 template <int Out, int Stride, bool Projects>
 struct resnet_shortcut : sequence<stash<"sum">, only<pop<"x">>,

@@ -44,6 +44,7 @@ GPIPE_COLD inline bool prefer_nodes(hwloc_topology_t topology, void* memory, std
 
 }  // namespace detail
 
+// change: core binding
 /// Divides the cores that this process may run on among its workers, in the order of the machine's topology, in which
 /// neighbours share caches and memory. Each worker gets cores of one memory node: whole cores if there are enough,
 /// otherwise hardware threads; if there are fewer of these than workers, some workers share one.

@@ -7,6 +7,7 @@
 
 namespace gpipe {
 
+// assumes: one parameter type
 /// The location of an array in a block of a layer's memory. It is the same in any cut.
 ///
 ///     block `index` of a `kind`:  | before: `offset` bytes | `bytes` of the array | ... |

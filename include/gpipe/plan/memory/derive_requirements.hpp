@@ -131,6 +131,7 @@ GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedul
   return detail::requirements_beside_skips(table, o, stage.stage());
 }
 
+// change: automatic recompute; how much a stage can keep
 /// As needed: the most working sets with which a stage fits, from the fewest to one per micro-batch in flight;
 /// `fits(requirements)` is called with different numbers of them. If none fits, the fewest.
 template <class Fits>

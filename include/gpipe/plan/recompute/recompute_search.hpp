@@ -84,6 +84,7 @@ class recompute_search {
   /// [layer], for the stages that were decided last: see `cut`.
   constexpr const int* before() const { return before_.data(); }
 
+  // change: automatic recompute; layers or whole micro-batches
   /// Decides for a stage of a cut. Without a limit no bytes are counted. The last decisions are stored: most cuts of a
   /// search have stages in common.
   constexpr stage_recompute decide(const int* first, int stage, std::int64_t limit) {

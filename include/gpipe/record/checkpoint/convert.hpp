@@ -26,6 +26,7 @@ constexpr float half_value(std::uint16_t bits) {
   return std::bit_cast<float>(sign | (exponent == 31 ? 255U : exponent + 112) << 23 | fraction << 13);
 }
 
+// assumes: half precision is bf16
 /// The nearest bf16, ties to even. Via a float, a double could be rounded twice: therefore that float is rounded to
 /// odd, so that its last bit is 1 whenever it is not exact (Boldo and Melquiond, 2008).
 constexpr bf16 nearest_bf16(double x) {

@@ -14,6 +14,7 @@
 
 namespace gpipe::detail {
 
+// assumes: links in a process move no bytes
 /// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica. A layer whose output only
 /// a later stage reads writes directly into that stage's stash, and a gradient goes directly into the writer's stage.
 /// If maps[s] is null, stage s is in another process; values for it are written to this stage's outgoing buffers.
@@ -173,6 +174,7 @@ class binder {
       const parameter_block& block = owned ? b.owned : b.tied;
       const std::size_t offset = owned ? net_.own_bytes(l, p) : net_.tied_bytes(l, p);
       b.parameter_at.push_back(block.parameters + offset);
+      // assumes: one parameter type
       b.gradient_at.push_back(block.gradients == nullptr ? nullptr : block.gradients + offset);
     }
     b.frozen_by_call.resize(b.parameter_at.size());

@@ -11,6 +11,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one kind of device
 /// The kernels of one layer type of the network, for contexts of one type. A kernel that the layer does not need is
 /// null.
 struct kernel_row {

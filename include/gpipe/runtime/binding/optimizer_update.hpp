@@ -36,6 +36,7 @@ struct update_range {
   std::byte* arrays = nullptr;
 };
 
+// assumes: one parameter type
 /// An optimizer without its type, for contexts of one type, so that an executor is compiled once for all optimizers.
 class optimizer_update {
  public:

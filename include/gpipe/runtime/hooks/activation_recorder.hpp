@@ -12,6 +12,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 /// Records the layers of a stage: downloads the rows of watched layers, also in passes that only run forward. For a
 /// digest, it waits until the results of train and accumulate passes are computed, and hashes them.
 class activation_recorder {

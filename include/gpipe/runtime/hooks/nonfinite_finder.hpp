@@ -11,6 +11,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 /// Finds the first number that is not finite, layer by layer, when a pass is repeated because its loss or norm was not
 /// finite. Throws `error`, which names the layer and the buffer.
 class nonfinite_finder {

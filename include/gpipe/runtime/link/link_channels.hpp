@@ -76,6 +76,7 @@ struct link_channels {
   }
 };
 
+// change: link emulation
 /// The channels of each link of a plan between two workers of this process. Other links are empty: within one worker a
 /// value is written where it is read, and the ends of channels to other processes are made later. The markers are made
 /// by `device`. `waiters[w]`: the number of worker w in `wake_signals`; -1: it is in another process.

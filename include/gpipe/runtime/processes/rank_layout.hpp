@@ -10,6 +10,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one replica per process
 /// Assigns a plan's workers, R replicas of K workers each, to processes: all to one, or in a job some workers of one
 /// replica to each process. These are the workers whose devices name it, or, if devices name no process, consecutive
 /// ones; then the counts in a replica differ by at most one.

@@ -14,6 +14,7 @@
 
 namespace gpipe::detail {
 
+// assumes: several lengths in one process
 /// Makes the channel ends of a replica's links to stages in other processes. Every process makes its ends in the same
 /// order.
 class remote_links {
@@ -48,6 +49,7 @@ class remote_links {
     return {peer,         plan_.options.micro_batch_size,       {},
             memory_slots, sends ? plan_.leaving : memory_slots, queues_[detail::index(end)]};
   }
+  // assumes: links in a process move no bytes
   buffer_layout buffer_of(const detail::block_address& block, int v) const {
     const edge_part& part = net_.values[v].part;
     return {block.base, block.stride, part.size * bytes_of(part.type)};

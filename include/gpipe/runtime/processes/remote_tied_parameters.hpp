@@ -14,6 +14,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one parameter type
 /// Sends values and gradients of tied parameters between the owner's process and the processes of its uses:
 ///
 ///     owner   values ------> use, at the begin of a pass

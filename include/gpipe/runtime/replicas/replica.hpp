@@ -15,6 +15,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one kind of device
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
 /// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job it has
 /// only the stages of this process's workers.

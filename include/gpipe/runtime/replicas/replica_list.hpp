@@ -21,6 +21,7 @@ class replica_list {
       auto& added = replicas_.emplace_back();
       if (!ranks.has_part(r)) continue;
       added = std::make_unique<replica>(device, net, plan, r, ranks, wake_signals, options.arena_fill,
+                                        // change: link emulation
                                         options.link_bytes_per_second, longest != nullptr ? &longest->at(r) : nullptr);
       added->bind(kernels, options.canary);
     }

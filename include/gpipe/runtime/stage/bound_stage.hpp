@@ -29,6 +29,7 @@ class gradient_listener {
   ~gradient_listener() = default;
 };
 
+// assumes: one kind of device
 /// A stage that runs its layers forward and backward on one micro-batch. It uses neither channels nor threads: its
 /// caller has received the values that the stage reads, and has acquired the buffers that it writes. Stages share no
 /// cache line.
@@ -78,6 +79,7 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   /// After forward: copies values that several stages read, or also this one, to their readers' buffers.
   bool has_copies() const { return !binding_.copies.empty(); }
+  // assumes: links in a process move no bytes
   void pass_on(const step_context& step, int m);
 
   /// Runs forward again before the gradient arrives: the whole micro-batch from the stash, as far as backward needs it,
@@ -119,6 +121,7 @@ class alignas(alignment) bound_stage : public stage_arena {
   void copy_tied_values(const named_array& user, const std::byte* values);
   /// Recomputes the buffers that are derived from a layer's parameters, some of which are tied.
   void refresh_tied(int layer) { refresh(at(layer)); }
+  // assumes: one parameter type
   /// Adds a tied use's gradients to the owner's, which this stage has, at the rows of the use.
   void add_tied_gradients(const tie& t, const std::byte* gradients);
   /// The stage has updated its parameters.

@@ -49,6 +49,7 @@ class stage_arena {
   /// The layers whose gradients this replica has summed over all.
   layer_range reported(bool commits) const;
 
+  // assumes: one parameter type
   /// The stage's parameters and gradients, each one flat array of `flat_bytes`; moments and averages are of the share.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
   std::byte* parameters() const { return arena_.data(); }
@@ -76,6 +77,7 @@ class stage_arena {
       if (tied && !net_->owns(b.layer_index))
         f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
+  // assumes: half precision is bf16
   /// Adds elementwise. Each sum of two numbers is rounded.
   void add(dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const {
     context_.add(n, type, source, target);
@@ -108,6 +110,7 @@ class stage_arena {
 
   using bound = detail::bound_layer;
 
+  // change: memory pages
   /// The context and the memory, which the stages of several lengths share.
   struct place {
     device_context context;

@@ -48,6 +48,7 @@ GPIPE_COLD inline bool reads(const network& net, std::string_view name) {
   return known;
 }
 
+// change: step input
 /// Checks that the model reads every field of the batch that was not added by `with_unread`.
 GPIPE_COLD inline void check_fields(const network& net, const batch& data) {
   for (const batch::entry& e : data.entries()) {
@@ -62,6 +63,7 @@ GPIPE_COLD inline void check_fields(const network& net, const batch& data) {
   }
 }
 
+// assumes: half precision is bf16
 inline bool is_rounded(const network& net, const batch::entry& inputs) {
   return net.values[0].part.type == dtype::bf16 && inputs.type == dtype::float32;
 }

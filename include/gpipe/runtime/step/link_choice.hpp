@@ -17,6 +17,7 @@ struct link_emulator;
 
 }  // namespace detail
 
+// change: link emulation
 /// The emulation of links at a number of bytes per second, or none: `{.link_bytes_per_second = 1'000'000}`. A program
 /// that emulates no link compiles none of it, because only the constructor from a number refers to it.
 class link_choice {

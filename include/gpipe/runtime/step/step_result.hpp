@@ -17,6 +17,7 @@ namespace detail {
 struct result_source;
 }
 
+// change: a non-finite step
 /// The result of a step or an evaluation, over all its samples. The weight, the sums and the metrics belong to the main
 /// loss.
 struct step_result {
@@ -25,6 +26,7 @@ struct step_result {
   double correct = 0;  ///< sum of the weights of the samples that the model got right
   double norm = 0;     ///< of the mean gradient, before clipping; steps only
   int samples = 0;
+  // change: a metric
   double sums[max_metrics]{};  ///< of the loss's partials, in the order in which the loss lists them
 
   /// Whether the main loss counts right answers.
@@ -75,6 +77,7 @@ struct result_source {
       if (result.auxiliary_[index(k)].row() == &row) return result.auxiliary_[index(k)];
     return result.auxiliary_[index(result.auxiliary_count_++)] = loss_result(&row);
   }
+  // change: a sum of losses
   /// Adds the auxiliary losses to the loss, which is the mean of the main one.
   static void add_auxiliary(step_result& result) noexcept {
     for (const loss_result& loss : result.auxiliary_losses())

@@ -24,6 +24,7 @@ enum class deadline_action : std::uint8_t {
   abort,  ///< a further thread prints where the kernel is, and ends the process by `std::abort`
 };
 
+// change: a training option
 /// The options of a training in addition to its plan and its optimizer:
 /// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets
 /// the learning rate and the norm with each step, and the cut with its plan.
@@ -55,6 +56,7 @@ struct training_options {
   /// which outlives the training. The first worker, the calling thread, is bound during calls. Null: no worker is
   /// bound, and a worker that shares its core moves. The bits are the same.
   const core_placement* cores = nullptr;
+  // change: a hook between backward and update
   /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If
   /// it throws, the step fails.
   std::function<void(const instruction&)> before{};

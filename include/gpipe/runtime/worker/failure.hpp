@@ -17,6 +17,7 @@
 
 namespace gpipe::detail {
 
+// change: an error location
 /// The location of an instruction that runs; `known` has the fields that are already known.
 inline GPIPE_COLD location location_of(const instruction& action, const bound_stage& stage, const step_context& step,
                                        location known = {}) {
@@ -70,6 +71,7 @@ GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadlin
   }
 }
 
+// change: a non-finite step
 /// Throws the reason why a pass is not finite; `accumulated` calls of its step came before. `repeat()` runs the pass
 /// again up to its decision, as a diagnosis, and throws an error that names the first layer with such a number.
 template <class Repeat>

@@ -35,6 +35,7 @@
 
 namespace gpipe::detail {
 
+// change: a hook between backward and update
 /// Runs one pass at a time on all workers of this process, each on its thread; the first worker is the calling thread.
 /// It runs one plan, or one of several, for models that differ in sequence length. Then each plan has its own programs,
 /// stages and channels, and all use the same workers, threads and memory. A pass that fails ends in every worker and in
@@ -156,6 +157,7 @@ class pass_runner {
   // A wait between workers of one process of a job may depend on another process, whose progress counts. So it lasts
   // until a wait for that process ends, or the watchdog finds a kernel that does not return.
   wait_limits local_limits(wait_limits limits) const;
+  // change: core binding
   // Moves the memory of each stage, which is the host's, to its worker.
   void place(const plan_run& run) const;
   // In a handler: drops the work of the failed pass. Throws the first cause among all processes, if there are several.

@@ -24,6 +24,7 @@
 
 namespace gpipe::detail {
 
+// assumes: one kind of device
 /// Runs a program. It uses the stages of its replica and the channels to other workers, but no schedule. Aligned,
 /// because the values that it writes in every action must not share a cache line with another worker's.
 ///
@@ -47,6 +48,7 @@ class alignas(alignment) worker final : private gradient_listener {
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears);
 
+  // assumes: replicas keep all parameters
   // Gathers the parameters that other replicas have updated.
   void gather_parameters();
 
@@ -240,9 +242,11 @@ class alignas(alignment) worker final : private gradient_listener {
   }
   void record_end();
 
+  // change: a hook between backward and update
   void reduce(const instruction& action);
   void add_tied_gradients(const instruction& action);
 
+  // change: a non-finite step
   void update(const instruction& action);
 
   void decide() noexcept;

@@ -137,6 +137,7 @@ struct ranked_plans {
   }
 };
 
+// change: a schedule
 /// About how long the schedule of a plan fills and drains: its step without a worker's work.
 constexpr std::int64_t fill_time(const plan_candidate& plan, const stage_times& stage) {
   const std::int64_t forward = stage.forward, input = stage.backward_input, parameters = stage.backward_parameters;
@@ -214,6 +215,7 @@ constexpr int estimated_copies(const plan_candidate& plan) {
   return copies < M ? copies : M;
 }
 
+// change: a schedule
 /// Whether a schedule simulates its own table, which takes several times as long as a formula.
 constexpr bool computes_table(schedule_kind kind) {
   return kind == schedule_kind::interleaved_zb || kind == schedule_kind::dual_pipe_v || kind == schedule_kind::zb_v ||

@@ -117,6 +117,7 @@ class best_search {
   /// Plans that seem to fit as they are come first, then those that seem to fit with recompute, then all.
   enum class waits_for : std::uint8_t { room, recompute, nothing };
 
+  // change: a schedule
   /// Starts with the plans that need the least memory: the smallest micro-batches of some schedules for each number of
   /// replicas and workers. Under a tight limit few others fit.
   void simulate_small() {

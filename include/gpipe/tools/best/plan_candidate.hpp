@@ -37,6 +37,7 @@ struct plan_candidate {
 
 namespace detail {
 
+// change: a schedule; the search for the best plan
 /// The schedules that train. Among those with equally long steps, the one that needs less memory comes first.
 inline constexpr schedule_kind searched_kinds[] = {
     schedule_kind::one_f_one_b, schedule_kind::v_min,      schedule_kind::v_half,         schedule_kind::zb_h1,

@@ -135,6 +135,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_e
         drawing.not_running("not-running", stopped, y, left + width - stopped, height, hint);
       const double free = (std::min)(left + width, stopped) - left;
       if (!number.empty() && height >= 11 && free >= 7.0 * static_cast<double>(number.size()) + 3.2)
+        // change: the look of an action
         drawing.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", left + free / 2,
                      y + height / 2 + 4, number);
     });

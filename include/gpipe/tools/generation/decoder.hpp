@@ -43,6 +43,7 @@ struct decoded_model {
 struct release_decoder_memory {
   void operator()(std::byte* memory) const noexcept { std::free(memory); }
 };
+// change: memory pages
 /// Memory that the system provides on the first write.
 using decoder_memory = std::unique_ptr<std::byte[], release_decoder_memory>;
 

@@ -12,6 +12,7 @@
 
 namespace gpipe {
 
+// change: a generation option
 /// The options of generated text.
 struct generation_options {
   int tokens = 100;        ///< at most, after the prompt
@@ -44,6 +45,7 @@ GPIPE_COLD inline void log_probabilities(std::span<const float> logits, std::vec
   for (const float x : logits) result.push_back(static_cast<double>(x) - largest - math::log(sum));
 }
 
+// change: a generation option
 /// Draws a token with probability e^(logit / temperature) / sum, among the `top_k` most likely and then the nucleus of
 /// `top_p`; among equals the first. Equal seeds and positions draw equal tokens.
 class token_sampler {

@@ -8,6 +8,7 @@
 
 namespace gpipe {
 
+// change: an image format
 /// A format of files with one image each. A program may add its own to `pnm_format` and `png_format`.
 struct image_format {
   const char* name;

@@ -15,6 +15,7 @@ struct log_value {
   double value;  // NaN: there is none
 };
 
+// change: a logged number
 /// The numbers of a step, in the order of the columns. Numbers of held-out data are only at the end of an epoch.
 GPIPE_COLD inline std::array<log_value, 8> log_values(const fit_progress& progress) {
   return {{{"loss", "train/epoch_loss", progress.loss},

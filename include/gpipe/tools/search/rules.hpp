@@ -9,6 +9,7 @@
 
 namespace gpipe {
 
+// change: the schedule search; a rule
 /// The rule of zero-bubble schedules: input parts first, because other workers wait for them, then forwards, later
 /// stages first; parameter parts when nothing else can begin.
 struct gradients_first {

@@ -13,6 +13,8 @@
 
 namespace gpipe::detail {
 
+// change: the random number generator; the user's choice
+// change: checkpoint contents; a number or a text; older files lack it
 /// The texts of a checkpoint, in the header of the optimizer's first file. The step count is in every file.
 ///
 ///     gpipe.format 2, gpipe.steps 120, gpipe.seed 7,

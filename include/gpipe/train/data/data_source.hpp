@@ -36,6 +36,7 @@ struct own_batches {
   int tokens = 0;  ///< in a batch, at most: a position is one in batches of this size
 };
 
+// change: a data source
 /// The data that `fit`, `evaluate` and `predict` read: a `dataset`, `mapped_data`, `generated_data`, or your own class.
 /// The batch at a position is a function of the order alone, so a stream can begin anywhere.
 class data_source {

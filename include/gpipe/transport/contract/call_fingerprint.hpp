@@ -86,6 +86,7 @@ struct call_fingerprint {
     return equal;
   }
 
+  // change: an error location
   /// The error if `rank` makes `call`, and rank 0 this call with these values.
   GPIPE_COLD error difference(const call_fingerprint& call, int rank, std::span<const agreed_value> values) const {
     std::string name = "the call", both;

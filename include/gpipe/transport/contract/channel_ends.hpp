@@ -28,6 +28,7 @@ namespace gpipe {
 // a device's queue are used in its order: they make the queue wait, the host waits only in `process_group::wait`, and
 // `consume` returns the number of samples of a full micro-batch.
 
+// change: a transport
 /// The end of a channel that sends.
 class sending_end {
  public:
@@ -46,6 +47,7 @@ class receiving_end {
   virtual void release(int micro_batch) = 0;
 };
 
+// assumes: links in a process move no bytes
 /// The slots of a value, which a channel between processes transfers, in this process's memory.
 struct buffer_layout {
   std::byte* base = nullptr;

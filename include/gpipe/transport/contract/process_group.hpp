@@ -34,6 +34,7 @@ struct host_cores {
   int first = 0;  ///< the index of this process's first worker among these
 };
 
+// change: a transport
 /// An executor's interface to the processes of a job; this one is `rank()`. Every process makes the same calls in the
 /// same order, from one thread at a time; if one does not, all fail. After a failure elsewhere calls that wait throw
 /// `detail::interrupted`; `agree` and `broadcast`, which are called outside of steps, throw the cause.

@@ -7,6 +7,7 @@
 
 namespace gpipe::detail {
 
+// change: link emulation
 /// Makes the transfers of one direction of a link take time. It is called next to a channel and moves nothing:
 ///
 ///     sender     write ... depart(m, bytes)  publish(m)

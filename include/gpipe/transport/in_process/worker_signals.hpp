@@ -87,6 +87,7 @@ class basic_worker_signals {
     return spin(ready) ? detail::wait_result::ready : sleep(worker, predicate(ready), gives_up::on_failure);
   }
 
+  // change: core binding
   /// Called when a worker begins or wakes: if another worker runs on its core, moves it to a core without one. A system
   /// may place a woken thread on the core of the thread that woke it, and leave both there for many steps while another
   /// core is idle. No thread is pinned. Workers that are bound to cores stay there.

@@ -11,6 +11,7 @@
 
 namespace gpipe::host {
 
+// assumes: half precision is bf16
 /// Matrix products of bf16, in addition to `gemm`'s: A's rows and B's panels are converted to float block by
 /// block, the tile multiplies these, and a block of C is rounded when its sums are complete.
 template <class Tile>

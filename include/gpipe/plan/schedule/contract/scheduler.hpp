@@ -9,6 +9,7 @@
 
 namespace gpipe {
 
+// change: a schedule
 /// A schedule: a pure function from (S, M) to a table with one row per worker and one column per tick. It
 /// promises that
 ///

@@ -12,6 +12,7 @@
 
 namespace gpipe::detail {
 
+// change: checkpoint contents; an array
 /// An array that a checkpoint stores, and its location in an executor.
 struct stored_array {
   std::string name;  ///< in the file: "h.0.ln_1.weight", and of a moment "h.0.ln_1.weight.moment.0"
@@ -36,6 +37,7 @@ std::vector<stored_array> model_arrays(const network& net);
 /// The names of parameters in a text of `checkpoint_facts::frozen`. Throws if the model has no such parameter.
 std::vector<std::string> frozen_paths(const network& net, const std::string& text, const std::string& file);
 
+// assumes: one parameter type
 /// The optimizer's arrays of each parameter, in model order: moments, arrays of a tensor rule, the moving average.
 /// A tied parameter has one of each.
 std::vector<stored_array> optimizer_state(const network& net, const plan_options& options);
