@@ -18,6 +18,7 @@ class attentions : public weight_gradients {
  public:
   using weight_gradients::weight_gradients;
 
+  // change: an operation on attention probabilities
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
   /// attention_shape). `lengths` has the number of valid keys per sample; null: all. A query without visible keys gives
   /// o = 0 and log sum -infinity. bf16 runs on tensor cores, unless the program's code for this GPU is for an
@@ -39,6 +40,7 @@ class attentions : public weight_gradients {
                      o, log_sums);
     });
   }
+  // change: an operation on attention probabilities
   /// The gradients of q, k and v from d_o; o and log_sums are the results of `attention`. Overwrites d_q, d_k and d_v.
   /// The heads that share a key head are added in ascending order.
   template <class T>

@@ -167,6 +167,7 @@ class job final : public process_group {
 
   GPIPE_COLD void fail(const error& cause) noexcept override {
     detail::location place = cause.where();
+    // change: an error location
     place.rank = rank_;
     progress_->report(error(cause.wrong(), cause.remedy(), place), false);
   }

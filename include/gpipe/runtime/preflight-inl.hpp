@@ -5,6 +5,7 @@
 
 namespace gpipe::detail {
 
+// change: a training option; its check
 GPIPE_INLINE GPIPE_COLD void preflight(const device_functions& device, const network& net, const step_plan& plan,
                                        double rule, const training_options& options, const rank_layout& ranks) {
   if (options.job != nullptr)

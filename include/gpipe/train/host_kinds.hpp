@@ -48,6 +48,8 @@
 #endif
 
 /// The kinds of language models, over numbers of a type.
+// change: a layer
+// change: a compiled definition; its kinds
 // clang-format off
 #define GPIPE_LANGUAGE_KINDS(kind, T) \
   kind(relu::kind_for<T>) \

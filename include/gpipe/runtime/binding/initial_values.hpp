@@ -24,6 +24,7 @@ inline double value_bound(const initializer& initial) {
 }
 
 // change: an initializer
+// change: an initializer
 /// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
 /// state. It depends only on these, the layer's position and the seed, so no cut changes it. It is drawn in double,
 /// then rounded. `initial` has its fan-in: see `initializer::of`. `bound` is `value_bound` of `initial`. The draw takes

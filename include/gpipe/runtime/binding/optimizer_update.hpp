@@ -48,6 +48,7 @@ class optimizer_update {
   /// The type of the contexts.
   context_id context() const { return context_; }
 
+  // change: a parameter group setting
   /// Gives each group its own settings. Without this call there are no groups.
   void use(const parameter_groups& groups);
 

@@ -40,6 +40,7 @@ class replica final : public replica_part {
     }
     std::vector<int> waiters;
     for (int w = 0; w < plan.workers(); ++w) waiters.push_back(ranks.number_here(number, w));
+    // change: link emulation
     channels_ = make_link_channels(device, net, plan, wake_signals, emulated, waiters);
   }
   /// Finds every address, and sets up libraries.
