@@ -10,7 +10,6 @@
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/batch.hpp>

@@ -154,7 +154,9 @@ struct device_adaptor {
   }
 
   static void fill(context_handle c, size count, dtype type, double value, void* target) {
-    visit_dtype(type, [&]<class T>() { typed(c).fill(count, static_cast<T>(value), static_cast<T*>(target)); });
+    visit_dtype(type, [&]<class T>() {
+      typed(c).fill(count, static_cast<T>(static_cast<compute_type<T>>(value)), static_cast<T*>(target));
+    });
   }
   static void add(context_handle c, size count, dtype type, const void* source, void* target) {
     visit_dtype<double, bf16, float>(

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include <gpipe/core/numbers/finite.hpp>
