@@ -13,6 +13,7 @@
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan.hpp>
 
+#include "plan/best/print_best.hpp"
 #include "plan/check/checked.hpp"
 #include "plan/drawing.hpp"
 #include "plan/export/exported.hpp"
@@ -24,7 +25,6 @@
 #include "plan/sweep/summary.hpp"
 #include "plan/tables.hpp"
 #include "plan/transformers.hpp"
-#include "plan/best/print_best.hpp"
 
 using namespace gpipe;
 using namespace example;

@@ -52,19 +52,19 @@ constexpr std::string_view distributive =
     "tap|cell|call|cut|save|length|array|sentence|language|convolution|multiprocessor|body|location|model|link";
 
 const std::vector<pattern> patterns = {
-    {"opening", {"^ that|those|which|of|what|where|who|whose"}, 0.1, 17, 108, false},
-    {"a line a stage", {distributive}, 0, 67, 40},
-    {"behind", {"behind"}, 0.2, 35, 89},
-    {"beside", {"beside"}, 0.1, 39, 49},
-    {"stand", {"stand|stands|standing|stood"}, 0.1, 20, 45},
-    {"that of", {"that|those of", "of which"}, 0.15, 112, 262},
-    {"of its own", {"of its|their|our|your|his own"}, 0, 65, 54},
+    {"opening", {"^ that|those|which|of|what|where|who|whose"}, 0.1, 6, 9, false},
+    {"a line a stage", {distributive}, 0, 13, 12},
+    {"behind", {"behind"}, 0.2, 3, 1},
+    {"beside", {"beside"}, 0.1, 4, 3},
+    {"stand", {"stand|stands|standing|stood"}, 0.1, 0, 1},
+    {"that of", {"that|those of", "of which"}, 0.15, 10, 25},
+    {"of its own", {"of its|their|our|your|his own"}, 0, 3, 9},
     {"personified", {"!you|user|users|who|reader|readers|people|caller|error|message knows|asks|says|wants|tells|told",
-                     "!you|users|to|people|readers|we know|ask|say|want|tell", "lets|letting !you|users"}, 0.4, 74, 90},
-    {"what", {"what"}, 1.0, 129, 267, false},
+                     "!you|users|to|people|readers|we know|ask|say|want|tell", "lets|letting !you|users"}, 0.4, 9, 13},
+    {"what", {"what"}, 1.0, 33, 29, false},
     {"house terms", {"anew", "alike", "for ever", "ours", "at hand", "so many", "nobody|somebody",
                      "reckon|reckons|reckoned", "hand|hands|handed|handing on", "in|several|keep|keeps shares",
-                     "one a|an !hour|day", "belongs|belong to it"}, 0, 38, 35},
+                     "one a|an !hour|day", "belongs|belong to it"}, 0, 18, 20},
     {"spelling", {"initialise|initialised|initialiser|normalise|normalised|optimise|optimised|specialise|"
                   "specialised|specialisation"}, 0, 0, 0},
 };

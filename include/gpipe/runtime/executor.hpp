@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -8,9 +8,7 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/shares.hpp>
-#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>

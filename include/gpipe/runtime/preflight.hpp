@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 #include <gpipe/core/build_mode.hpp>
@@ -15,7 +14,6 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/device/contract/device_concept.hpp>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/trace.hpp>
