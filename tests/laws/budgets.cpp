@@ -73,7 +73,7 @@ void check(size found, size budget) {
 TEST_CASE("rooms stay within their budgets of headers and lines") {
   const std::map<std::string, size> budgets = {
       {"core", {55, 3927}},   {"layer", {75, 8673}},     {"model", {22, 3867}},  {"plan", {109, 13635}},
-      {"device", {38, 4458}}, {"transport", {13, 1210}}, {"record", {32, 2651}}, {"runtime", {82, 9258}},
+      {"device", {38, 4458}}, {"transport", {13, 1210}}, {"record", {32, 2651}}, {"runtime", {82, 9265}},
       {"train", {48, 5067}},  {"cuda", {39, 5481}},      {"mpi", {18, 2357}},    {"tools", {95, 11238}}};
   for (const auto& room : budgets) {
     CAPTURE(room.first);
@@ -87,10 +87,10 @@ TEST_CASE("rooms stay within their budgets of headers and lines") {
 
 TEST_CASE("headers that users include reach no more headers and lines than their budgets") {
   const std::map<std::string, size> budgets = {
-      {"checkpoint", {254, 25592}}, {"data", {61, 6389}},    {"generate", {224, 24414}}, {"images", {60, 4833}},
+      {"checkpoint", {254, 25599}}, {"data", {61, 6389}},    {"generate", {224, 24416}}, {"images", {60, 4833}},
       {"job", {224, 25318}},        {"layer", {94, 10734}},  {"lengths", {71, 8761}},    {"make_plan", {179, 21545}},
-      {"mpi", {244, 27602}},        {"plan", {232, 27425}},  {"predict", {289, 31976}},  {"report", {169, 18499}},
-      {"stages", {162, 19923}},     {"testing", {74, 8273}}, {"thrust", {51, 5732}},     {"train", {296, 32850}}};
+      {"mpi", {244, 27602}},        {"plan", {232, 27425}},  {"predict", {289, 31983}},  {"report", {169, 18499}},
+      {"stages", {162, 19923}},     {"testing", {74, 8273}}, {"thrust", {51, 5732}},     {"train", {296, 32857}}};
   for (const auto& header : budgets) {
     CAPTURE(header.first);
     check(size_of_reach("gpipe/" + header.first + ".hpp"), header.second);

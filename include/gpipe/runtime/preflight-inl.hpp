@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include <gpipe/core/build_mode.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/preflight.hpp>
 
 namespace gpipe::detail {
