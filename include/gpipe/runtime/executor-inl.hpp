@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/runtime/executor.hpp>
 
