@@ -13,7 +13,6 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/report/breakdown.hpp>
 #include <gpipe/tools/testing/emulated_link.hpp>
 
@@ -47,6 +46,12 @@ std::unique_ptr<executor> made(plan_options plan, training_options options = {},
                                     kernels_of<Net, host::context>, make_plan(network_of<Net>, plan, cut),
                                     optimizer_update::of<host::context>(sgd{}), std::move(options));
 }
+/// The host under the name of another device.
+struct second_device : host_device {
+  struct context : host::context {};
+  static context make_context(int /*stage*/) { return {}; }
+};
+
 constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .optimizer_moments = 1};
 
 const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
@@ -243,4 +248,16 @@ TEST_CASE("a plan that does not fit into memory is rejected before anything is a
   CHECK(host_device::memory_left() > 0);
   CHECK_THROWS_WITH_AS(made<vast>({.stages = 4, .micro_batch_size = 1, .optimizer_moments = 1}),
                        doctest::Contains("bytes, but the machine has"), error);
+}
+
+TEST_CASE("kernels and an optimizer's update of another device are refused") {
+  const auto make = [](const device_functions& device, const optimizer_update& update) {
+    executor(device, network_of<net>, kernels_of<net, host::context>, make_plan(network_of<net>, two), update);
+  };
+  const optimizer_update first = optimizer_update::of<host::context>(sgd{}),
+                         second = optimizer_update::of<second_device::context>(sgd{});
+  CHECK_NOTHROW(make(device_of<host_device>, first));
+  CHECK_THROWS_WITH_AS(make(device_of<host_device>, second),
+                       doctest::Contains("the optimizer's update is that of another device"), error);
+  CHECK_THROWS_WITH_AS(make(device_of<second_device>, second), doctest::Contains("are those of another device"), error);
 }

@@ -303,6 +303,8 @@ GPIPE_INLINE GPIPE_COLD const std::vector<recorder>& executor::trace() const {
 }
 
 GPIPE_INLINE GPIPE_COLD const step_plan& executor::admitted() const {
+  if (rule_.context() != device_.context)
+    detail::throw_error({"the optimizer's update is that of another device"}, {"make it for the device's context"});
   detail::require_optimizer(plan_.options, rule_.moments(), rule_.memory(), options_);
   detail::preflight(device_, net_, plan_, rule_.trial(), options_, ranks_);
   return plan_;

@@ -41,8 +41,6 @@ namespace gpipe {
 ///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
 class executor {
  public:
-  using context = detail::device_context;
-
   executor(const detail::device_functions& device, const network& net, const detail::kernel_row* kernels,
            step_plan plan, detail::optimizer_update rule, training_options options = {},
            std::vector<detail::length_plan> shorter = {});

@@ -20,8 +20,8 @@
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/model_array-inl.hpp>
 
-// The definitions of basic_trainer's members. trainer.hpp includes them if the program is header-only. If
-// GPIPE_COMPILED is 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
+// The definitions of basic_trainer's members. trainer.hpp includes them if the program is header-only. Else the
+// compiled library has them, for all devices.
 
 namespace gpipe {
 
@@ -64,10 +64,9 @@ inline GPIPE_COLD std::vector<length_plan> plans_of(const shorter_lengths& short
   return plans;
 }
 
-GPIPE_INLINE GPIPE_COLD executor* make_executor(const device_functions& device, const network& net,
-                                                const kernel_row* kernels, const plan_source& source,
-                                                const optimizer_update& update, const training_options& settings,
-                                                const shorter_lengths& shorter) {
+inline GPIPE_COLD executor* make_executor(const device_functions& device, const network& net, const kernel_row* kernels,
+                                          const plan_source& source, const optimizer_update& update,
+                                          const training_options& settings, const shorter_lengths& shorter) {
   if (settings.job != nullptr && !shorter.lengths.empty())
     throw_error({"the training has a job, and its model ", shorter.lengths.size() + 1, " lengths"},
                 {"choose .job = nullptr, or the model of one length"});
@@ -107,7 +106,7 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
   return schedule;
 }
 
-GPIPE_INLINE GPIPE_COLD const watched_rows& watched_in(const executor& run, int layer_index) {
+inline GPIPE_COLD const watched_rows& watched_in(const executor& run, int layer_index) {
   if (const auto* rows = run.watched(known_layer(run.net(), layer_index))) return *rows;
   throw_error({"the layer is not watched"}, {"call watch(", layer_index, ") before the step"},
               location_of(run.net(), layer_index));

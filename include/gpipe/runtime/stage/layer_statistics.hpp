@@ -19,11 +19,10 @@ namespace gpipe::detail {
 /// partials of the whole mini-batch. They stay in the device's memory.
 class accumulated_statistics {
  public:
-  using context = device_context;
-
   /// Keeps the partials of a call: `count` micro-batches, `stride` numbers apart. Makes room for `max_count` more,
   /// because the commit must not fail.
-  GPIPE_COLD void keep(const context& c, const double* partials, std::ptrdiff_t stride, int count, int max_count) {
+  GPIPE_COLD void keep(const device_context& c, const double* partials, std::ptrdiff_t stride, int count,
+                       int max_count) {
     const auto needed = static_cast<std::size_t>(numbers_ + stride * (count + max_count)) * sizeof(double);
     if (!room_ || room_->size() < needed) {
       // Twice the size, so that a long series of calls copies its partials only a few times.
@@ -37,7 +36,7 @@ class accumulated_statistics {
     count_ += count;
   }
   /// All partials: the kept ones, followed by the last call's, which are not kept.
-  double* followed_by(const context& c, const double* partials, std::ptrdiff_t stride, int count) {
+  double* followed_by(const device_context& c, const double* partials, std::ptrdiff_t stride, int count) {
     c.copy(stride * count, partials, all() + numbers_);
     return all();
   }

@@ -22,11 +22,9 @@ GPIPE_INLINE GPIPE_COLD stage_arena::stage_arena(const device_functions& device,
       takes_operations_(context_.takes_operations()),
       arena_(place_->arena),
       map_(arena_.data()) {
-  if (plan.options.tf32) {
-    if (!context_.allow_tf32())
-      detail::throw_error({"tf32 is true, and the plan's device computes no products in TF32"},
-                          {"train on cuda_device, or leave tf32 out"});
-  }
+  if (plan.options.tf32 && !context_.allow_tf32())
+    detail::throw_error({"tf32 is true, and the plan's device computes no products in TF32"},
+                        {"train on cuda_device, or leave tf32 out"});
   for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
   if (longest != nullptr) return;
   // Gaps between parameters stay zero, because whole arrays are updated at once.
