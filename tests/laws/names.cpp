@@ -18,7 +18,6 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/report/breakdown.hpp>
 #include <gpipe/tools/testing/gradient_check.hpp>
-#include <gpipe/train/basic_trainer-inl.hpp>
 
 using namespace gpipe;
 
