@@ -53,12 +53,12 @@ constexpr std::string_view distributive =
 
 const std::vector<pattern> patterns = {
     {"opening", {"^ that|those|which|of|what|where|who|whose"}, 0.1, 6, 9, false},
-    {"a line a stage", {distributive}, 0, 13, 12},
+    {"a line a stage", {distributive}, 0, 9, 12},
     {"behind", {"behind"}, 0.2, 3, 1},
     {"beside", {"beside"}, 0.1, 4, 3},
     {"stand", {"stand|stands|standing|stood"}, 0.1, 0, 1},
-    {"that of", {"that|those of", "of which"}, 0.15, 10, 25},
-    {"of its own", {"of its|their|our|your|his own"}, 0, 3, 9},
+    {"that of", {"that|those of", "of which"}, 0.15, 7, 25},
+    {"of its own", {"of its|their|our|your|his own"}, 0, 0, 9},
     {"personified", {"!you|user|users|who|reader|readers|people|caller|error|message knows|asks|says|wants|tells|told",
                      "!you|users|to|people|readers|we know|ask|say|want|tell", "lets|letting !you|users"}, 0.4, 9, 13},
     {"what", {"what"}, 1.0, 33, 29, false},
