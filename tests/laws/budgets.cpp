@@ -72,7 +72,7 @@ void check(size found, size budget) {
 
 TEST_CASE("rooms stay within their budgets of headers and lines") {
   const std::map<std::string, size> budgets = {
-      {"core", {55, 3927}},   {"layer", {75, 8673}},     {"model", {22, 3867}},  {"plan", {109, 13635}},
+      {"core", {55, 3927}},   {"layer", {75, 8673}},     {"model", {22, 3867}},  {"plan", {109, 13636}},
       {"device", {38, 4458}}, {"transport", {13, 1210}}, {"record", {32, 2651}}, {"runtime", {82, 9264}},
       {"train", {48, 5066}},  {"cuda", {39, 5481}},      {"mpi", {18, 2357}},    {"tools", {95, 11238}}};
   for (const auto& room : budgets) {
@@ -88,8 +88,8 @@ TEST_CASE("rooms stay within their budgets of headers and lines") {
 TEST_CASE("headers that users include reach no more headers and lines than their budgets") {
   const std::map<std::string, size> budgets = {
       {"checkpoint", {254, 25598}}, {"data", {61, 6389}},    {"generate", {224, 24413}}, {"images", {60, 4833}},
-      {"job", {224, 25318}},        {"layer", {94, 10734}},  {"lengths", {71, 8761}},    {"make_plan", {179, 21545}},
-      {"mpi", {244, 27602}},        {"plan", {232, 27425}},  {"predict", {289, 31981}},  {"report", {169, 18499}},
+      {"job", {224, 25319}},        {"layer", {94, 10734}},  {"lengths", {71, 8761}},    {"make_plan", {179, 21546}},
+      {"mpi", {244, 27603}},        {"plan", {232, 27425}},  {"predict", {289, 31981}},  {"report", {169, 18499}},
       {"stages", {162, 19923}},     {"testing", {74, 8273}}, {"thrust", {51, 5732}},     {"train", {296, 32855}}};
   for (const auto& header : budgets) {
     CAPTURE(header.first);

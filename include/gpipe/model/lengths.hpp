@@ -135,8 +135,8 @@ constexpr bool shares_arrays() {
     using wrong = mismatched<Model, Longest>;
     using at = position_of<typename Model::items, found.layer_index>;
     using name = decltype(wrong::letters_of(std::make_index_sequence<found.name.size()>{}));
-    using here = decltype(wrong::shape_here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
-    using longest = decltype(wrong::shape_longest(std::make_index_sequence<std::size_t{found.shape_longest.rank}>{}));
+    using here = decltype(wrong::here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
+    using longest = decltype(wrong::longest(std::make_index_sequence<std::size_t{found.shape_longest.rank}>{}));
     static_cast<void>(
         asserted<broken::lengths_share_parameters<broken::length<Length>, at, name, here, longest, false>>{});
     return false;

@@ -13,9 +13,9 @@ class sender final : public sending_end, public end {
  public:
   GPIPE_COLD sender(connection& job, const channel_layout& layout, int tag)
       : end(job, layout, tag), started_(index(memory_slots(layout))) {
-    const int slots = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
-    active_.assign(index(slots), -1);
-    short_.assign(index(slots * values()), MPI_REQUEST_NULL);
+    const int slot_count = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
+    active_.assign(index(slot_count), -1);
+    short_.assign(index(slot_count * values()), MPI_REQUEST_NULL);
     full_.assign(layout.sender_slot.size() * index(values()), MPI_REQUEST_NULL);
     for (int m = 0; m < static_cast<int>(layout.sender_slot.size()); ++m)
       for (int v = 0; v < values(); ++v)

@@ -53,13 +53,13 @@ GPIPE_COLD GPIPE_INLINE step_plan plan_from(const plan_constants& constants, con
   };
   for (const int *position = constants.slots_of_links, *end = position + 2 * constants.link_count * M;
        position != end;) {
-    link_slots& slots = plan.slots_of_links.emplace_back();
-    slots.stash = next(position), slots.returned = next(position);
+    link_slots& assignment = plan.slots_of_links.emplace_back();
+    assignment.stash = next(position), assignment.returned = next(position);
   }
   for (const int *position = constants.slots_of_stages, *end = position + 4 * S * M; position != end;) {
-    stage_slots& slots = plan.slots_of_stages.emplace_back();
-    slots.entering = next(position), slots.forward = next(position), slots.backward = next(position),
-    slots.held = next(position);
+    stage_slots& assignment = plan.slots_of_stages.emplace_back();
+    assignment.entering = next(position), assignment.forward = next(position), assignment.backward = next(position),
+    assignment.held = next(position);
   }
   plan.programs = programs_from(constants.programs, constants.workers);
   plan.forward_programs = programs_from(constants.forward_programs, constants.workers);

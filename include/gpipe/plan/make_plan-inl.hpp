@@ -139,16 +139,17 @@ GPIPE_COLD inline void assign_slots(step_plan& plan, const schedule_choice& chos
   const auto count = static_cast<std::size_t>(M);
   tick_index<schedule_choice> table(chosen, S, M, plan.group_gradients);
   for (const stage_link& link : plan.links) {
-    link_slots& slots = plan.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
-    assign_link_slots(table, link, late, slots.stash.data(), slots.returned.data());
+    link_slots& assignment =
+        plan.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
+    assign_link_slots(table, link, late, assignment.stash.data(), assignment.returned.data());
   }
   for (int s = 0; s < S; ++s) {
-    stage_slots& slots = plan.slots_of_stages.emplace_back();
-    for (auto* memory_slots : {&slots.entering, &slots.forward, &slots.backward, &slots.held})
+    stage_slots& assignment = plan.slots_of_stages.emplace_back();
+    for (auto* memory_slots : {&assignment.entering, &assignment.forward, &assignment.backward, &assignment.held})
       memory_slots->resize(count);
-    stash_slots(table, s, s, slots.entering.data());
-    working_set_slots(chosen, S, M, choice, s, slots.forward.data(), slots.backward.data());
-    if (plan.requirements(s).split) held_slots(table, s, slots.held.data());
+    stash_slots(table, s, s, assignment.entering.data());
+    working_set_slots(chosen, S, M, choice, s, assignment.forward.data(), assignment.backward.data());
+    if (plan.requirements(s).split) held_slots(table, s, assignment.held.data());
   }
 }
 
@@ -171,9 +172,9 @@ GPIPE_COLD inline void require_programs(const step_plan& plan, const schedule_ch
   std::vector<int> stash, returned, copies, worker_of, in_flight;
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
     const auto& [source, target, gradient] = plan.links[k];
-    const link_slots& slots = plan.slots_of_links[k];
-    stash.insert(stash.end(), slots.stash.begin(), slots.stash.end());
-    returned.insert(returned.end(), slots.returned.begin(), slots.returned.end());
+    const link_slots& assignment = plan.slots_of_links[k];
+    stash.insert(stash.end(), assignment.stash.begin(), assignment.stash.end());
+    returned.insert(returned.end(), assignment.returned.begin(), assignment.returned.end());
     copies.push_back(plan.requirements(target).stash.from(target - source));
     copies.push_back(plan.requirements(source).returned.from(target - source));
   }

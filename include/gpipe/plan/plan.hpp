@@ -299,15 +299,15 @@ class plan {
       return workers;
     }();
     static constexpr auto slots_of_stages = [] {
-      detail::constant_list<int, 4 * S * M> slots;
+      detail::constant_list<int, 4 * S * M> slot_numbers;
       detail::tick_index index(schedule, S, M, programs::group_gradients);
       for (int s = 0; s < S; ++s) {
-        int* const stage = slots.elements + 4 * s * M;
+        int* const stage = slot_numbers.elements + 4 * s * M;
         detail::stash_slots(index, s, s, stage);
         detail::working_set_slots(schedule, S, M, programs::recompute(), s, stage + M, stage + 2 * M);
         if (stages_.plans[s].requirements.split) detail::held_slots(index, s, stage + 3 * M);
       }
-      return slots;
+      return slot_numbers;
     }();
     static constexpr int cost_count = detail::cost_count(network_of<planned>, valid_options);
     static constexpr auto costs = [] {

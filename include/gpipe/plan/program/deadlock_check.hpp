@@ -64,12 +64,12 @@ template <scheduler Schedule, class Sink>
 GPIPE_COLD constexpr void find_cycle_of(const Schedule& schedule, int stages, int micro_batches,
                                         const stage_link* links, int link_count, Sink&& sink) {
   detail::step_programs<Schedule> programs(schedule, stages, micro_batches, {}, links, link_count, send_mode::buffered);
-  const detail::zeroed_array<int> slots(link_count * micro_batches), copies(2 * link_count);
-  for (int i = 0; i < link_count * micro_batches; ++i) slots[i] = i % micro_batches;
+  const detail::zeroed_array<int> slot_numbers(link_count * micro_batches), copies(2 * link_count);
+  for (int i = 0; i < link_count * micro_batches; ++i) slot_numbers[i] = i % micro_batches;
   for (int i = 0; i < 2 * link_count; ++i) copies[i] = micro_batches;
   expected_step expected = programs.expected();
   expected.in_flight = nullptr;
-  expected.memory_slots = {slots.data(), slots.data(), copies.data()};
+  expected.memory_slots = {slot_numbers.data(), slot_numbers.data(), copies.data()};
   find_cycle(expected, programs.views(), programs.workers(), [&](int worker, const instruction& action) {
     if (action.micro_batch < 0) return;  // at the end of a step
     const detail::cell_ticks& ticks = programs.table().of(action.stage)[action.micro_batch];

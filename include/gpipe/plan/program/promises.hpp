@@ -121,12 +121,12 @@ GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int st
 template <class Table>
 inline constexpr auto link_slots_of = [] {
   constexpr int M = Table::micro_batches, count = Table::link_count;
-  constant_list<int, 2 * count * M> slots;
+  constant_list<int, 2 * count * M> slot_numbers;
   tick_index table(Table::schedule, Table::stages, M, Table::group_gradients);
   for (int i = 0; i < count; ++i)
-    assign_link_slots(table, Table::links[i], Table::late, slots.elements + 2 * i * M,
-                      slots.elements + (2 * i + 1) * M);
-  return slots;
+    assign_link_slots(table, Table::links[i], Table::late, slot_numbers.elements + 2 * i * M,
+                      slot_numbers.elements + (2 * i + 1) * M);
+  return slot_numbers;
 }();
 
 /// The programs of a table of `require_programs`, for a pass that trains or for one that runs forward only.

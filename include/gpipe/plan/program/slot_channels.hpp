@@ -43,9 +43,9 @@ class slot_channels {
   enum state : int { free, taken, full, in_use };  // a slot that is not free adds 4 m
 
   constexpr int slot(int channel, int m) const {
-    const int* const slots =
+    const int* const slot_numbers =
         channel % 2 == 0 ? slots_.stash : slots_.returned;  // g++ 12's sanitizer breaks (a ? b : c)[i]
-    return slots[channel / 2 * micro_batches_ + m];
+    return slot_numbers[channel / 2 * micro_batches_ + m];
   }
   constexpr result turn(int channel, int m, state before, state after) {
     int& slot_state = states_[channel * micro_batches_ + slot(channel, m)];

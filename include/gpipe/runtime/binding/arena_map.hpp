@@ -30,9 +30,9 @@ struct block_address {
 
   std::byte* at(int m, bool backward) const {
     const bool separate = backward && backward_base != nullptr;
-    const int* const slots = backward ? memory_slots.backward : memory_slots.forward;
+    const int* const slot_numbers = backward ? memory_slots.backward : memory_slots.forward;
     std::byte* const buffer = separate ? backward_base : base;
-    return slots == nullptr ? buffer : buffer + (separate ? backward_stride : stride) * index(slots[m]);
+    return slot_numbers == nullptr ? buffer : buffer + (separate ? backward_stride : stride) * index(slot_numbers[m]);
   }
   /// The same with the address of another buffer in backward.
   block_address then(const block_address& later) const {

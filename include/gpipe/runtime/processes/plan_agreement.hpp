@@ -37,7 +37,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   places(plan.processes_of_workers);
   for (const std::vector<instruction>& program : plan.programs)
     for (const instruction& action : program) schedule(action.kind, action.stage, action.micro_batch);
-  for (const link_slots& slots : plan.slots_of_links) schedule(slots.stash, slots.returned);
+  for (const link_slots& assignment : plan.slots_of_links) schedule(assignment.stash, assignment.returned);
   for (const stage_plan& stage : plan.stage_plans) memory(stage.memory.total());
   std::vector<agreed_value> values{{"the build", build.value()}};
   for (const option_description& option : plan_option_list)
