@@ -8,6 +8,8 @@ execute_process(COMMAND ${compiler} -std=c++20 -fsyntax-only -DGPIPE_COMPILED=1 
                 RESULT_VARIABLE code ERROR_VARIABLE messages)
 if(code EQUAL 0)
   message(FATAL_ERROR "${source}: compiles with GPIPE_FAIL, but must not")
+elseif(messages MATCHES "fatal error: [^\n]*")
+  message(FATAL_ERROR "${source}: ${CMAKE_MATCH_0}: all its files would be compiled alone")
 endif()
 get_filename_component(batch ${source} NAME)
 file(WRITE ${folder}/${batch}.log "${messages}")
