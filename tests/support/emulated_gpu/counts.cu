@@ -91,7 +91,7 @@ __global__ void multiply_on_tensor_cores(const float* from, float* into, unsigne
   left_fragment left{};
   left.word[0] = word[0];
   multiply_add(sums, left, {});
-  into[index_in_grid()] = sums.at[0];
+  into[index_in_grid()] = sums.value[0];
 }
 
 /// Zeros on the GPU.

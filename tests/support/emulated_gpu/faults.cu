@@ -84,7 +84,7 @@ __global__ void copy_and_load(const float* from, float* into) {
   multiply_add(sums, left, {});
   __syncthreads();
   if (Fault == tensor_fault::left_running) begin_copy(shared_address(rows + i), from, 0);
-  into[i] = sums.at[0];
+  into[i] = sums.value[0];
 }
 __global__ void take_dynamic(float* into) {
   extern __shared__ float taken[];
