@@ -62,7 +62,7 @@ static_assert(std::is_same_v<stages_of<recompute_mode::as_needed, 1000>,
                              boost::hana::tuple<recomputed<plain, recompute_mode::as_needed>,
                                                 recomputed<plain_tail, recompute_mode::as_needed>>>);
 
-// A plan that recomputes layers: a stage has the list of its own, and a stage without one is not wrapped.
+// A plan that recomputes single layers: a stage lists its recomputed layers, and a stage without any is not wrapped.
 struct deep
     : model<input<float, 8>, linear<8>, relu, linear<8>, relu, linear<8>, relu, linear<4>, softmax_cross_entropy> {};
 using by_layer = plan<deep, cut_at<2, 6>, micro_batches<2>, micro_batch_size<1>, recompute_layers<"relu">>;

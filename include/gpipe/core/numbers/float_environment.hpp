@@ -6,8 +6,8 @@ namespace gpipe::detail {
 
 /// During its lifetime, its thread has the floating-point environment of a program's start: rounding to nearest,
 /// numbers below the smallest normal one kept, no traps. The destructor restores the thread's settings. Otherwise a
-/// caller that flushes such numbers to zero, or rounds differently, would do so on its own thread and not on those of
-/// other workers, so that the number of stages would change the result.
+/// caller that flushes such numbers to zero, or rounds differently, would do so on its own thread and not on the
+/// threads of other workers, so that the number of stages would change the result.
 class default_float_environment {
  public:
   default_float_environment() noexcept {

@@ -37,7 +37,7 @@ __device__ head_rows<T> rows_of(T* values, const attention_shape::strides& strid
 // change: an attention mask
 /// The keys that a query sees: keys [0, end(query)).
 struct visible_keys {
-  int count, shift;  // query i sees keys j < min(count, i + shift); a length beyond 0 ... keys is the nearest of these
+  int count, shift;  // query i sees keys j < min(count, i + shift); a length is clamped to 0 ... keys
   __device__ visible_keys(const attention_shape& shape, const std::int32_t* lengths, std::ptrdiff_t sample)
       : count(lengths != nullptr ? within(lengths[sample], shape.keys) : shape.keys),
         shift(shape.causal ? shape.keys - shape.queries + 1 : shape.keys) {}

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(team::threads, 1)
       __syncthreads();
       if (threadIdx.x == 0) {
         const auto end = static_cast<unsigned>(of_strip - 1);
-        __threadfence();  // this block's groups are visible before it arrives, and the other blocks' groups after it
+        __threadfence();  // this block's groups become visible before its arrival, the other blocks' groups after it
         last = atomicInc(arrived + strip, end) == end;
         __threadfence();
       }

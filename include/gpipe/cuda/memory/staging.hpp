@@ -80,7 +80,7 @@ class staging {
 
   struct piece {
     event arrived, over;
-    std::byte* target = nullptr;  // of the whole download; this piece has bytes [first, first + bytes) of it
+    std::byte* target = nullptr;  // of the whole download; this piece has the bytes [first, first + bytes)
     std::size_t first = 0, bytes = 0;
     row_targets rows{};
   };

@@ -28,7 +28,7 @@ class tcp_traffic {
   }
 
   std::size_t connections() const noexcept { return connections_.size(); }
-  /// All bytes so far, without those of closed connections.
+  /// All bytes so far on open connections.
   GPIPE_COLD std::uint64_t bytes() const noexcept {
     std::uint64_t sum = 0;
     for (const auto& [file, expected] : connections_)

@@ -103,7 +103,7 @@ class process_all_reduce final : public all_reduce {
     for (const auto& sender : stage_exchange.partials_out) sender->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(stage_exchange.ranges[i]);
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, stage_exchange.ranges[i], wait);
-    // In a commit a replica needs only the sums of its own share.
+    // In a commit a replica needs only the sums of its shard.
     const bool spreads = !commits || !stage_exchange.shared_out;
     for (std::size_t i = 0; stage_exchange.shared_out && spreads && i < ranges; ++i)
       send_sums(stage_exchange.ranges[i]);

@@ -13,8 +13,8 @@
 
 namespace gpipe::detail {
 
-/// The layers of a generator that this process has: all, or in a job those of its stages. Values go to all processes
-/// from the one that has them:
+/// The layers of a generator that this process has: all layers, or in a job the layers of its stages. Values go to all
+/// processes from the one that has them:
 ///
 ///     layers      0 1 2 | 3 4 | 5 6
 ///     rank          0   |  1  |  2     rank 2 chooses a token, which goes to all

@@ -37,7 +37,7 @@ struct image_set {
   /// pixels where the image grows, over two new ones where it shrinks. The image's shape is not kept. Throws `error` if
   /// an extent is not in 1 ... 65536.
   void resize(int to_height, int to_width);
-  /// Mean and deviation over all pixels of all images. Use those of the training set for the test set, too.
+  /// Mean and deviation over all pixels of all images. Use the training set's values for the test set, too.
   channel_norm norm() const;
   /// x = (x - mean) / deviation. Throws `error` unless there is one of each per channel, with deviations above 0.
   void normalize(const channel_norm& scale);
