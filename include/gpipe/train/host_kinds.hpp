@@ -1,6 +1,16 @@
 #pragma once
 
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/contract/elements.hpp>
+#include <gpipe/layer/contract/share.hpp>
+#include <gpipe/layer/contract/window.hpp>
+#include <gpipe/layer/loss/cross_entropy_options.hpp>
+#include <gpipe/layer/pooling/global_average_pool.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/shape/multiply.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
+
+#if GPIPE_COMPILED_SOURCE & 6
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/leaky_relu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
@@ -23,16 +33,75 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/normalization/rms_norm.hpp>
 #include <gpipe/layer/pooling/average_pool.hpp>
-#include <gpipe/layer/pooling/global_average_pool.hpp>
 #include <gpipe/layer/pooling/max_pool.hpp>
 #include <gpipe/layer/regularization/channel_dropout.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
-#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/layer/shape/concat.hpp>
-#include <gpipe/layer/shape/multiply.hpp>
 #include <gpipe/layer/shape/pad.hpp>
 #include <gpipe/layer/shape/upsample.hpp>
-#include <gpipe/runtime/binding/kernel_table.hpp>
+#endif
+
+// The kinds are declared here and defined by their layers, which a program includes if it uses them.
+namespace gpipe {
+
+struct gelu;
+struct exact_gelu;
+struct relu;
+struct silu;
+template <class Function>
+struct pointwise_stored;
+
+namespace detail {
+
+template <double_bits Slope>
+struct leaky_function;
+template <class T, bool Padded>
+struct attention_kernels;
+template <class T, height_width Window>
+struct average_pool_kernels;
+template <class T, bool SideBySide>
+struct batch_norm_kernels;
+template <class T, cross_entropy Settings>
+struct carried_cross_entropy_kernels;
+template <class T>
+struct channel_dropout_kernels;
+template <class T, bool Transpose>
+struct convolution_kernels;
+template <class T, cross_entropy Settings>
+struct cross_entropy_kernels;
+template <class T>
+struct dropout_kernels;
+template <class T>
+struct embedding_kernels;
+template <class T, class Function, bool Gated>
+struct feed_forward_kernels;
+template <class T>
+struct group_norm_kernels;
+template <class T>
+struct instance_norm_kernels;
+template <class T, int Count>
+struct join_kernels;
+template <class T, int Width>
+struct layer_norm_kernels;
+template <class T>
+struct learned_positions_kernels;
+template <class T>
+struct linear_kernels;
+template <class T, height_width Window>
+struct max_pool_kernels;
+template <class T>
+struct pad_kernels;
+template <class T, int Width>
+struct rms_norm_kernels;
+template <class T, cross_entropy Settings, bool First>
+struct slice_kernels;
+template <class T, class Loss>
+struct token_head_kernels;
+template <class T, height_width Factor>
+struct upsample_kernels;
+
+}  // namespace detail
+}  // namespace gpipe
 
 // The kernels in the compiled library: the kinds that ship, over floats, and the kinds of language models over bf16. A
 // layer over another type, or a kind with other constants, is compiled with the program that uses it.
@@ -52,11 +121,11 @@
 // change: a compiled definition; its kinds
 // clang-format off
 #define GPIPE_LANGUAGE_KINDS(kind, T) \
-  kind(relu::kind_for<T>) \
-  kind(leaky_relu<>::kind_for<T>) \
-  kind(gelu::kind_for<T>) \
-  kind(exact_gelu::kind_for<T>) \
-  kind(silu::kind_for<T>) \
+  kind(elements_kernels<relu, T, kept_value::output>) \
+  kind(elements_kernels<leaky_function<share<1000>(10).value>, T, kept_value::output>) \
+  kind(elements_kernels<pointwise_stored<gelu>, T, kept_value::derivative>) \
+  kind(elements_kernels<pointwise_stored<exact_gelu>, T, kept_value::derivative>) \
+  kind(elements_kernels<pointwise_stored<silu>, T, kept_value::derivative>) \
   kind(add::kind_for<T>) \
   kind(multiply::kind_for<T>) \
   kind(dropout_kernels<T>) \

@@ -1,0 +1,3 @@
+#include <gpipe/layer.hpp>
+#include <gpipe/train.hpp>
+#include <gpipe/plan.hpp>
