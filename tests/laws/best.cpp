@@ -15,7 +15,7 @@
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
-#include <gpipe/tools/best/update_time.hpp>
+#include <gpipe/tools/best/estimates.hpp>
 
 #include "support/random_network.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
-#include <gpipe/tools/best/plan_candidate.hpp>
+#include <gpipe/tools/best/plan_space.hpp>
 
 #include "support/random_network.hpp"
 
@@ -29,7 +29,8 @@ struct random_pipeline {
     }
     plan_options& o = options;
     do {
-      o.schedule = searched_kinds[below(random, static_cast<int>(std::size(searched_kinds)))];
+      o.schedule =
+          searched_kinds[static_cast<std::size_t>(below(random, static_cast<int>(searched_kinds.size())))].kind;
       o.chunks = 2 + below(random, 3);
       o.stages = (1 + below(random, 3)) * stages_per_worker(o.schedule, o.chunks);
       o.micro_batches = 1 + below(random, 6);

@@ -5,7 +5,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/train/trainer.hpp>
 

@@ -16,7 +16,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/tools/best/update_time.hpp>
+#include <gpipe/tools/best/estimates.hpp>
 
 using namespace gpipe;
 

@@ -11,7 +11,7 @@
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/profile.hpp>
-#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe {
 

@@ -76,11 +76,7 @@ struct schedule {
   using type = Schedule;
   static constexpr void choose(plan_options& o) {
     if constexpr (scheduler<Schedule>) {
-      o.schedule = schedule_kind::custom;
-      for (const schedule_kind kind : schedule_kinds)
-        with_schedule(kind, [&](auto shipped) {
-          if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
-        });
+      o.schedule = detail::kind_of_schedule<Schedule>();
       o.custom_schedule = o.schedule == schedule_kind::custom ? &custom_schedule_of<Schedule> : nullptr;
     } else if constexpr (std::is_same_v<Schedule, searched_schedule>) {
       static_cast<void>(detail::asserted<broken::schedule_is_searched_at_run_time<Schedule, false>>{});
@@ -210,10 +206,8 @@ struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
   static constexpr auto schedule(const plan_options& o) {
     if constexpr (chosen_types<Rest...>::has_schedule) return chosen_types<Rest...>::schedule(o);
     else if constexpr (!scheduler<Schedule>) return fill_drain{};  // which has its error above
-    else if constexpr (std::is_same_v<Schedule, looped_bfs> || std::is_same_v<Schedule, interleaved_zb>)
-      return Schedule{o.chunks};
-    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks, o.warmup};
-    else return Schedule{};
+    else if constexpr (kind_of_schedule<Schedule>() == schedule_kind::custom) return Schedule{};
+    else return schedule_with<Schedule>({nullptr, o.chunks, o.warmup});
   }
   static constexpr bool has_schedule = true;
 };

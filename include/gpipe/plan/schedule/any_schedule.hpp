@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/schedule/dual_pipe_v.hpp>
 #include <gpipe/plan/schedule/fill_drain.hpp>
@@ -21,16 +21,24 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace gpipe {
 
-/// The built-in schedules.
+// change: a schedule; in the order of schedule_kind
+/// The types of the built-in schedules.
+using schedule_types = std::tuple<fill_drain, one_f_one_b, interleaved, looped_bfs, zb_h1, interleaved_zb, zb_v,
+                                  dual_pipe_v, v_half, v_min, zb_2p, forward_only>;
+
+/// Their kinds.
 inline constexpr auto schedule_kinds = [] {
-  std::array<schedule_kind, static_cast<std::size_t>(schedule_kind::custom)> kinds{};
+  std::array<schedule_kind, std::tuple_size_v<schedule_types>> kinds{};
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<schedule_kind>(i);
   return kinds;
 }();
+static_assert(schedule_kinds.size() == static_cast<std::size_t>(schedule_kind::custom));
 
 namespace detail {
 
@@ -41,42 +49,8 @@ constexpr schedule_kind known_kind(schedule_kind kind, int chunks) {
   return chunks == 1 ? schedule_kind::zb_h1 : schedule_kind::zb_v;
 }
 
-// change: a schedule
-/// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
-template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, warmup_kind warmup, const custom_schedule* custom,
-                                   Use&& use) {
-  switch (known_kind(kind, chunks)) {
-    case schedule_kind::one_f_one_b:
-      return std::forward<Use>(use)(one_f_one_b{});
-    case schedule_kind::interleaved:
-      return std::forward<Use>(use)(interleaved{chunks, warmup});
-    case schedule_kind::looped_bfs:
-      return std::forward<Use>(use)(looped_bfs{chunks});
-    case schedule_kind::zb_h1:
-      return std::forward<Use>(use)(zb_h1{});
-    case schedule_kind::interleaved_zb:
-      return std::forward<Use>(use)(interleaved_zb{chunks});
-    case schedule_kind::zb_v:
-      return std::forward<Use>(use)(zb_v{});
-    case schedule_kind::dual_pipe_v:
-      return std::forward<Use>(use)(dual_pipe_v{});
-    case schedule_kind::v_half:
-      return std::forward<Use>(use)(v_half{});
-    case schedule_kind::v_min:
-      return std::forward<Use>(use)(v_min{});
-    case schedule_kind::zb_2p:
-      return std::forward<Use>(use)(zb_2p{});
-    case schedule_kind::forward_only:
-      return std::forward<Use>(use)(forward_only{});
-    case schedule_kind::custom:
-      return std::forward<Use>(use)(*custom);
-    case schedule_kind::searched:
-    case schedule_kind::fill_drain:
-      break;
-  }
-  return std::forward<Use>(use)(fill_drain{});
-}
+template <schedule_kind Kind>
+using schedule_of_kind = std::tuple_element_t<static_cast<std::size_t>(Kind), schedule_types>;
 
 /// A built-in schedule with its parameters.
 template <class Schedule>
@@ -87,19 +61,41 @@ constexpr Schedule schedule_with(const schedule_parameters& parameters) {
   else return Schedule{};
 }
 
+/// Calls `use` with an object of the type of a built-in kind.
+template <std::size_t First = 0, class Use>
+constexpr decltype(auto) with_kind(schedule_kind kind, const schedule_parameters& parameters, Use&& use) {
+  if constexpr (First + 1 < schedule_kinds.size())
+    if (kind != schedule_kinds[First]) return with_kind<First + 1>(kind, parameters, std::forward<Use>(use));
+  return std::forward<Use>(use)(schedule_with<std::tuple_element_t<First, schedule_types>>(parameters));
+}
+
+/// The kind of a schedule's type; `custom`: it is not built in.
+template <class Schedule>
+constexpr schedule_kind kind_of_schedule() {
+  schedule_kind found = schedule_kind::custom;
+  for (const schedule_kind kind : schedule_kinds)
+    with_kind(kind, {}, [&]<class Known>(const Known&) {
+      if (std::is_same_v<Known, Schedule>) found = kind;
+    });
+  return found;
+}
+
 /// Whether `chunks` is a choice: the schedule has any number of stages per worker.
 constexpr bool has_chunks(schedule_kind kind) {
   if (kind == schedule_kind::custom) return false;
-  return with_kind(kind, 2, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
+  return with_kind(known_kind(kind, 2), {}, []<class Schedule>(const Schedule&) {
     return requires { Schedule{2}; };
   });
 }
 
-/// The functions of a built-in schedule.
+/// The functions of the built-in schedules, [kind].
+inline constexpr auto functions_of_kinds = []<class... Types>(std::type_identity<std::tuple<Types...>>) {
+  return std::array{&schedule_functions_by<Types, &schedule_with<Types>>...};
+}(std::type_identity<schedule_types>{});
+
 constexpr const schedule_functions* functions_of(schedule_kind kind, int chunks) {
-  return with_kind(kind, chunks, warmup_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
-    return &schedule_functions_by<Schedule, &schedule_with<Schedule>>;
-  });
+  if (kind == schedule_kind::custom) return &no_schedule_functions;
+  return functions_of_kinds[static_cast<std::size_t>(known_kind(kind, chunks))];
 }
 
 }  // namespace detail
@@ -145,7 +141,8 @@ struct schedule_choice {
   /// Calls `use` with an object of the schedule's type, without the fold.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
-    return detail::with_kind(kind, chunks, warmup, custom, std::forward<Use>(use));
+    if (kind == schedule_kind::custom) return std::forward<Use>(use)(*custom);
+    return detail::with_kind(detail::known_kind(kind, chunks), {nullptr, chunks, warmup}, std::forward<Use>(use));
   }
 
   GPIPE_COLD constexpr const char* name() const { return whole().name(); }

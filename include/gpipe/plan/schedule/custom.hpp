@@ -1,6 +1,5 @@
 #pragma once
 
-#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe {

@@ -2,7 +2,6 @@
 
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/schedule/contract/tick_run.hpp>
 
 #include <cstdint>
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 #include <cstdint>

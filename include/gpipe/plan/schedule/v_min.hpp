@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/schedule/contract/v_blocks.hpp>
+#include <gpipe/plan/schedule/contract/v_shape.hpp>
 
 namespace gpipe {
 

@@ -3,7 +3,6 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/schedule/contract/tick_run.hpp>
 #include <gpipe/plan/stages/link.hpp>
 
 #include <initializer_list>

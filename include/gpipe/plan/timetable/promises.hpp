@@ -44,19 +44,6 @@ constexpr bool admits(const Schedule& schedule, int stages, int micro_batches) {
   return schedule.admits(stages, micro_batches);
 }
 
-/// The nearest numbers that a schedule admits: `off` below and above; 0: none.
-struct nearest_numbers {
-  int below = 0, above = 0;
-};
-template <class Admits>
-constexpr nearest_numbers nearest_to(int given, Admits&& admits) {
-  nearest_numbers found;
-  for (int off = 1; off <= 64; ++off) {
-    if (found.below == 0 && given - off >= 1 && admits(given - off)) found.below = given - off;
-    if (found.above == 0 && given + off >= 1 && admits(given + off)) found.above = given + off;
-  }
-  return found;
-}
 template <template <int...> class As, int Lower, int Higher>
 constexpr auto named_numbers() {
   if constexpr (Lower > 0 && Higher > 0) return As<Lower, Higher>{};

@@ -135,7 +135,7 @@ template <class Schedule>
 inline constexpr bool suits_best<schedule<Schedule>> = [] {
   plan_options o;
   schedule<Schedule>::choose(o);
-  return o.schedule < schedule_kind::forward_only;
+  return find_searched(o.schedule) != nullptr;
 }();
 
 template <class Option>
@@ -143,23 +143,6 @@ constexpr bool require_beside_best() {
   static_cast<void>(asserted<broken::option_beside_best<Option, suits_best<Option>>>{});
   return suits_best<Option>;
 }
-
-/// A built-in schedule as a type.
-template <schedule_kind Kind, class First, class... Rest>
-constexpr auto schedule_among() {
-  constexpr bool is_first = [] {
-    plan_options o;
-    schedule<First>::choose(o);
-    return o.schedule == Kind;
-  }();
-  if constexpr (is_first || sizeof...(Rest) == 0) return std::type_identity<First>{};
-  else return schedule_among<Kind, Rest...>();
-}
-// change: a schedule
-template <schedule_kind Kind>
-using schedule_of_kind =
-    typename decltype(schedule_among<Kind, one_f_one_b, v_min, v_half, zb_h1, zb_v, zb_2p, dual_pipe_v, interleaved,
-                                     looped_bfs, interleaved_zb, fill_drain>())::type;
 
 /// All options of a plan at once.
 template <class Search>

@@ -14,10 +14,8 @@
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/tools/best/memory_estimate.hpp>
-#include <gpipe/tools/best/plan_candidate.hpp>
+#include <gpipe/tools/best/estimates.hpp>
 #include <gpipe/tools/best/plan_space.hpp>
-#include <gpipe/tools/best/update_time.hpp>
 
 // A search for the best plan that runs in the compiler. Each step is small enough for one constant evaluation under the
 // compilers' default limits:
@@ -137,37 +135,17 @@ struct ranked_plans {
   }
 };
 
-// change: a schedule
 /// About how long the schedule of a plan fills and drains: its step without a worker's work.
-constexpr std::int64_t fill_time(const plan_candidate& plan, const stage_times& stage) {
-  const std::int64_t forward = stage.forward, input = stage.backward_input, parameters = stage.backward_parameters;
-  const auto positive = [](std::int64_t time) { return time > 0 ? time : 0; };
-  std::int64_t per_worker = forward + input + parameters;
-  switch (plan.schedule) {
-    case schedule_kind::zb_h1:
-    case schedule_kind::interleaved_zb:
-      per_worker = positive(forward + input - parameters);
-      break;
-    case schedule_kind::zb_2p:
-    case schedule_kind::zb_v:
-    case schedule_kind::dual_pipe_v:
-      per_worker = positive(forward + input - 2 * parameters);
-      break;
-    case schedule_kind::v_half:
-      per_worker = forward + input;
-      break;
-    case schedule_kind::v_min:
-      per_worker = forward + 2 * input;
-      break;
-    default:
-      break;
-  }
-  return (plan.workers - 1) * per_worker;
+constexpr std::int64_t fill_time(const plan_candidate& plan, const searched_kind& kind, const stage_times& stage) {
+  const std::int64_t per_worker =
+      stage.forward + kind.input * stage.backward_input + kind.parameters * stage.backward_parameters;
+  return per_worker > 0 ? (plan.workers - 1) * per_worker : 0;
 }
 
 /// Estimates the step of a plan: a worker's work and the time to fill and drain, or, with few micro-batches, the path
 /// of the first one and the work after it. `total`: the times of a micro-batch on one worker, for all layers.
-constexpr std::int64_t estimate_step(const plan_candidate& plan, const stage_times& total, const stage_shares& shares) {
+constexpr std::int64_t estimate_step(const plan_candidate& plan, const searched_kind& kind, const stage_times& total,
+                                     const stage_shares& shares) {
   const auto part = [](const stage_times& times, int share) {
     const auto scaled = [share](std::int64_t time) { return time / 1024 * share; };
     return stage_times{scaled(times.forward), scaled(times.backward_input), scaled(times.backward_parameters)};
@@ -178,48 +156,15 @@ constexpr std::int64_t estimate_step(const plan_candidate& plan, const stage_tim
   const std::int64_t M = plan.micro_batches, K = plan.workers;
   const stage_times worker = part(total, shares.longest[plan.workers]),
                     stage = part(total, shares.longest[plan.stages]);
-  const std::int64_t filled = M * sum(worker) + fill_time(plan, stage);
+  const std::int64_t filled = M * sum(worker) + fill_time(plan, kind, stage);
   const bool splits = schedule_choice(plan.schedule, plan.chunks).splits;
   const std::int64_t through = total.forward + total.backward_input + (splits ? 0 : total.backward_parameters);
-  const std::int64_t in_flight = plan.schedule == schedule_kind::fill_drain                 ? M
-                                 : plan.stages > K || plan.schedule == schedule_kind::zb_2p ? 2 * K
-                                                                                            : K;
+  const std::int64_t in_flight = kind.lead == 0 ? M : kind.lead * K;
   const std::int64_t path = through + (M - 1) * (worker.backward_input + worker.backward_parameters) +
                             (splits ? worker.backward_parameters : 0) +
                             (M > in_flight ? (M - in_flight) * worker.forward : 0);
   if (plan.stages > K) return filled > through ? filled : through;
   return filled > path ? filled : path;
-}
-
-/// About how many micro-batches are in flight, averaged over the layers.
-constexpr int estimated_copies(const plan_candidate& plan) {
-  const int K = plan.workers, M = plan.micro_batches;
-  int copies = K;
-  switch (plan.schedule) {
-    case schedule_kind::fill_drain:
-    case schedule_kind::looped_bfs:
-      return M;
-    case schedule_kind::zb_2p:
-      copies = 2 * K - 1;
-      break;
-    case schedule_kind::one_f_one_b:
-    case schedule_kind::v_half:
-      copies = (K + 1) / 2;
-      break;
-    case schedule_kind::v_min:
-      copies = K / 3 + 1;
-      break;
-    default:
-      break;
-  }
-  return copies < M ? copies : M;
-}
-
-// change: a schedule
-/// Whether a schedule simulates its own table, which takes several times as long as a formula.
-constexpr bool computes_table(schedule_kind kind) {
-  return kind == schedule_kind::interleaved_zb || kind == schedule_kind::dual_pipe_v || kind == schedule_kind::zb_v ||
-         kind == schedule_kind::v_half || kind == schedule_kind::v_min;
 }
 
 /// Ranks the plans of a space with `replicas` replicas.
@@ -252,8 +197,9 @@ GPIPE_COLD constexpr ranked_plans rank_plans(const network& net, plan_space spac
       space, options, net.layer_count,
       [&](plan_candidate candidate) {
         if (candidate.stages > (limited ? max_limited_stages : max_chosen_stages)) return;
-        if (candidate.schedule == schedule_kind::interleaved_zb && !space.schedule) return;
-        if (computes_table(candidate.schedule) && 3 * candidate.stages * candidate.micro_batches > max_cells) return;
+        const searched_kind& kind = *find_searched(candidate.schedule);
+        if (!kind.ranked && !space.schedule) return;
+        if (kind.makes_table && 3 * candidate.stages * candidate.micro_batches > max_cells) return;
         while (sizes_of_splits[split] != candidate.micro_batch_size) split = split + 1 < splits ? split + 1 : 0;
         const stage_times& total = times[split];
         const std::int64_t work = total.forward + total.backward_input + total.backward_parameters;
@@ -264,11 +210,13 @@ GPIPE_COLD constexpr ranked_plans rank_plans(const network& net, plan_space spac
         ++found.plans;
         if (candidate.bound < found.min) found.min = candidate.bound;
         found.offer_smallest(candidate);
-        std::int64_t estimate = summed(estimate_step(candidate, total, shares), update);
+        std::int64_t estimate = summed(estimate_step(candidate, kind, total, shares), update);
         if (found.count == ranked_plans::most && estimate >= found.entries[found.count - 1].estimate) return;
         if (limited) {
           if (memory.needed_over_had(chosen_options, 1) > 1) return;
-          if (memory.needed_over_had(chosen_options, estimated_copies(candidate)) > 1)
+          const int copies = kind.copies(candidate.workers, candidate.micro_batches);
+          if (memory.needed_over_had(chosen_options,
+                                     copies < candidate.micro_batches ? copies : candidate.micro_batches) > 1)
             estimate += candidate.micro_batches * (total.forward / candidate.workers);
         }
         found.add(candidate, estimate);

@@ -33,11 +33,10 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/summary.hpp>
+#include <gpipe/tools/best/estimates.hpp>
 #include <gpipe/tools/best/find_best.hpp>
 #include <gpipe/tools/best/memory_bound.hpp>
-#include <gpipe/tools/best/memory_estimate.hpp>
 #include <gpipe/tools/best/path_bound.hpp>
-#include <gpipe/tools/best/update_time.hpp>
 #include <gpipe/tools/search/searched_plan.hpp>
 
 namespace gpipe {
@@ -117,7 +116,6 @@ class best_search {
   /// Plans that seem to fit as they are come first, then those that seem to fit with recompute, then all.
   enum class waits_for : std::uint8_t { room, recompute, nothing };
 
-  // change: a schedule
   /// Starts with the plans that need the least memory: the smallest micro-batches of some schedules for each number of
   /// replicas and workers. Under a tight limit few others fit.
   void simulate_small() {
@@ -130,10 +128,7 @@ class best_search {
         position->second = i;
     }
     for (const auto& [key, i] : smallest) {
-      const schedule_kind kind = std::get<2>(key);
-      if (!space_.schedule && kind != schedule_kind::one_f_one_b && kind != schedule_kind::zb_h1 &&
-          kind != schedule_kind::zb_v)
-        continue;
+      if (!space_.schedule && !find_searched(std::get<2>(key))->needs_little) continue;
       if (left_ < effort_ / 2) return;
       while (states_[i].reached != progress::simulated) advance(i);
     }

@@ -11,7 +11,6 @@
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/tools/best/plan_candidate.hpp>
 #include <gpipe/tools/best/plan_space.hpp>
 
 namespace gpipe {

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <concepts>
+#include <cstdint>
+#include <string>
+
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-
-#include <concepts>
-#include <string>
 
 namespace gpipe {
 
@@ -41,21 +42,31 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 
 namespace detail {
 
-/// Throws, with the nearest numbers of stages, and of micro-batches, below and above, that the schedule admits.
+/// The nearest numbers that a schedule admits: below and above the given one; 0: none.
+struct nearest_numbers {
+  int below = 0, above = 0;
+};
+template <class Admits>
+constexpr nearest_numbers nearest_to(int given, Admits&& admits) {
+  nearest_numbers found;
+  for (int off = 1; off <= 64; ++off) {
+    if (found.below == 0 && given - off >= 1 && admits(given - off)) found.below = given - off;
+    if (found.above == 0 && given + off >= 1 && admits(given + off)) found.above = given + off;
+  }
+  return found;
+}
+
+/// Throws, with the nearest numbers of stages, and of micro-batches, that the schedule admits.
 template <scheduler Schedule>
 [[noreturn]] GPIPE_COLD void throw_not_admitted(const Schedule& schedule, int stages, int micro_batches) {
   std::string remedy = "choose ";
-  const auto offer = [&](int given, const char* noun, auto admits) {
-    int below = 0, above = 0;
-    for (int off = 1; off <= 64; ++off) {
-      if (below == 0 && given - off >= 1 && admits(given - off)) below = given - off;
-      if (above == 0 && given + off >= 1 && admits(given + off)) above = given + off;
-    }
+  const auto offer = [&](const nearest_numbers& nearest, const char* noun) {
+    const auto [below, above] = nearest;
     if (below > 0 && above > 0) remedy += std::to_string(below) + " or " + several(above, noun) + ", or ";
     else if (below > 0 || above > 0) remedy += several(below + above, noun) + ", or ";
   };
-  offer(stages, "stage", [&](int count) { return schedule.admits(count, micro_batches); });
-  offer(micro_batches, "micro-batch", [&](int count) { return schedule.admits(stages, count); });
+  offer(nearest_to(stages, [&](int count) { return schedule.admits(count, micro_batches); }), "stage");
+  offer(nearest_to(micro_batches, [&](int count) { return schedule.admits(stages, count); }), "micro-batch");
   throw_error(
       {schedule.name(), " does not admit ", several(stages, "stage"), " and ", several(micro_batches, "micro-batch")},
       {remedy, "another schedule"});
@@ -67,4 +78,58 @@ constexpr void require_admitted(const Schedule& schedule, int stages, int micro_
 }
 
 }  // namespace detail
+
+/// Cells of one stage and kind: micro-batch `first` runs in `tick`, and each next one `every` ticks later (if negative,
+/// earlier).
+struct tick_run {
+  action_kind kind = action_kind::idle;
+  int stage = -1;
+  int first = 0, count = 0;  ///< micro-batches
+  int tick = 0, every = 1;
+
+  constexpr int last() const { return first + count - 1; }
+  constexpr int tick_of(int micro_batch) const { return tick + (micro_batch - first) * every; }
+  constexpr cell at(int micro_batch) const { return {kind, stage, micro_batch}; }
+};
+
+/// A schedule's rows as tick runs, for schedules whose rows consist of few runs for any M. Specialize it with `count`,
+/// the number of runs of a row, and `at(schedule, S, M, worker, index)`. Runs of the same stage and kind are in
+/// ascending order of micro-batches; a run may be empty. Together they are all cells of the schedule's `at`. A compiler
+/// then checks a table of any size in a short time.
+///
+/// (It is a type and not a member, because a schedule that is derived from another one would inherit the member.)
+template <class Schedule>
+struct tick_runs_of {
+  static constexpr int count = 0;
+};
+
+// change: a schedule; before custom
+/// The built-in schedules, for a choice at run time, a custom one, and a table that a plan searches for its stages at
+/// run time. A new built-in schedule has one line here, one in `schedule_types` of any_schedule.hpp and, for the search
+/// for the best plan, one in `searched_kinds` of tools/best. All other code reads these lists.
+enum class schedule_kind {
+  fill_drain,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  zb_h1,
+  interleaved_zb,
+  zb_v,
+  dual_pipe_v,
+  v_half,
+  v_min,
+  zb_2p,
+  forward_only,
+  custom,
+  searched
+};
+
+/// The warm-up of the interleaved schedule: how many forwards a worker runs before its first backward.
+/// Automatic: as the plan chooses; outside a plan it is the shortest.
+enum class warmup_kind : std::uint8_t { automatic, shortest, longest };
+
+constexpr const char* name_of(warmup_kind kind) {
+  return kind == warmup_kind::automatic ? "automatic" : kind == warmup_kind::shortest ? "shortest" : "longest";
+}
+
 }  // namespace gpipe

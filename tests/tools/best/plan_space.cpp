@@ -1,4 +1,4 @@
-#include <gpipe/tools/best/plan_candidate.hpp>
+#include <gpipe/tools/best/plan_space.hpp>
 
 #include <doctest/doctest.h>
 
