@@ -8,7 +8,7 @@
 
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/record/file/write_file.hpp>
-#include <gpipe/tools/drawing/stacked_bar.hpp>
+#include <gpipe/tools/drawing/canvas.hpp>
 
 #include <algorithm>
 #include <cstdio>

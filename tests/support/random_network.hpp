@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 

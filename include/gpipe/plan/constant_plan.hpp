@@ -4,7 +4,7 @@
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe::detail {

@@ -4,7 +4,7 @@
 
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/graph.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>

@@ -20,8 +20,7 @@
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
-#include <gpipe/plan/options/network_options.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
@@ -29,7 +28,7 @@
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 

@@ -7,7 +7,6 @@
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {

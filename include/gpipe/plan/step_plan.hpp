@@ -3,19 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
-#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/stages/link.hpp>
 
 namespace gpipe {
 
@@ -105,5 +103,16 @@ struct step_plan {
  private:
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
+
+namespace detail {
+
+/// Plans a training of `ranks` processes, or of none (0).
+using plan_maker = step_plan (*)(const network& net, const plan_options& options, std::span<const int> cut, int ranks);
+
+/// The planner at run time. Only <gpipe/make_plan.hpp> completes it, so that other programs compile no planner.
+template <class>
+struct planner;
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -16,7 +16,6 @@
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/measured_profile.hpp>

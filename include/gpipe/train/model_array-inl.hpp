@@ -7,7 +7,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/path.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/model_array.hpp>

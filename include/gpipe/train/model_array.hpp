@@ -10,7 +10,6 @@
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
 
 namespace gpipe {
 

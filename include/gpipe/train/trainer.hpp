@@ -9,7 +9,6 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/trainer_mistakes.hpp>

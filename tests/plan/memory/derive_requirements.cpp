@@ -5,6 +5,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -52,4 +53,22 @@ TEST_CASE("a range of layers needs the same memory as in a cut") {
     CHECK(memory_of_range(it, first[s], first[s + 1], terms).total() ==
           memory_of(stage_view(it, {first, 3}, s), terms).total());
   CHECK(memory_of_range(it, 0, 11, terms).total() > memory_of_range(it, 0, 9, terms).total());
+}
+
+TEST_CASE("a stage is counted again only if its requirements change") {
+  const int first[] = {0, 4, 8, 12};
+  const stage_view stage(it, {first, 3}, 1);
+  memory_requirements needs = requirements_of(fill_drain{}, {.stages = 3, .micro_batches = 8}, stage);
+  stage_plan plan;
+  plan.requirements = needs;
+  count_memory(stage, plan);
+  CHECK(plan.counted);
+  CHECK(plan.memory.total() == memory_of(stage, needs).total());
+  plan.memory.naive = -1;  // a mark that a second count would overwrite
+  count_memory(stage, plan);
+  CHECK(plan.memory.naive == -1);
+  ++needs.kept_copies;
+  CHECK(plan.count(stage, needs) == memory_of(stage, needs).total());
+  CHECK(plan.memory.naive > 0);
+  CHECK(plan.requirements == needs);
 }

@@ -6,9 +6,6 @@
 
 using namespace gpipe;
 using namespace gpipe::detail;
-using detail::limits;
-using detail::smallest;
-using detail::unlimited;
 
 namespace {
 
@@ -63,4 +60,44 @@ TEST_CASE("one object can run again with other limits") {
     CHECK(dynamic_program.run({.both = 1}, smallest::sum) == unlimited);
     CHECK(dynamic_program.run({}, smallest::forward) == 2);
   }
+}
+
+namespace {
+
+// Two devices, the second twice as fast. The sum is smallest with all work on it; the M - 1 periods need an even share.
+constexpr pass_cost two_speeds[] = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4},
+                                    {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}};
+struct search_result {
+  std::int64_t makespan = 0, both = 0;
+  bool balanced = false;  ///< whether a smaller largest stage has the same makespan
+};
+
+constexpr search_result search(int micro_batches) {
+  const partition_problem p{
+      .layers = 6, .stages = 2, .micro_batches = micro_batches, .costs = two_speeds, .kinds = 2, .kind_of = kinds};
+  const detail::range_sums all(p, fits_always{});
+  detail::dynamic_program programs(all);
+  programs.run({}, detail::smallest::sum);  // the first cut
+  detail::makespan_search search(all, programs);
+  search.search(unlimited, search.makespan() - 1, -1);
+  const search_result best{search.makespan(), search.maxima().both};
+  return {best.makespan, best.both, search.search(best.both - 1, best.makespan, best.makespan)};
+}
+
+static_assert(search(1).makespan == 8 + 20 && search(1).both == 20);
+static_assert(search(2).makespan == 8 + 20 + 20 && search(2).balanced);  // 2 | 4 has the same makespan: 16 + 16 + 16
+static_assert(search(5).makespan == 16 + 16 + 4 * 16 && search(5).both == 16);
+
+}  // namespace
+
+TEST_CASE("the search finds nothing if there is no better cut") {
+  const partition_problem p{
+      .layers = 6, .stages = 2, .micro_batches = 5, .costs = two_speeds, .kinds = 2, .kind_of = kinds};
+  const detail::range_sums all(p, fits_always{});
+  detail::dynamic_program programs(all);
+  programs.run({}, detail::smallest::both);
+  detail::makespan_search search(all, programs);
+  CHECK_FALSE(search.search(unlimited, 95, -1));
+  CHECK(search.search(unlimited, 96, -1));
+  CHECK_FALSE(search.search(15, 1000, -1));
 }

@@ -10,8 +10,8 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/packing.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 
 using namespace gpipe;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <gpipe/plan/cut/step_time_bound.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 
 #include "support/random_pipeline.hpp"
 

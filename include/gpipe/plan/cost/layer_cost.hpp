@@ -158,4 +158,14 @@ GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const dev
   for (int l = 0; l < net.layer_count; ++l) costs[l] = of_type[net.layers[l].type];
 }
 
+/// The costs of every layer on the device of each stage, in picoseconds. The array belongs to the caller.
+struct stage_costs {
+  const layer_cost* costs = nullptr;  ///< [kind][layer]: one kind of device, or one per stage
+  int layers = 0;
+  bool per_stage = false;
+
+  constexpr int kinds(int stages) const { return per_stage ? stages : 1; }
+  constexpr const layer_cost* of(int stage) const { return costs + (per_stage ? stage * layers : 0); }
+};
+
 }  // namespace gpipe

@@ -5,7 +5,6 @@
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/stages/link.hpp>
 
 namespace gpipe {
 

@@ -3,17 +3,17 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/cut/memory_limited_cut.hpp>
 #include <gpipe/plan/cut/probed_cut.hpp>
-#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {

@@ -3,11 +3,11 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 #include <cstdint>

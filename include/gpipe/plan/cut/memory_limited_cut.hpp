@@ -6,7 +6,6 @@
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/plan/partition/backward_path.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/range_sums.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>

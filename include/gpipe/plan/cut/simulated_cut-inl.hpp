@@ -7,7 +7,7 @@
 #include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 
 namespace gpipe::detail {
 

@@ -2,7 +2,6 @@
 
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cost/profile.hpp>
-#include <gpipe/plan/cost/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe {

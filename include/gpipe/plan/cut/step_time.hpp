@@ -8,7 +8,7 @@
 #include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {

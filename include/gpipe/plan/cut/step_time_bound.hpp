@@ -11,7 +11,7 @@
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 
 // All lower bounds of a step's time, in picoseconds. Each holds for every cut.

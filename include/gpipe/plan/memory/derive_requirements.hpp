@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/packing.hpp>
@@ -159,6 +161,22 @@ constexpr stage_memory memory_of_range(const network& net, int first, int last,
   for (const int end : {first, last, net.layer_count})
     if (end > ends[count]) ends[++count] = end;
   return memory_of(stage_view(net, {ends, count}, first > 0), requirements);
+}
+
+}  // namespace detail
+
+constexpr std::int64_t stage_plan::count(const stage_view& stage, const memory_requirements& needs) {
+  if (!counted || requirements != needs) memory = memory_of(stage, needs);
+  requirements = needs;
+  counted = true;
+  return memory.total();
+}
+
+namespace detail {
+
+/// Counts the bytes of a stage, unless an earlier step has.
+GPIPE_COLD constexpr void count_memory(const stage_view& stage, stage_plan& plan) {
+  plan.count(stage, plan.requirements);
 }
 
 }  // namespace detail

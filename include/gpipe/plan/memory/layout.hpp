@@ -1,10 +1,9 @@
 #pragma once
 
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/first_fit.hpp>
-#include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/packing.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/memory/shares.hpp>

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <gpipe/core/descriptions/tensor_rule.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 
 namespace gpipe {
 
@@ -67,6 +68,21 @@ struct memory_requirements {
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;
+};
+
+class stage_view;
+
+/// A stage of a plan: its layers, its requirements, and its bytes by kind. The steps that follow the cut pass
+/// it on, so a stage's bytes are counted once for the same requirements.
+struct stage_plan {
+  int first = 0, last = 0;  ///< the layers [first, last)
+  memory_requirements requirements{};
+  stage_memory memory{};
+  bool counted = false;  ///< `memory` was counted with `requirements`
+
+  /// The bytes with these requirements, which the stage takes. To call it, include
+  /// <gpipe/plan/memory/derive_requirements.hpp>.
+  constexpr std::int64_t count(const stage_view& stage, const memory_requirements& needs);
 };
 
 }  // namespace gpipe

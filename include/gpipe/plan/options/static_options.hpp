@@ -6,10 +6,10 @@
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/cost/profile_promises.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace gpipe {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/partition/checks.hpp>
+#include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/prefix_probe.hpp>
 
 namespace gpipe::detail {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/partition/branch_and_bound.hpp>
+#include <gpipe/plan/partition/dynamic_program.hpp>
 #include <gpipe/plan/partition/equal_devices.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 

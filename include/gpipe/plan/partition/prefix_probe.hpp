@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <gpipe/plan/partition/checks.hpp>
+#include <gpipe/plan/partition/objective.hpp>
 
 namespace gpipe::detail {
 

@@ -7,7 +7,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 

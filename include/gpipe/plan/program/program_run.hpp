@@ -4,7 +4,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/slot_channels.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 
 #include <initializer_list>

@@ -6,7 +6,7 @@
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/promises.hpp>
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/program_run.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/slot_assignment.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>

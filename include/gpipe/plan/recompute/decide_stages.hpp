@@ -2,10 +2,9 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/cost/stage_costs.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>

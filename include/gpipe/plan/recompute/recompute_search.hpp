@@ -5,7 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/cost/stage_costs.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

@@ -4,7 +4,7 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 
 namespace gpipe {

@@ -3,7 +3,7 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 
 #include <initializer_list>
 

@@ -14,7 +14,7 @@
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/text_cell.hpp>
 

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>

@@ -4,7 +4,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>

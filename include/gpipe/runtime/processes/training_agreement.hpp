@@ -10,7 +10,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/parameter_group.hpp>
-#include <gpipe/plan/options/option.hpp>
+#include <gpipe/plan/options/options.hpp>
 #include <gpipe/runtime/processes/agreed_hash.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/contract/call_fingerprint.hpp>

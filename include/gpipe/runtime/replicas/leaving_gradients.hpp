@@ -12,8 +12,8 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>

@@ -8,9 +8,8 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
-#include <gpipe/plan/memory/gradient_buckets.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>

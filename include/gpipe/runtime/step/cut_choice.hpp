@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/included.hpp>
-#include <gpipe/plan/options/planner.hpp>
+#include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {
 

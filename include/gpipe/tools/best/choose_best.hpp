@@ -13,7 +13,7 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/tools/best/estimates.hpp>
 #include <gpipe/tools/best/plan_space.hpp>
 

@@ -18,6 +18,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
 #include <gpipe/plan/cut/choose_warmup.hpp>
 #include <gpipe/plan/cut/probed_cut.hpp>
@@ -26,12 +27,11 @@
 #include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/plan/options/network_options.hpp>
-#include <gpipe/plan/partition/checks.hpp>
+#include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/tools/best/estimates.hpp>
 #include <gpipe/tools/best/find_best.hpp>

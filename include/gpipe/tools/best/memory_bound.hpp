@@ -7,12 +7,11 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
-#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/problem.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 
 namespace gpipe::detail {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/cut/stage_costs.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>

@@ -4,7 +4,7 @@
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/stage_report.hpp>
-#include <gpipe/tools/drawing/stacked_bar.hpp>
+#include <gpipe/tools/drawing/canvas.hpp>
 
 #include <algorithm>
 #include <cstddef>

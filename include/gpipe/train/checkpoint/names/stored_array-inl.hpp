@@ -9,8 +9,8 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/path.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
