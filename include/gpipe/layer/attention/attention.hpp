@@ -4,22 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <gpipe/layer/attention/attention_base.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
-#include <gpipe/layer/attention/projections.hpp>
 #include <gpipe/layer/attention/rotary.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
 
 namespace gpipe {
 
 namespace detail {
 
 template <class T, bool Padded>
-struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padded> {
+struct attention_kernels : product_kernels<attention_kernels<T, Padded>, T> {
   using value_type = T;
   using number = compute_type<T>;
 
@@ -36,6 +34,8 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     constexpr row_extents extents() const {
       return {tokens, width, heads.queries(), heads.keys(), heads.queries() + 2 * heads.keys()};
     }
+    constexpr weight_product<T> in_proj() const { return {extents().N, width}; }
+    constexpr weight_product<T> out_proj() const { return {width, heads.queries()}; }
     attention_shape shape(int samples) const {
       const std::ptrdiff_t N = extents().N, Q = extents().Q;
       const attention_shape::strides qkv{tokens * N, heads.width, N}, mixed{tokens * Q, heads.width, Q};
@@ -46,38 +46,26 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
 
   template <class C>
   static void prepare(const C& c, int samples, const numbers& sizes) {
-    const auto [Tokens, Width, Q, K, N] = sizes.extents();
-    const int rows = samples * Tokens;
-    c.template prepare_multiply<T>(rows, N, Width);
-    c.template prepare_multiply<T>(rows, Width, N);
-    c.template prepare_multiply<T>(rows, Width, Q);
-    c.template prepare_multiply<T>(rows, Q, Width);
-    c.template prepare_multiply_transposed<T>(N, Width, rows);
-    c.template prepare_multiply_transposed<T>(Width, Q, rows);
+    sizes.in_proj().prepare(c, samples * sizes.tokens);
+    sizes.out_proj().prepare(c, samples * sizes.tokens);
     c.template prepare_attention<T>(sizes.shape(samples));
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
     const numbers& sizes = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     const number *in_weight = a.template parameter<0>(),
                  *out_weight = sizes.biased ? a.template parameter<2>() : a.template parameter<1>();
-    const bool forward = a.refreshes_for_forward();
-    if (forward) {
-      c.pack(Width, N, in_weight, Width, true, a.template derived<0>());
-      c.pack(Q, Width, out_weight, Q, true, a.template derived<2>());
+    if (a.refreshes_for_forward()) {
+      sizes.in_proj().pack_forward(c, in_weight, a.template derived<0>(), in_bias(a), a.template derived<5>());
+      sizes.out_proj().pack_forward(c, out_weight, a.template derived<2>(), out_bias(a), a.template derived<6>());
     }
     if (a.refreshes_for_backward()) {
-      c.pack(N, Width, in_weight, Width, false, a.template derived<1>());
-      c.pack(Width, Q, out_weight, Q, false, a.template derived<3>());
-    }
-    if (sizes.biased && forward) {
-      round_bias(c, N, in_bias(a), a.template derived<5>());
-      round_bias(c, Width, out_bias(a), a.template derived<6>());
+      sizes.in_proj().pack_backward(c, in_weight, a.template derived<1>());
+      sizes.out_proj().pack_backward(c, out_weight, a.template derived<3>());
     }
     if (sizes.rotary != 0)
-      c.each(std::ptrdiff_t{Tokens} * sizes.heads.width / 2,
+      c.each(std::ptrdiff_t{sizes.tokens} * sizes.heads.width / 2,
              tabulate_angles<number>{a.template derived<4, number>(), sizes.heads.width, sizes.rotary});
   }
 
@@ -86,26 +74,21 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const numbers& sizes = a.sizes();
     const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T *qkv = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
-    const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
-    const int rows = a.samples() * Tokens;
-    const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
-    project(c, rows, N, Width, a.in(), in_proj, in_bias(a), in_rounded, qkv);
+    project_in(c, a, a.samples() * Tokens, qkv);
     turn(c, a, qkv, false);
     // change: an operation on attention probabilities
-    c.attention(sizes.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
+    c.attention(sizes.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, lengths_of<Padded>(a), mixed,
                 a.template extra<2, number>());
-    project(c, rows, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());
+    project_out(c, a, a.samples() * Tokens, mixed);
   }
 
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     const numbers& sizes = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T* const dx = a.in_gradient();
     if (dx == nullptr) return;
     differentiate(c, a);
-    const T *gradients = a.template extra<0, T>(), *packed = a.template derived<1>();
-    c.multiply(a.samples() * Tokens, Width, N, gradients, packed, dx, false);
+    sizes.in_proj().apply_back(c, a.samples() * sizes.tokens, a.template extra<0, T>(), a.template derived<1>(), dx);
   }
 
   /// One token per sample, after `position` others, whose keys and values are in the first extra.
@@ -114,10 +97,8 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const numbers& sizes = a.sizes();
     const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T *qkv = a.template extra<0, T>(), *row = a.template workspace<0, T>(), *mixed = a.template workspace<1, T>();
-    const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
     const int n = a.samples();
-    const T *in_rounded = a.template derived<5>(), *out_rounded = a.template derived<6>();
-    project(c, n, N, Width, a.in(), in_proj, in_bias(a), in_rounded, row);
+    project_in(c, a, n, row);
     if (sizes.rotary != 0)
       c.rows(n, turn_pairs<T>{row, a.template derived<4, number>() + std::ptrdiff_t{position} * sizes.heads.width, N,
                               sizes.heads.heads + sizes.heads.key_heads, sizes.heads.width, 1, false});
@@ -129,9 +110,17 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
     const T* const kept = qkv;
     c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed,
                 a.template extra<2, number>());
-    project(c, n, Width, Q, mixed, out_proj, out_bias(a), out_rounded, a.out());
+    project_out(c, a, n, mixed);
   }
 
+  template <class C, class A>
+  static void project_in(const C& c, const A& a, int rows, T* qkv) {
+    a.sizes().in_proj().apply(c, rows, a.in(), a.template derived<0>(), qkv, in_bias(a), a.template derived<5>());
+  }
+  template <class C, class A>
+  static void project_out(const C& c, const A& a, int rows, const T* mixed) {
+    a.sizes().out_proj().apply(c, rows, mixed, a.template derived<2>(), a.out(), out_bias(a), a.template derived<6>());
+  }
   template <class A>
   static const number* in_bias(const A& a) {
     return a.sizes().biased ? a.template parameter<1>() : nullptr;
@@ -150,37 +139,33 @@ struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padde
                            sizes.heads.width, Tokens, back});
   }
 
-  template <class A>
-  static bool is_differentiated(const A& a) {
-    return a.in_gradient() != nullptr;
-  }
   // Overwrites q, k and v with their gradients.
   template <class C, class A>
   static void differentiate(const C& c, const A& a) {
     const numbers& sizes = a.sizes();
     const auto [Tokens, Width, Q, K, N] = sizes.extents();
     T* const qkv = a.template extra<0, T>();
-    const T *mixed = a.template extra<1, T>(), *out_proj = a.template derived<3>();
+    const T* mixed = a.template extra<1, T>();
     T *gradients = a.template workspace<0, T>(), *mixed_gradient = a.template workspace<1, T>();
     const number* log_sums = a.template extra<2, number>();
-    c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), out_proj, mixed_gradient, false);
+    sizes.out_proj().apply_back(c, a.samples() * Tokens, a.out_gradient(), a.template derived<3>(), mixed_gradient);
     const T* const kept = qkv;
-    c.attention_backward(sizes.shape(a.samples()), kept, kept + Q, kept + Q + K, attention_kernels::lengths(a), mixed,
-                         log_sums, static_cast<const T*>(mixed_gradient), gradients, gradients + Q, gradients + Q + K);
+    c.attention_backward(sizes.shape(a.samples()), kept, kept + Q, kept + Q + K, lengths_of<Padded>(a), mixed, log_sums,
+                         static_cast<const T*>(mixed_gradient), gradients, gradients + Q, gradients + Q + K);
     c.copy(std::ptrdiff_t{a.samples()} * Tokens * N, gradients, qkv);
     turn(c, a, qkv, true);
   }
 
-  template <class A>
-  static std::array<projection_gradient<T>, 2> projections_of(const A& a) {
+  template <class C, class A>
+  static std::array<product_gradient<T>, 2> product_gradients(const C& c, const A& a) {
     const numbers& sizes = a.sizes();
-    const auto [Tokens, Width, Q, K, N] = sizes.extents();
-    number *const in_bias_gradient = sizes.biased ? a.template gradient<1>() : nullptr,
+    if (a.in_gradient() == nullptr) differentiate(c, a);
+    number *const out_weight = sizes.biased ? a.template gradient<2>() : a.template gradient<1>(),
+                  *const in_bias_gradient = sizes.biased ? a.template gradient<1>() : nullptr,
                   *const out_bias_gradient = sizes.biased ? a.template gradient<3>() : nullptr;
     const T *gradients = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
-    return {{{gradients, a.in(), N, Width, Tokens, a.template gradient<0>(), in_bias_gradient},
-             {a.out_gradient(), mixed, Width, Q, Tokens,
-              sizes.biased ? a.template gradient<2>() : a.template gradient<1>(), out_bias_gradient}}};
+    return {{{sizes.in_proj(), gradients, a.in(), sizes.tokens, a.template gradient<0>(), in_bias_gradient},
+             {sizes.out_proj(), a.out_gradient(), mixed, sizes.tokens, out_weight, out_bias_gradient}}};
   }
 };
 

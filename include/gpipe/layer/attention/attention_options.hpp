@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include <gpipe/core/numbers/double_bits.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
 namespace gpipe {
@@ -120,6 +122,83 @@ template <int Keys>
 struct length_field<true, Keys> {
   static constexpr field fields[] = {{"lengths", 1, dtype::int32, Keys + 1}};
   static constexpr int counts_tokens = 0;
+};
+
+/// The field with the number of valid keys, or null.
+template <bool Padded, class A>
+const std::int32_t* lengths_of(const A& a) {
+  if constexpr (Padded) return a.template field<0, std::int32_t>();
+  else return nullptr;
+}
+
+// change: an attention mask
+/// The shape of an attention whose keys and values have the same strides.
+inline attention_shape shape_of_attention(int samples, const attention_extents& heads, int queries, int keys,
+                                          bool causal, const attention_shape::strides& q,
+                                          const attention_shape::strides& kv, const attention_shape::strides& o) {
+  const double scale = 1 / std::sqrt(static_cast<double>(heads.width));
+  return {samples, heads.heads, heads.key_heads, queries, keys, heads.width, causal, scale, q, kv, kv, o};
+}
+
+/// `projections`: the operations of all products with weights; `sums`: the operations of their biases' gradients;
+/// `elements`: the numbers that forward moves.
+template <class T, attention_options Options>
+constexpr work cost_of_attention(const attention_extents& heads, int queries, int keys, std::int64_t projections,
+                                 std::int64_t sums, std::int64_t elements) {
+  const std::int64_t pairs = attended_pairs(Options.causal, queries, keys);
+  const std::int64_t product = 2 * pairs * heads.queries(), softmax = 20 * pairs * heads.heads;
+  const std::int64_t forward = 2 * product + softmax, backward = 5 * product + 2 * softmax;
+  return {.forward = projections + forward,
+          .backward_input = projections + backward,
+          .backward_parameters = projections + sums,
+          .bytes = static_cast<std::int64_t>(sizeof(T)) * elements,
+          .kind = work_kind::product,
+          .attention = forward,
+          .attention_backward = backward};
+}
+
+/// The parameters of the four projections, of queries, keys, values and of the heads' output, as in
+/// torch.nn.MultiheadAttention: one weight for queries, keys and values, whose rows are stacked in this order; three
+/// weights if the keys' input has another width. `of_x` is the parameter's index.
+template <attention_options Options, int Width, int KeyWidth, attention_extents Heads, bool Bias = Options.bias,
+          bool Stacked = Width == KeyWidth>
+struct attention_parameters;
+
+template <attention_options Options, int Width, attention_extents Heads>
+struct attention_parameters<Options, Width, Width, Heads, true, true> {
+  static constexpr int of_queries = 0, of_keys = 0, of_values = 0, in_bias = 1, of_heads = 2, out_bias = 3;
+  static constexpr parameter parameters[] = {
+      {"in_proj_weight", {Heads.queries() + 2 * Heads.keys(), Width}, with_inputs(Options.in_proj, Width)},
+      {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
+      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
+      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
+};
+template <attention_options Options, int Width, attention_extents Heads>
+struct attention_parameters<Options, Width, Width, Heads, false, true> {
+  static constexpr int of_queries = 0, of_keys = 0, of_values = 0, in_bias = -1, of_heads = 1, out_bias = -1;
+  static constexpr parameter parameters[] = {
+      {"in_proj_weight", {Heads.queries() + 2 * Heads.keys(), Width}, with_inputs(Options.in_proj, Width)},
+      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"}};
+};
+template <attention_options Options, int Width, int KeyWidth, attention_extents Heads>
+struct attention_parameters<Options, Width, KeyWidth, Heads, true, false> {
+  static constexpr int of_queries = 0, of_keys = 1, of_values = 2, in_bias = 3, of_heads = 4, out_bias = 5;
+  static constexpr parameter parameters[] = {
+      {"q_proj_weight", {Heads.queries(), Width}, with_inputs(Options.in_proj, Width)},
+      {"k_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
+      {"v_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
+      {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
+      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
+      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
+};
+template <attention_options Options, int Width, int KeyWidth, attention_extents Heads>
+struct attention_parameters<Options, Width, KeyWidth, Heads, false, false> {
+  static constexpr int of_queries = 0, of_keys = 1, of_values = 2, in_bias = -1, of_heads = 3, out_bias = -1;
+  static constexpr parameter parameters[] = {
+      {"q_proj_weight", {Heads.queries(), Width}, with_inputs(Options.in_proj, Width)},
+      {"k_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
+      {"v_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
+      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"}};
 };
 
 }  // namespace detail

@@ -4,14 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <gpipe/layer/attention/attention_base.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
-#include <gpipe/layer/attention/projections.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
 
 namespace gpipe {
 
@@ -39,7 +37,7 @@ struct cross_attention {
 
   template <class T, int Tokens, int Width, int KeyTokens, int KeyWidth>
   requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>
-      : detail::attention_base<on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>, T, Options.padded>,
+      : detail::product_kernels<on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>, T>,
         detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>,
         detail::length_field<Options.padded, KeyTokens> {
     using indices = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
@@ -50,6 +48,7 @@ struct cross_attention {
     using number = compute_type<T>;
     static constexpr detail::attention_extents heads = detail::extents_of(Options, Width);
     static constexpr int Q = heads.queries(), K = heads.keys();  // columns
+    static constexpr detail::weight_product<T> queries{Q, Width}, keys{K, KeyWidth}, heads_out{Width, Q};
     // The first rows of keys and values in the stacked weight.
     static constexpr bool stacked = Width == KeyWidth;
     static constexpr std::ptrdiff_t to_keys = stacked ? std::ptrdiff_t{Q} * Width : 0,
@@ -86,79 +85,64 @@ struct cross_attention {
 
     template <class C>
     static void prepare(const C& c, int samples) {
-      const int rows = samples * Tokens, key_rows = samples * KeyTokens;
-      c.template prepare_multiply<T>(rows, Q, Width);
-      c.template prepare_multiply<T>(rows, Width, Q);
-      c.template prepare_multiply<T>(key_rows, K, KeyWidth);
-      c.template prepare_multiply<T>(key_rows, KeyWidth, K);
-      c.template prepare_multiply_transposed<T>(Q, Width, rows);
-      c.template prepare_multiply_transposed<T>(Width, Q, rows);
-      c.template prepare_multiply_transposed<T>(K, KeyWidth, key_rows);
+      queries.prepare(c, samples * Tokens);
+      keys.prepare(c, samples * KeyTokens);
+      heads_out.prepare(c, samples * Tokens);
       c.template prepare_attention<T>(shape_of(samples));
     }
 
     template <class C, class A>
     static void refresh(const C& c, const A& a) noexcept {
-      const number* queries = a.template parameter<indices::of_queries>();
-      const number* keys = a.template parameter<indices::of_keys>() + to_keys;
-      const number* values = a.template parameter<indices::of_values>() + to_values;
-      const number* out = a.template parameter<indices::of_heads>();
+      const number* to_q = a.template parameter<indices::of_queries>();
+      const number* to_k = a.template parameter<indices::of_keys>() + to_keys;
+      const number* to_v = a.template parameter<indices::of_values>() + to_values;
+      const number* to_y = a.template parameter<indices::of_heads>();
       if (a.refreshes_for_backward()) {
-        c.pack(Q, Width, queries, Width, false, a.template derived<1>());
-        c.pack(K, KeyWidth, keys, KeyWidth, false, a.template derived<3>());
-        c.pack(K, KeyWidth, values, KeyWidth, false, a.template derived<5>());
-        c.pack(Width, Q, out, Q, false, a.template derived<7>());
+        queries.pack_backward(c, to_q, a.template derived<1>());
+        keys.pack_backward(c, to_k, a.template derived<3>());
+        keys.pack_backward(c, to_v, a.template derived<5>());
+        heads_out.pack_backward(c, to_y, a.template derived<7>());
       }
       if (!a.refreshes_for_forward()) return;
-      c.pack(Width, Q, queries, Width, true, a.template derived<0>());
-      c.pack(KeyWidth, K, keys, KeyWidth, true, a.template derived<2>());
-      c.pack(KeyWidth, K, values, KeyWidth, true, a.template derived<4>());
-      c.pack(Q, Width, out, Q, true, a.template derived<6>());
-      if constexpr (Options.bias) {
-        const number *in_bias = a.template parameter<indices::in_bias>(),
-                     *out_bias = a.template parameter<indices::out_bias>();
-        detail::round_bias(c, Q, in_bias, a.template derived<8>());
-        detail::round_bias(c, K, in_bias + Q, a.template derived<9>());
-        detail::round_bias(c, K, in_bias + Q + K, a.template derived<10>());
-        detail::round_bias(c, Width, out_bias, a.template derived<11>());
-      }
+      queries.pack_forward(c, to_q, a.template derived<0>(), in_bias(a, 0), a.template derived<8>());
+      keys.pack_forward(c, to_k, a.template derived<2>(), in_bias(a, Q), a.template derived<9>());
+      keys.pack_forward(c, to_v, a.template derived<4>(), in_bias(a, Q + K), a.template derived<10>());
+      heads_out.pack_forward(c, to_y, a.template derived<6>(), out_bias(a), a.template derived<11>());
     }
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>(), *o = a.template extra<3>();
-      const T *to_q = a.template derived<0>(), *to_k = a.template derived<2>(), *to_v = a.template derived<4>(),
-              *to_y = a.template derived<6>();
-      const T *x = a.template in<0>(), *memory = a.template in<1>();
-      const int rows = a.samples() * Tokens, key_rows = a.samples() * KeyTokens;
-      detail::project<indices::in_bias, 8>(c, a, rows, Q, Width, x, to_q, 0, q);
-      detail::project<indices::in_bias, 9>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
-      detail::project<indices::in_bias, 10>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
-      const T *queries = q, *keys = k, *values = v;
-      // change: an operation on attention probabilities
-      c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<indices::out_bias, 11>(c, a, rows, Width, Q, o, to_y, 0, a.out());
+      project_memory(c, a, a.samples() * KeyTokens);
+      attend(c, a, a.samples() * Tokens, shape_of(a.samples()));
     }
 
     /// One token per sample. All attend to one memory, whose keys and values are computed at position 0.
     template <class C, class A>
     static void decode(const C& c, const A& a, int position) {
-      T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>(), *o = a.template extra<3>();
-      const T *to_q = a.template derived<0>(), *to_k = a.template derived<2>(), *to_v = a.template derived<4>(),
-              *to_y = a.template derived<6>();
-      if (position == 0) {
-        const T* memory = a.template in<1>();
-        detail::project<indices::in_bias, 9>(c, a, KeyTokens, K, KeyWidth, memory, to_k, Q, k);
-        detail::project<indices::in_bias, 10>(c, a, KeyTokens, K, KeyWidth, memory, to_v, Q + K, v);
-      }
-      detail::project<indices::in_bias, 8>(c, a, a.samples(), Q, Width, a.template in<0>(), to_q, 0, q);
+      if (position == 0) project_memory(c, a, KeyTokens);
       attention_shape shape = shape_of(a.samples());
       shape.queries = 1;
       shape.q.sample = shape.o.sample = Q;
       shape.k.sample = shape.v.sample = 0;
-      const T *queries = q, *keys = k, *values = v;
-      c.attention(shape, queries, keys, values, on::lengths(a), o, a.template extra<4>());
-      detail::project<indices::out_bias, 11>(c, a, a.samples(), Width, Q, o, to_y, 0, a.out());
+      attend(c, a, a.samples(), shape);
+    }
+
+    template <class C, class A>
+    static void project_memory(const C& c, const A& a, int rows) {
+      const T *memory = a.template in<1>(), *to_k = a.template derived<2>(), *to_v = a.template derived<4>();
+      keys.apply(c, rows, memory, to_k, a.template extra<1>(), in_bias(a, Q), a.template derived<9>());
+      keys.apply(c, rows, memory, to_v, a.template extra<2>(), in_bias(a, Q + K), a.template derived<10>());
+    }
+    template <class C, class A>
+    static void attend(const C& c, const A& a, int rows, const attention_shape& shape) {
+      T *q = a.template extra<0>(), *o = a.template extra<3>();
+      const T *to_q = a.template derived<0>(), *to_y = a.template derived<6>();
+      queries.apply(c, rows, a.template in<0>(), to_q, q, in_bias(a, 0), a.template derived<8>());
+      const T *kept_queries = q, *kept_keys = a.template extra<1>(), *kept_values = a.template extra<2>();
+      // change: an operation on attention probabilities
+      c.attention(shape, kept_queries, kept_keys, kept_values, detail::lengths_of<Options.padded>(a), o,
+                  a.template extra<4>());
+      heads_out.apply(c, rows, o, to_y, a.out(), out_bias(a), a.template derived<11>());
     }
 
     template <class C, class A>
@@ -167,38 +151,42 @@ struct cross_attention {
       if (dx == nullptr && dmemory == nullptr) return;
       differentiate(c, a);
       const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
-      const T *by_q = a.template derived<1>(), *by_k = a.template derived<3>(), *by_v = a.template derived<5>();
-      if (dx) c.multiply(a.samples() * Tokens, Width, Q, dq, by_q, dx, false);
+      if (dx) queries.apply_back(c, a.samples() * Tokens, dq, a.template derived<1>(), dx);
       if (dmemory) {
-        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dk, by_k, dmemory, false);
-        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dv, by_v, dmemory, true);
+        keys.apply_back(c, a.samples() * KeyTokens, dk, a.template derived<3>(), dmemory);
+        keys.apply_back(c, a.samples() * KeyTokens, dv, a.template derived<5>(), dmemory, true);
       }
     }
 
     // change: an attention mask
-    // The base calls these.
     static attention_shape shape_of(int samples) {
       constexpr attention_shape::strides q{std::ptrdiff_t{Tokens} * Q, heads.width, Q};
       constexpr attention_shape::strides k{std::ptrdiff_t{KeyTokens} * K, heads.width, K};
       return detail::shape_of_attention(samples, heads, Tokens, KeyTokens, Options.causal, q, k, q);
     }
 
-    // Backward's input part runs if one of the inputs has a gradient.
+    /// The input projections' bias from an element on, or null.
     template <class A>
-    static bool is_differentiated(const A& a) {
-      return a.template in_gradient<0>() != nullptr || a.template in_gradient<1>() != nullptr;
+    static const number* in_bias(const A& a, int first) {
+      if constexpr (Options.bias) return a.template parameter<indices::in_bias>() + first;
+      else return nullptr;
+    }
+    template <class A>
+    static const number* out_bias(const A& a) {
+      if constexpr (Options.bias) return a.template parameter<indices::out_bias>();
+      else return nullptr;
     }
     // Overwrites q, k and v with their gradients.
     template <class C, class A>
     static void differentiate(const C& c, const A& a) {
       const T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>();
-      const T *o = a.template extra<3>(), *by_o = a.template derived<7>();
+      const T* o = a.template extra<3>();
       const number* log_sums = a.template extra<4>();
       T *dq = a.template workspace<0>(), *dk = a.template workspace<1>(), *dv = a.template workspace<2>();
       T* d_o = a.template workspace<3>();
-      c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), by_o, d_o, false);
-      c.attention_backward(shape_of(a.samples()), q, k, v, on::lengths(a), o, log_sums, static_cast<const T*>(d_o), dq,
-                           dk, dv);
+      heads_out.apply_back(c, a.samples() * Tokens, a.out_gradient(), a.template derived<7>(), d_o);
+      c.attention_backward(shape_of(a.samples()), q, k, v, detail::lengths_of<Options.padded>(a), o, log_sums,
+                           static_cast<const T*>(d_o), dq, dk, dv);
       const std::ptrdiff_t rows = std::ptrdiff_t{a.samples()} * Tokens,
                            key_rows = std::ptrdiff_t{a.samples()} * KeyTokens;
       c.copy(rows * Q, dq, a.template extra<0>());
@@ -206,24 +194,26 @@ struct cross_attention {
       c.copy(key_rows * K, dv, a.template extra<2>());
     }
 
-    template <class A>
-    static std::array<detail::projection_gradient<T>, 4> projections_of(const A& a) {
-      number *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *out_bias = nullptr;
+    template <class C, class A>
+    static std::array<detail::product_gradient<T>, 4> product_gradients(const C& c, const A& a) {
+      // Backward's input part runs if one of the inputs has a gradient.
+      if (a.template in_gradient<0>() == nullptr && a.template in_gradient<1>() == nullptr) differentiate(c, a);
+      number *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *o_bias = nullptr;
       if constexpr (Options.bias) {
         q_bias = a.template gradient<indices::in_bias>();
         k_bias = q_bias + Q;
         v_bias = k_bias + K;
-        out_bias = a.template gradient<indices::out_bias>();
+        o_bias = a.template gradient<indices::out_bias>();
       }
       number* q_weight = a.template gradient<indices::of_queries>();
       number* k_weight = a.template gradient<indices::of_keys>() + to_keys;
       number* v_weight = a.template gradient<indices::of_values>() + to_values;
       const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
       const T *o = a.template extra<3>(), *x = a.template in<0>(), *memory = a.template in<1>();
-      return {{{dq, x, Q, Width, Tokens, q_weight, q_bias},
-               {dk, memory, K, KeyWidth, KeyTokens, k_weight, k_bias},
-               {dv, memory, K, KeyWidth, KeyTokens, v_weight, v_bias},
-               {a.out_gradient(), o, Width, Q, Tokens, a.template gradient<indices::of_heads>(), out_bias}}};
+      return {{{queries, dq, x, Tokens, q_weight, q_bias},
+               {keys, dk, memory, KeyTokens, k_weight, k_bias},
+               {keys, dv, memory, KeyTokens, v_weight, v_bias},
+               {heads_out, a.out_gradient(), o, Tokens, a.template gradient<indices::of_heads>(), o_bias}}};
     }
   };
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -7,7 +8,6 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/linear/weight_product.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
@@ -80,13 +80,28 @@ struct operands_of_loss {
   }
 };
 
+/// The bias of a head, or null.
+template <class A>
+auto* bias_of_head(const A& a) {
+  return a.sizes().biased ? a.template parameter<1>() : nullptr;
+}
+/// The gradients of its parameters, from those of a sample's `rows` rows of logits.
+template <class T, class A>
+product_gradient<T> gradient_of_head(const A& a, const T* dlogits, const T* x, int rows) {
+  return {a.sizes().product(),
+          dlogits,
+          x,
+          rows,
+          a.template gradient<0>(),
+          a.sizes().biased ? a.template gradient<1>() : nullptr};
+}
+
 /// `Loss` is the kind of the cross-entropy.
 template <class T, class Loss>
-struct token_head_kernels {
+struct token_head_kernels : product_kernels<token_head_kernels<T, Loss>, T> {
   using value_type = T;
   using number = compute_type<T>;
   using loss = Loss;
-  static constexpr keep keeps{.input = true};
   struct numbers {
     int rows, width, vocabulary;
     bool biased;
@@ -112,11 +127,8 @@ struct token_head_kernels {
   template <class C, class A>
   static void predict(const C& c, const A& a) {
     const numbers& sizes = a.sizes();
-    const T* packed = a.template derived<0>();
-    const int count = a.samples() * sizes.rows;
-    if (sizes.biased)
-      sizes.product().apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0, T>());
-    else sizes.product().apply(c, count, a.in(), packed, a.template extra<0, T>());
+    sizes.product().apply(c, a.samples() * sizes.rows, a.in(), a.template derived<0>(), a.template extra<0, T>(),
+                          bias_of_head(a));
   }
 
   template <class C, class A>
@@ -134,33 +146,10 @@ struct token_head_kernels {
     sizes.product().apply_back(c, a.samples() * sizes.rows, a.template extra<0, T>(), a.template derived<1>(), dx);
   }
 
-  /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
-  static void backward_parameters(const C& c, const A& a) {
-    const numbers& sizes = a.sizes();
+  static std::array<product_gradient<T>, 1> product_gradients(const C& c, const A& a) {
     if (a.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, A>{a});
-    const int count = a.samples() * sizes.rows;
-    const T* dlogits = a.template extra<0, T>();
-    sizes.product().add_weight_gradient(c, count, dlogits, a.in(), a.template gradient<0>());
-    if (sizes.biased) sizes.product().add_bias_gradient(c, count, dlogits, a.template gradient<1>());
-  }
-
-  template <class C, class A>
-  requires multiplies_parts<C, T>
-  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
-    const numbers sizes = calls[0].sizes();
-    row_parts<T> dlogits{{}, calls[0].samples() * sizes.rows}, x = dlogits;
-    for (int i = 0; i < micro_batches; ++i) {
-      const auto a = calls[i];
-      if (a.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, decltype(a)>{a});
-      dlogits.part[i] = a.template extra<0, T>();
-      x.part[i] = a.in();
-    }
-    sizes.product().add_weight_gradient(c, calls.samples() * sizes.rows, dlogits, x, calls[0].template gradient<0>());
-    if (sizes.biased)
-      for (int i = 0; i < micro_batches; ++i)
-        sizes.product().add_bias_gradient(c, calls[i].samples() * sizes.rows, dlogits.part[i],
-                                          calls[0].template gradient<1>());
+    return {gradient_of_head<T>(a, a.template extra<0, T>(), a.in(), a.sizes().rows)};
   }
 };
 

@@ -228,9 +228,7 @@ struct slice_kernels {
               rows = left < block ? left : block;
     T* const logits = a.template extra<0, T>();
     const T* block_input = a.template in<x>() + std::ptrdiff_t{first} * sizes.width;
-    if (sizes.biased)
-      sizes.product().apply(c, rows, block_input, a.template derived<0, T>(), a.template parameter<1>(), logits);
-    else sizes.product().apply(c, rows, block_input, a.template derived<0, T>(), logits);
+    sizes.product().apply(c, rows, block_input, a.template derived<0, T>(), logits, bias_of_head(a));
     return rows;
   }
   /// Does so for each block, and then calls use(first row, rows).
@@ -260,11 +258,8 @@ struct slice_kernels {
                            a.template extra<1, number>(), settings::limit_in(a.training()), sizes.first, sizes.words});
       if (dx != nullptr)
         sizes.product().apply_back(c, count, dlogits, a.template derived<1, T>(), dx + row * sizes.width);
-      if constexpr (Parameters) {
-        sizes.product().add_weight_gradient(c, count, dlogits, a.template in<x>() + row * sizes.width,
-                                            a.template gradient<0>());
-        if (sizes.biased) sizes.product().add_bias_gradient(c, count, dlogits, a.template gradient<1>());
-      }
+      if constexpr (Parameters)
+        gradient_of_head<T>(a, dlogits, a.template in<x>() + row * sizes.width, sizes.rows).add(c, count);
     });
   }
 };

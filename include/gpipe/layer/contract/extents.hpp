@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 
 namespace gpipe::detail {
@@ -40,5 +41,15 @@ struct row_sizes {
 };
 template <class Tensor>
 inline constexpr row_sizes row_sizes_of{rows_in<Tensor>, last_extent<Tensor>};
+
+/// The elements of rows, for sums of columns.
+template <class T>
+struct row_entries {
+  const T* values;
+  int width;
+  GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+    return values[row * width + column];
+  }
+};
 
 }  // namespace gpipe::detail

@@ -12,7 +12,6 @@
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/layer/linear/weight_product.hpp>
 
 namespace gpipe::detail {
@@ -26,10 +25,9 @@ namespace gpipe::detail {
 ///
 /// The last are forward's workspace and backward's extra: z is not kept, because backward computes it again anyway.
 template <class T, class Function, bool Gated>
-struct feed_forward_kernels {
+struct feed_forward_kernels : product_kernels<feed_forward_kernels<T, Function, Gated>, T> {
   using value_type = T;
   using number = compute_type<T>;
-  static constexpr keep keeps{.input = true};
   static constexpr int inner_count = Gated ? 2 : 1;
 
   struct numbers {
@@ -57,12 +55,11 @@ struct feed_forward_kernels {
       sizes.outer().pack_backward(c, outer_weights, a.template derived<outer + 1>());
     }
     if (!a.refreshes_for_forward()) return;
-    each_inner([&](auto i) { sizes.inner().pack_forward(c, a.template parameter<i>(), a.template derived<2 * i>()); });
-    sizes.outer().pack_forward(c, outer_weights, a.template derived<outer>());
-    if constexpr (!Gated) {
-      round_bias(c, sizes.hidden, a.template parameter<1>(), a.template derived<inner_bias>());
-      round_bias(c, sizes.width, a.template parameter<3>(), a.template derived<outer_bias>());
-    }
+    each_inner([&](auto i) {
+      sizes.inner().pack_forward(c, a.template parameter<i>(), a.template derived<2 * i>(), bias<1>(a),
+                                 rounded<inner_bias>(a));
+    });
+    sizes.outer().pack_forward(c, outer_weights, a.template derived<outer>(), bias<3>(a), rounded<outer_bias>(a));
   }
 
   template <class C, class A>
@@ -72,18 +69,12 @@ struct feed_forward_kernels {
     T* const z = a.template forward_workspace<0, T>();
     if (!apply_fused(c, a, count, z)) {
       each_inner([&](auto i) {
-        T* const product = a.template extra<i, T>();
-        if constexpr (Gated) sizes.inner().apply(c, count, a.in(), a.template derived<2 * i>(), product);
-        else
-          sizes.inner().apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(),
-                              rounded<inner_bias>(a), product);
+        sizes.inner().apply(c, count, a.in(), a.template derived<2 * i>(), a.template extra<i, T>(), bias<1>(a),
+                            rounded<inner_bias>(a));
       });
       each_element(c, a.samples() * sizes.elements(), apply{a.template extra<0, T>(), factor(a), z});
     }
-    if constexpr (Gated) sizes.outer().apply(c, count, z, a.template derived<outer>(), a.out());
-    else
-      sizes.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), rounded<outer_bias>(a),
-                          a.out());
+    sizes.outer().apply(c, count, z, a.template derived<outer>(), a.out(), bias<3>(a), rounded<outer_bias>(a));
   }
 
   template <class C, class A>
@@ -98,39 +89,18 @@ struct feed_forward_kernels {
     });
   }
 
-  /// The input part does not run if no gradient flows back to the input.
   template <class C, class A>
-  static void backward_parameters(const C& c, const A& a) {
+  static std::array<product_gradient<T>, std::size_t{inner_count + 1}> product_gradients(const C& c, const A& a) {
     const numbers& sizes = a.sizes();
     if (a.in_gradient() == nullptr) differentiate(c, a);
-    const int count = a.samples() * sizes.rows;
-    each_inner([&](auto i) {
-      const T* dh = gradient_of<i>(a);
-      sizes.inner().add_weight_gradient(c, count, dh, a.in(), a.template gradient<i>());
-    });
-    const T* z = value(a);
-    sizes.outer().add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
-    add_bias_gradients(c, a, a);
-  }
-
-  template <class C, class A>
-  requires multiplies_parts<C, T>
-  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
-    const numbers sizes = calls[0].sizes();
-    row_parts<T> x{{}, calls[0].samples() * sizes.rows}, z = x, dy = x;
-    std::array<row_parts<T>, std::size_t{inner_count}> dh;
-    dh.fill(x);
-    for (int m = 0; m < micro_batches; ++m) {
-      if (calls[m].in_gradient() == nullptr) differentiate(c, calls[m]);
-      x.part[m] = calls[m].in();
-      z.part[m] = value(calls[m]);
-      dy.part[m] = calls[m].out_gradient();
-      each_inner([&](auto i) { dh[i].part[m] = gradient_of<i>(calls[m]); });
-    }
-    const int count = calls.samples() * sizes.rows;
-    each_inner([&](auto i) { sizes.inner().add_weight_gradient(c, count, dh[i], x, calls[0].template gradient<i>()); });
-    sizes.outer().add_weight_gradient(c, count, dy, z, calls[0].template gradient<2>());
-    for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, calls[m], calls[0]);
+    const auto inner_gradient = [&](auto i) -> product_gradient<T> {
+      return {sizes.inner(), gradient_of<i>(a), a.in(), sizes.rows, a.template gradient<i>(), bias_gradient<1>(a)};
+    };
+    const product_gradient<T> outer_gradient{
+        sizes.outer(),      a.out_gradient(), value(a), sizes.rows, a.template gradient<outer_weight>(),
+        bias_gradient<3>(a)};
+    if constexpr (Gated) return {inner_gradient(first_inner), inner_gradient(second_inner), outer_gradient};
+    else return {inner_gradient(first_inner), outer_gradient};
   }
 
   // Public, because nvcc names them. Without a gate the factor is null.
@@ -184,9 +154,21 @@ struct feed_forward_kernels {
     else return nullptr;
   }
 
+  // The biases and their rounded copies; null with a gate.
   template <int Index, class A>
-  static const T* rounded(const A& a) {
-    return a.template derived<Index>();
+  static const number* bias(const A& a) {
+    if constexpr (Gated) return nullptr;
+    else return a.template parameter<Index>();
+  }
+  template <int Index, class A>
+  static number* bias_gradient(const A& a) {
+    if constexpr (Gated) return nullptr;
+    else return a.template gradient<Index>();
+  }
+  template <int Index, class A>
+  static T* rounded(const A& a) {
+    if constexpr (Gated) return nullptr;
+    else return a.template derived<Index>();
   }
 
   /// A context may compute GELU with the products.
@@ -223,22 +205,12 @@ struct feed_forward_kernels {
     }
   }
 
+  static constexpr std::integral_constant<int, 0> first_inner{};
+  static constexpr std::integral_constant<int, 1> second_inner{};
   template <class Use>
   static void each_inner(Use&& use) {
-    use(std::integral_constant<int, 0>{});
-    if constexpr (Gated) use(std::integral_constant<int, 1>{});
-  }
-
-  /// Adds the sums over the micro-batch of `a` to the gradients of `target`.
-  template <class C, class A, class Into>
-  static void add_bias_gradients(const C& c, const A& a, const Into& target) {
-    if constexpr (!Gated) {
-      const numbers& sizes = a.sizes();
-      const int count = a.samples() * sizes.rows;
-      const T* dh = gradient_of<0>(a);
-      sizes.inner().add_bias_gradient(c, count, dh, target.template gradient<1>());
-      sizes.outer().add_bias_gradient(c, count, a.out_gradient(), target.template gradient<3>());
-    }
+    use(first_inner);
+    if constexpr (Gated) use(second_inner);
   }
 
   template <class C, class A>

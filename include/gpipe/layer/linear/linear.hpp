@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 
@@ -8,7 +8,7 @@
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
 
 namespace gpipe {
 
@@ -28,84 +28,50 @@ struct linear_parameters<N, K, no_bias> {
 };
 
 template <class T>
-struct linear_kernels {
+struct linear_kernels : product_kernels<linear_kernels<T>, T> {
   using value_type = T;
   using number = compute_type<T>;
-  static constexpr keep keeps{.input = true};
-  struct numbers {
-    int N, K, rows;  ///< the rows of a sample
+  struct numbers : weight_product<T> {
+    int rows;  ///< of a sample
     bool biased;
   };
 
   template <class C>
   static void prepare(const C& c, int samples, const numbers& sizes) {
-    c.template prepare_multiply<T>(samples * sizes.rows, sizes.N, sizes.K);
-    c.template prepare_multiply<T>(samples * sizes.rows, sizes.K, sizes.N);
-    c.template prepare_multiply_transposed<T>(sizes.N, sizes.K, samples * sizes.rows);
+    sizes.prepare(c, samples * sizes.rows);
   }
 
   template <class C, class A>
   static void refresh(const C& c, const A& a) noexcept {
-    const auto [N, K, rows, biased] = a.sizes();
     const number* weight = a.template parameter<0>();
-    if (a.refreshes_for_forward()) {
-      c.pack(K, N, weight, K, true, a.template derived<0>());
-      if (biased) round_bias(c, N, a.template parameter<1>(), a.template derived<2>());
-    }
-    if (a.refreshes_for_backward_input()) c.pack(N, K, weight, K, false, a.template derived<1>());
+    if (a.refreshes_for_forward())
+      a.sizes().pack_forward(c, weight, a.template derived<0>(), bias_of(a), a.template derived<2>());
+    if (a.refreshes_for_backward_input()) a.sizes().pack_backward(c, weight, a.template derived<1>());
   }
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const auto [N, K, rows, biased] = a.sizes();
-    const T* packed = a.template derived<0>();
-    const T* rounded = a.template derived<2>();
-    if (biased)
-      multiply_plus_bias(c, a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), rounded, a.out());
-    else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
+    a.sizes().apply(c, a.samples() * a.sizes().rows, a.in(), a.template derived<0>(), a.out(), bias_of(a),
+                    a.template derived<2>());
   }
 
-  /// dx = dy W
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const auto [N, K, rows, biased] = a.sizes();
-    const T* packed = a.template derived<1>();
-    if (T* dx = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, dx, false);
+    if (T* dx = a.in_gradient())
+      a.sizes().apply_back(c, a.samples() * a.sizes().rows, a.out_gradient(), a.template derived<1>(), dx);
   }
 
-  /// dW += dy^T x,  db += sum of dy over rows
   template <class C, class A>
-  static void backward_parameters(const C& c, const A& a) {
-    const auto [N, K, rows, biased] = a.sizes();
-    c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
-    if (biased)
-      c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient(), N}, a.template gradient<1>());
+  static std::array<product_gradient<T>, 1> product_gradients(const C&, const A& a) {
+    return {{{a.sizes(), a.out_gradient(), a.in(), a.sizes().rows, a.template gradient<0>(),
+              a.sizes().biased ? a.template gradient<1>() : nullptr}}};
   }
 
-  /// The same for several micro-batches, with the same bits: dW is read and written once.
-  template <class C, class A>
-  requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
-  static void backward_parameters(const C& c, const A& calls, int micro_batches) {
-    const auto [N, K, rows, biased] = calls[0].sizes();
-    row_parts<T> dy{{}, calls[0].samples() * rows}, x = dy;
-    for (int i = 0; i < micro_batches; ++i) {
-      dy.part[i] = calls[i].out_gradient();
-      x.part[i] = calls[i].in();
-    }
-    c.multiply_transposed(N, K, calls.samples() * rows, dy, x, calls[0].template gradient<0>());
-    if (biased)
-      for (int i = 0; i < micro_batches; ++i)
-        c.columns(std::ptrdiff_t{calls[i].samples()} * rows, N, row_major{dy.part[i], N},
-                  calls[i].template gradient<1>());
+ private:
+  template <class A>
+  static const number* bias_of(const A& a) {
+    return a.sizes().biased ? a.template parameter<1>() : nullptr;
   }
-
-  struct row_major {
-    const T* values;
-    int N;
-    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
-      return values[row * N + column];
-    }
-  };
 };
 
 }  // namespace detail
@@ -132,7 +98,7 @@ struct linear {
     using input = tensor<T, Extents...>;
     using output = detail::with_last<input, N>;
     static constexpr int K = detail::last_extent<input>, rows = detail::rows_in<input>;
-    static constexpr typename on::numbers sizes{N, K, rows, biased};
+    static constexpr typename on::numbers sizes{{N, K}, rows, biased};
 
     static constexpr buffer derived[] = {
         buffer::for_forward("forward", packed_size(K, N), dtype_of<T>),
