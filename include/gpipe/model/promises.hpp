@@ -9,7 +9,6 @@
 
 #include <gpipe/core/included.hpp>
 #include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/model/flow.hpp>
 #include <gpipe/model/path_tree.hpp>
 

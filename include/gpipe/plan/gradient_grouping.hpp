@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>

@@ -9,7 +9,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/layer/linear/weight_product.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 
 namespace gpipe {
 

@@ -8,7 +8,6 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
 
 namespace gpipe {
 

@@ -9,7 +9,6 @@
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/layer/linear/weight_product.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 namespace gpipe {

@@ -10,7 +10,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/linear/weight_product.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/carried_cross_entropy.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
 
 namespace gpipe {
 

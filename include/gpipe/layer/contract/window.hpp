@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include <gpipe/core/text/short_name.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
+#include <gpipe/layer/contract/bound.hpp>
 
 namespace gpipe {
 

@@ -12,7 +12,7 @@
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
-#include <gpipe/layer/linear/weight_product.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 
 namespace gpipe::detail {
 

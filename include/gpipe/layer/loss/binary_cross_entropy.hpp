@@ -2,7 +2,7 @@
 
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
-#include <gpipe/layer/loss/elementwise_loss.hpp>
+#include <gpipe/layer/loss/mean_squared_error.hpp>
 
 namespace gpipe {
 

@@ -2,7 +2,7 @@
 
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/share.hpp>
-#include <gpipe/layer/loss/elementwise_loss.hpp>
+#include <gpipe/layer/loss/mean_squared_error.hpp>
 
 namespace gpipe {
 

@@ -9,7 +9,6 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/layer/normalization/mean_and_variance.hpp>
 
 namespace gpipe {

@@ -6,7 +6,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
+#include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/window.hpp>
 
 namespace gpipe {

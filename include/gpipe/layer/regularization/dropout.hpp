@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/elements.hpp>
-#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/layer/contract/share.hpp>
 
 namespace gpipe {

@@ -5,7 +5,7 @@
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/shape/slices.hpp>
+#include <gpipe/layer/shape/concat.hpp>
 
 namespace gpipe {
 

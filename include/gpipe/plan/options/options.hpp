@@ -8,7 +8,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>

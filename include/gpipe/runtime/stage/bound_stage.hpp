@@ -7,7 +7,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binder.hpp>

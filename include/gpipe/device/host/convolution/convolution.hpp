@@ -17,7 +17,7 @@
 #include <gpipe/device/host/convolution/weight_gradient.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/convolution/products_libxsmm.hpp>

@@ -10,7 +10,7 @@
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::host {
 

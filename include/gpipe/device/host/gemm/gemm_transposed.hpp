@@ -8,7 +8,6 @@
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-#include <gpipe/layer/contract/row_parts.hpp>
 
 namespace gpipe::host {
 
