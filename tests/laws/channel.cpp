@@ -13,7 +13,7 @@
 #include "support/threaded_job.hpp"
 
 // The law of channels over those within a process: the library's, and that of the tests' job of threads. MPI's ends
-// keep it in tests/mpi/sender.cpp, NCCL's in tests/cuda/nccl/ends.cu.
+// keep it in tests/mpi/ends.cpp, NCCL's in tests/cuda/nccl/ends.cu.
 
 using namespace channel_law;
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <gpipe/mpi/check.hpp>
+#include <gpipe/mpi/call_deadline.hpp>
 #include <gpipe/mpi/shared_status.hpp>
-#include <gpipe/mpi/signal.hpp>
 #include <gpipe/transport/contract/build_text.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 

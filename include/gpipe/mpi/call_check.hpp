@@ -1,7 +1,6 @@
 #pragma once
 
-#include <gpipe/mpi/receiver.hpp>
-#include <gpipe/mpi/sender.hpp>
+#include <gpipe/mpi/ends.hpp>
 #include <gpipe/transport/contract/call_fingerprint.hpp>
 
 #include <array>

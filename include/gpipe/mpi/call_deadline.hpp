@@ -1,20 +1,57 @@
 #pragma once
 
-#include <gpipe/core/error.hpp>
-#include <gpipe/mpi/signal.hpp>
-#include <gpipe/transport/contract/wait_limits.hpp>
-#include <gpipe/transport/in_process/thread.hpp>
-
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <signal.h>
 #include <string>
 #include <thread>
 
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
+
 namespace gpipe::mpi {
+
+// When a process has ended, mpirun ends the other processes by SIGTERM and a second later by SIGKILL. In that second
+// they report which one ended: unless the program handles the signal, it is recorded, and the next wait looks for the
+// cause.
+
+/// Whether SIGTERM has arrived, set by the handler.
+inline std::atomic<bool> termination{false};
+inline bool terminated() noexcept { return termination.load(std::memory_order_relaxed); }
+
+/// Records SIGTERM while this object exists, if the signal would end the program.
+class termination_guard {
+ public:
+  GPIPE_COLD termination_guard() {
+    struct sigaction current {};
+    if (sigaction(SIGTERM, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) return;
+    struct sigaction recording {};
+    recording.sa_handler = [](int) { termination.store(true, std::memory_order_relaxed); };
+    set_ = sigaction(SIGTERM, &recording, nullptr) == 0;
+  }
+  ~termination_guard() {
+    if (set_) signal(SIGTERM, SIG_DFL);
+  }
+  termination_guard(const termination_guard&) = delete;
+  termination_guard& operator=(const termination_guard&) = delete;
+
+ private:
+  bool set_ = false;
+};
+
+/// Ends the process as SIGTERM would.
+GPIPE_COLD inline void end_by_default() {
+  termination.store(false);
+  signal(SIGTERM, SIG_DFL);
+  raise(SIGTERM);
+}
 
 /// Ends the process if a call of MPI does not return. Such a call blocks its thread, so nothing can be thrown there:
 /// another thread prints the call, the rank and a remedy, and the process ends. mpirun then ends the other processes.

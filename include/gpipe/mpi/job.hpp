@@ -3,9 +3,8 @@
 #include <gpipe/mpi/all_gather.hpp>
 #include <gpipe/mpi/arrival.hpp>
 #include <gpipe/mpi/call_deadline.hpp>
+#include <gpipe/mpi/ends.hpp>
 #include <gpipe/mpi/hosts/limits.hpp>
-#include <gpipe/mpi/receiver.hpp>
-#include <gpipe/mpi/sender.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
 
@@ -283,7 +282,7 @@ class job final : public process_group {
       check(
           MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_, &request),
           "MPI_Ibcast");
-      await(request, {.action = "broadcast"}, root);
+      progress_->await(request, {.action = "broadcast"}, root);
       done += part;
     }
     progress_->complete_round();
@@ -297,21 +296,12 @@ class job final : public process_group {
     return made;
   }
 
-  void await(MPI_Request& request, wait_context context, int peer = -1) {
-    progress_->await(
-        [&] {
-          int done = 0;
-          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-          return done != 0;
-        },
-        context, peer);
-  }
   // If processes have thrown on several hosts, the cause of the lowest rank counts.
   GPIPE_COLD cause first_cause(cause own_cause) {
     int lowest = own_cause.rank;
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallreduce(&own_cause.rank, &lowest, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
-    await(request, {.action = "recover"});
+    progress_->await(request, {.action = "recover"});
     progress_->complete_round();
     broadcast_bytes(&own_cause, sizeof own_cause, lowest);
     return own_cause;
@@ -319,7 +309,7 @@ class job final : public process_group {
   void wait_for_all() {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(control_, &request), "MPI_Ibarrier");
-    await(request, {.action = "recover"});
+    progress_->await(request, {.action = "recover"});
     progress_->complete_round();
   }
 
@@ -350,11 +340,10 @@ class job final : public process_group {
     const auto begin = progress_engine::clock::now();
     progress_->await(
         [&, reported = false]() mutable {
-          int done = 0;
-          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-          if (done == 0 && !reported && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
+          const bool done = progress_engine::is_complete(request);
+          if (!done && !reported && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
             reported = true, progress_->send_goodbye();
-          return done != 0;
+          return done;
         },
         {.action = "leave"}, -1);
   }

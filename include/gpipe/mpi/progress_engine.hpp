@@ -1,7 +1,7 @@
 #pragma once
 
+#include <gpipe/mpi/call_deadline.hpp>
 #include <gpipe/mpi/remote_hosts.hpp>
-#include <gpipe/mpi/signal.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -178,6 +178,15 @@ class progress_engine {
     auto turn = this->turn();
     if (!ready()) wait([](void* argument) { return (*static_cast<Ready*>(argument))(); }, &ready, context, peer, turn);
     status_.mine().tick();
+  }
+  /// The same for a request of MPI.
+  void await(MPI_Request& request, wait_context context, int peer = -1) {
+    await([&] { return is_complete(request); }, context, peer);
+  }
+  static bool is_complete(MPI_Request& request) {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
   }
 
  private:

@@ -1,18 +1,133 @@
 #pragma once
 
-#include <gpipe/mpi/failure_broadcast.hpp>
-#include <gpipe/mpi/hosts/tcp_traffic.hpp>
-#include <gpipe/mpi/quiet_open_mpi.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <dlfcn.h>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
+#include <gpipe/mpi/hosts/tcp_traffic.hpp>
+#include <gpipe/mpi/shared_status.hpp>
+
 namespace gpipe::mpi {
+
+/// Whether `opal_show_help` is a variable with the address of a function, by the text of MPI_Get_library_version.
+/// It is one in Open MPI up to 5.0; from 6.0 on it is the function itself. Libraries of both kinds have the same
+/// soname, so a program may run with another version than it was compiled with.
+constexpr bool has_replaceable_help(std::string_view library_version) {
+  constexpr std::string_view name = "Open MPI v";
+  if (!library_version.starts_with(name)) return false;
+  library_version.remove_prefix(name.size());
+  const auto digit = [&](std::size_t i) {
+    return i < library_version.size() && library_version[i] >= '0' && library_version[i] <= '9';
+  };
+  if (!digit(0) || digit(1)) return false;
+  const char major = library_version[0];
+  return major < '5' || (major == '5' && library_version.starts_with("5.0."));
+}
+
+/// While this object exists, Open MPI up to 5.0 prints no messages about connections that end. It sends each message to
+/// its daemon on this host and waits for the answer in MPI_Test. A daemon that has lost mpirun or another host ends
+/// without an answer, so the process could not report the loss and would not end. Later versions have no such switch
+/// and print their messages.
+class quiet_open_mpi {
+ public:
+  GPIPE_COLD quiet_open_mpi() {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    check(MPI_Get_library_version(version, &length), "MPI_Get_library_version");
+    if (!has_replaceable_help({version, static_cast<std::size_t>(length)})) return;
+    help_ = static_cast<print*>(dlsym(RTLD_DEFAULT, "opal_show_help"));
+    if (help_ == nullptr) return;
+    before_ = *help_;
+    *help_ = drop;
+  }
+  ~quiet_open_mpi() {
+    if (help_ != nullptr) *help_ = before_;
+  }
+  quiet_open_mpi(const quiet_open_mpi&) = delete;
+  quiet_open_mpi& operator=(const quiet_open_mpi&) = delete;
+
+ private:
+  using print = int (*)(const char* file, const char* topic, int has_header, ...);
+  static int drop(const char*, const char*, int, ...) { return 0; }
+
+  print* help_ = nullptr;
+  print before_ = nullptr;
+};
+
+/// Sends causes of failures to all processes on other hosts, which share no memory with this one. Each process has a
+/// receive posted for them.
+class failure_broadcast {
+ public:
+  /// Nothing else may use `failures` with tag 0; `elsewhere` has the ranks on other hosts.
+  GPIPE_COLD failure_broadcast(MPI_Comm failures, std::vector<int> elsewhere)
+      : failures_(failures), elsewhere_(std::move(elsewhere)) {
+    post();
+  }
+  GPIPE_COLD ~failure_broadcast() {
+    MPI_Cancel(&receiving_);
+    MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
+    for (auto& pending : leaving_)  // MPI may still read it: a process that is lost takes no message
+      if (!sent(*pending)) static_cast<void>(pending.release());
+  }
+  failure_broadcast(const failure_broadcast&) = delete;
+  failure_broadcast& operator=(const failure_broadcast&) = delete;
+
+  /// Does not wait for earlier messages, which a lost process never receives.
+  GPIPE_COLD void send(const cause& reason) noexcept {
+    std::erase_if(leaving_, [](const auto& pending) { return sent(*pending); });
+    message& made = *leaving_.emplace_back(std::make_unique<message>());
+    made.reason = reason;
+    made.requests.resize(elsewhere_.size(), MPI_REQUEST_NULL);
+    for (std::size_t i = 0; i < elsewhere_.size(); ++i)
+      MPI_Isend(&made.reason, static_cast<int>(sizeof made.reason), MPI_BYTE, elsewhere_[i], 0, failures_,
+                &made.requests[i]);
+  }
+  /// Whether all messages have left.
+  GPIPE_COLD bool all_sent() noexcept {
+    return std::all_of(leaving_.begin(), leaving_.end(), [](const auto& pending) { return sent(*pending); });
+  }
+
+  /// Returns a cause that has arrived, which is valid until the next call, or null.
+  const cause* receive() {
+    int arrived = 0;
+    check(MPI_Test(&receiving_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!arrived) return nullptr;
+    received_ = arriving_;
+    post();
+    return &received_;
+  }
+
+ private:
+  struct message {
+    cause reason{};
+    std::vector<MPI_Request> requests{};
+  };
+
+  static bool sent(message& pending) noexcept {
+    int complete = 0;
+    MPI_Testall(static_cast<int>(pending.requests.size()), pending.requests.data(), &complete, MPI_STATUSES_IGNORE);
+    return complete != 0;
+  }
+  GPIPE_COLD void post() {
+    check(
+        MPI_Irecv(&arriving_, static_cast<int>(sizeof arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, failures_, &receiving_),
+        "MPI_Irecv");
+  }
+
+  MPI_Comm failures_;
+  std::vector<int> elsewhere_;
+  cause arriving_, received_;
+  std::vector<std::unique_ptr<message>> leaving_;
+  MPI_Request receiving_ = MPI_REQUEST_NULL;
+};
 
 /// The processes on other hosts, whose status this process cannot read. Causes of failures arrive as messages. A
 /// process that polls sends a pulse to all others each quarter of a deadline, and answers requests:

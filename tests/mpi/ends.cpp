@@ -1,4 +1,4 @@
-#include <gpipe/mpi/sender.hpp>
+#include <gpipe/mpi/ends.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,7 @@
 #include "support/channel_law.hpp"
 #include "support/processes.hpp"
 
-// The law of channels over the ends of MPI, and so mpi/end.hpp and mpi/receiver.hpp as well. Rank 0 sends, rank 1
-// receives, the other ranks wait.
+// The law of channels over the ends of MPI. Rank 0 sends, rank 1 receives, the other ranks wait.
 
 using namespace channel_law;
 

@@ -1,4 +1,4 @@
-#include <gpipe/mpi/quiet_open_mpi.hpp>
+#include <gpipe/mpi/remote_hosts.hpp>
 
 #include <doctest/doctest.h>
 
