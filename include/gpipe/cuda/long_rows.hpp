@@ -6,7 +6,6 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/cuda/kernels/for_each.hpp>
 #include <gpipe/cuda/kernels/gemm.hpp>
 #include <gpipe/cuda/kernels/launch.hpp>
 #include <gpipe/cuda/kernels/reduction_kernels.hpp>

@@ -9,7 +9,6 @@
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/cuda/kernels/attention.hpp>
 #include <gpipe/cuda/kernels/elements.hpp>
-#include <gpipe/cuda/kernels/for_each.hpp>
 #include <gpipe/cuda/kernels/gemm.hpp>
 #include <gpipe/cuda/kernels/launch.hpp>
 #include <gpipe/cuda/kernels/neighbours.hpp>

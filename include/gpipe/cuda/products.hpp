@@ -8,7 +8,6 @@
 #include <gpipe/cuda/kernels/gemm.hpp>
 #include <gpipe/cuda/kernels/launch.hpp>
 #include <gpipe/cuda/kernels/reduction_kernels.hpp>
-#include <gpipe/cuda/kernels/transposing.hpp>
 #include <gpipe/cuda/long_rows.hpp>
 #include <gpipe/cuda/loops.hpp>
 #include <gpipe/layer/contract/panels.hpp>

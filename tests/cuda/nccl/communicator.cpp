@@ -6,9 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include <gpipe/cuda/memory/arena.hpp>
-#include <gpipe/cuda/nccl/device_identity.hpp>
 #include <gpipe/cuda/nccl/ends.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 
 using namespace gpipe;
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include <gpipe/cuda/memory/arena.hpp>
 #include <gpipe/cuda/nccl/job.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 
 #include "support/channel_law.hpp"
 #include "support/threaded_job.hpp"

@@ -9,7 +9,7 @@
 #include <gpipe/core/numbers/bf16.hpp>
 #include <gpipe/cuda/kernels/attention.hpp>
 #include <gpipe/cuda/kernels/mma.hpp>
-#include <gpipe/cuda/stream/check.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 
 namespace gpipe::cuda::detail {

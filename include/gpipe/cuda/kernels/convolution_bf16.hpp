@@ -10,7 +10,7 @@
 #include <gpipe/core/numbers/bf16.hpp>
 #include <gpipe/cuda/kernels/convolution_tiles.hpp>
 #include <gpipe/cuda/kernels/mma.hpp>
-#include <gpipe/cuda/stream/check.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 
 namespace gpipe::cuda::detail {

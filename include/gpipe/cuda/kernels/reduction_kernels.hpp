@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <gpipe/cuda/kernels/team.hpp>
-#include <gpipe/cuda/stream/check.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 
 namespace gpipe::cuda::detail {
 

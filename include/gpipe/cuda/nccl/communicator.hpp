@@ -1,15 +1,51 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
+#include <nccl.h>
 #include <thread>
 #include <utility>
 
-#include <gpipe/cuda/nccl/check.hpp>
+#include <gpipe/cuda/stream/gpu.hpp>
 #include <gpipe/cuda/stream/stream.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe::nccl {
+
+/// Throws `error` if a call of NCCL has failed; a call in progress has not.
+inline void check(ncclResult_t found, const char* call) {
+  if (found == ncclSuccess || found == ncclInProgress) return;
+  cuda::forget_failure();
+  gpipe::detail::throw_error({call, ": ", ncclGetErrorString(found), ", ", ncclGetLastError(nullptr)},
+                             {"set NCCL_DEBUG=WARN for details"});
+}
+
+/// Identifies a GPU among all GPUs of all hosts.
+struct device_identity {
+  char bytes[16]{};
+
+  GPIPE_COLD static device_identity of(int gpu) {
+    cudaDeviceProp found{};
+    cuda::check(cudaGetDeviceProperties(&found, gpu), "cudaGetDeviceProperties");
+    device_identity identity;
+    static_assert(sizeof identity.bytes == sizeof found.uuid.bytes);
+    std::memcpy(identity.bytes, found.uuid.bytes, sizeof identity.bytes);
+    return identity;
+  }
+  bool operator==(const device_identity& right) const { return std::memcmp(bytes, right.bytes, sizeof bytes) == 0; }
+};
+
+/// Rejects two ranks on one GPU, for which NCCL reports only an invalid usage.
+GPIPE_COLD inline void require_apart(int first, const device_identity& first_gpu, int second,
+                                     const device_identity& second_gpu) {
+  if (first_gpu == second_gpu)
+    gpipe::detail::throw_error(
+        {"ranks ", (std::min)(first, second), " and ", (std::max)(first, second),
+         " have the same GPU, and NCCL needs one GPU per rank"},
+        {"start one process per GPU, or let one process have several stages: they share its GPU"});
+}
 
 /// Ranks that send each other the memory of their GPUs. Calls of NCCL do not block: this class polls until the
 /// deadline. After the deadline or a failure it aborts all transfers of this rank, because the GPU must not wait for a

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/cuda/nccl/device_identity.hpp>
+#include <gpipe/cuda/nccl/communicator.hpp>
 #include <gpipe/cuda/nccl/ends.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpipe/cuda/memory/staging.hpp>
+#include <gpipe/cuda/stream/staging.hpp>
 
 #include <doctest/doctest.h>
 
