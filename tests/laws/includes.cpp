@@ -101,10 +101,10 @@ constexpr known_header table[] = {
     {"gpipe/plan/schedule/contract/action.hpp", "instruction action_kind program_view is_send is_receive", false},
     {"gpipe/plan/stages/cut.hpp", "stage_link find_links chained_from require_links", false},
     {"gpipe/plan/stages/stage_view.hpp", "stage_view"},
+    {"gpipe/record/file/read_file.hpp", "read_file file_stream mapped_file"},
+    {"gpipe/record/file/write_file.hpp", "write_file require_writable is_same_file write_whole replace_file"},
+    {"gpipe/record/stage_report.hpp", "measured_profile", false},
     {"gpipe/plan/step_plan.hpp", "step_plan link_slots stage_slots plan_maker"},
-    {"gpipe/record/file/read_file.hpp", "read_file file_stream"},
-    {"gpipe/record/file/write_file.hpp", "write_file require_writable is_same_file write_whole"},
-    {"gpipe/record/measured_profile.hpp", "measured_profile"},
     {"gpipe/record/trace.hpp", "recorder trace_event"},
 };
 // clang-format on

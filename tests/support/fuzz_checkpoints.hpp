@@ -2,7 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
-#include <gpipe/record/checkpoint/index.hpp>
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
 
 #include <array>
 #include <cstdint>

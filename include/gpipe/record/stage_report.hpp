@@ -1,11 +1,13 @@
 #pragma once
 
-#include <gpipe/plan/schedule/contract/action.hpp>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <vector>
+
+#include <gpipe/plan/cost/profile.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 namespace gpipe {
 
@@ -43,5 +45,16 @@ struct stage_report {
 };
 
 static_assert(static_cast<std::size_t>(action_kind::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
+
+// change: a profile from a file; owns the names
+/// A profile with its lines, measured while the program runs. `plan_options{.profile = costs.view()}` plans with it; it
+/// must outlive the plan. Written to a file, it is the table of `profiled<measured>`.
+struct measured_profile {
+  std::vector<measured_layer> layers;
+  int micro_batch_size = 0;
+
+  profile view() const& { return {layers.data(), static_cast<int>(layers.size()), micro_batch_size}; }
+  profile view() const&& = delete;  // keep the measured profile for as long as its view
+};
 
 }  // namespace gpipe

@@ -14,7 +14,7 @@
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/length_plan.hpp>

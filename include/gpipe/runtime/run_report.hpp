@@ -9,7 +9,6 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>

@@ -18,7 +18,6 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
-#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>

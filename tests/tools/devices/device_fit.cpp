@@ -12,7 +12,7 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/pooling/global_average_pool.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/tools/best/find_best.hpp>
 
 using namespace gpipe;

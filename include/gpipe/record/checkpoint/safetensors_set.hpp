@@ -2,16 +2,54 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/record/checkpoint/index.hpp>
+#include <gpipe/record/checkpoint/json_reader.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
+#include <gpipe/record/checkpoint/write_safetensors.hpp>
 
 namespace gpipe {
+
+/// The file of each tensor of several safetensors files, as in Hugging Face's `model.safetensors.index.json`:
+///
+///     {
+///       "metadata": {
+///         "total_size": 1048576
+///       },
+///       "weight_map": {
+///         "0.weight": "model-00001-of-00002.safetensors",
+///         "1.weight": "model-00002-of-00002.safetensors"
+///       }
+///     }
+struct safetensors_index {
+  std::map<std::string, std::string, std::less<>> file_of{};  ///< the file's name, in the folder of the index
+  std::optional<std::uint64_t> total_size{};                  ///< bytes of all tensors
+};
+
+/// Writes an index: the bytes depend on the index alone. They are written to the disk before the file gets its name.
+void write_safetensors_index(const std::string& path, const safetensors_index& index,
+                             detail::file_operations& files = detail::system_files());
+
+namespace detail {
+
+/// Reads an index. A name or a field that occurs twice, or a file outside the folder, is an error; fields that are not
+/// listed above are skipped.
+safetensors_index parse_index(std::string_view text, const std::string& file);
+
+std::string index_text(const safetensors_index& index, const std::string& file);
+
+void write_safetensors_index_directly(const std::string& path, const safetensors_index& index, file_operations& files);
+
+/// `model-00002-of-00004.safetensors`: shard 2 of 4, counted from 1.
+std::string shard_name(std::string_view stem, int shard, int shards);
+
+}  // namespace detail
 
 /// The tensors of one safetensors file, or of all files of an index (a path that ends with `.json`). The index must
 /// name exactly the tensors of its files.

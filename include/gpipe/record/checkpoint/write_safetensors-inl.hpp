@@ -10,7 +10,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
-#include <gpipe/record/file/replace_file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 namespace gpipe {
 

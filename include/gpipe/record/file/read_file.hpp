@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
@@ -35,6 +37,24 @@ class file_stream {
   open_file file_;
   std::vector<char> block_;
   std::size_t at_ = 0, size_ = 0;
+};
+
+/// A file as read-only memory. Pages are read from the disk when they are touched, and the system may drop them. The
+/// file must not become shorter while it is mapped: then the system ends the program (SIGBUS).
+class mapped_file {
+ public:
+  explicit mapped_file(const std::string& path);
+  mapped_file(mapped_file&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  mapped_file& operator=(mapped_file&&) = delete;
+  ~mapped_file();
+
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 }  // namespace detail

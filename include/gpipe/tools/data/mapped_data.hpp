@@ -8,7 +8,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/file/file_operations.hpp>
-#include <gpipe/tools/data/prefetched_stream.hpp>
+#include <gpipe/tools/data/generated_data.hpp>
 
 namespace gpipe {
 

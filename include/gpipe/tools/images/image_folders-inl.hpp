@@ -12,6 +12,7 @@
 
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quoted.hpp>
+#include <gpipe/record/file/read_file.hpp>
 #include <gpipe/tools/images/image_folders.hpp>
 
 namespace gpipe {

@@ -4,9 +4,7 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/record/file/mapped_file.hpp>
 #include <gpipe/tools/images/image_format.hpp>
-#include <gpipe/tools/images/pnm.hpp>
 
 namespace gpipe {
 

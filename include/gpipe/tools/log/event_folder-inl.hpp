@@ -5,6 +5,10 @@
 #include <string>
 #include <system_error>
 
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+
 #include <gpipe/tools/log/event_folder.hpp>
 
 namespace gpipe {

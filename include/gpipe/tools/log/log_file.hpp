@@ -1,13 +1,71 @@
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/tools/log/log_output.hpp>
-#include <gpipe/tools/log/log_values.hpp>
+#include <gpipe/record/file/file_operations.hpp>
+#include <gpipe/record/progress.hpp>
 
 namespace gpipe {
+
+namespace detail {
+
+/// A number of a log: its name in a file, and in TensorBoard.
+struct log_value {
+  const char* name;
+  const char* tag;
+  double value;  // NaN: there is none
+};
+
+// change: a logged number
+/// The numbers of a step, in the order of the columns. Numbers of held-out data are only at the end of an epoch.
+GPIPE_COLD inline std::array<log_value, 8> log_values(const fit_progress& progress) {
+  return {{{"loss", "train/epoch_loss", progress.loss},
+           {"step_loss", "train/loss", progress.step_loss},
+           {"rate", "train/rate", progress.rate},
+           {"norm", "train/norm", progress.norm},
+           {"samples_per_second", "train/samples_per_second", progress.samples_per_second},
+           {"waiting", "train/waiting", progress.waiting},
+           {"held_out", "held_out/loss", progress.held_out},
+           {"held_out_accuracy", "held_out/accuracy", progress.held_out_accuracy}}};
+}
+
+/// The steps of all epochs so far.
+inline std::int64_t log_step(const fit_progress& progress) {
+  return std::int64_t{(progress.epoch > 0 ? progress.epoch - 1 : 0)} * progress.steps + progress.step;
+}
+
+/// A file that grows while a training runs. It is flushed at most once per second, and at the end of an epoch. A write
+/// that fails ends the log, with one line on the standard error, but not the training.
+class log_output {
+ public:
+  /// Opens the file, to append to its whole lines or to replace it. Throws `error` if that is impossible.
+  log_output(const std::string& path, bool append);
+  ~log_output();
+  log_output(const log_output&) = delete;
+  log_output& operator=(const log_output&) = delete;
+
+  /// Appends all the bytes or, if that fails, ends the log.
+  void write(std::string_view bytes, bool at_once);
+  bool ended() const { return !file_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  void flush();
+
+  std::string path_;
+  std::optional<open_file> file_;  // none: the log has ended
+  std::string waiting_;            // bytes that are not written yet
+  std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace detail
 
 /// Whether a log replaces an older file or is appended to it, as for a resumed training.
 enum class log_begin : bool { anew, append };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/train/checkpoint/names/name_map.hpp>
 
@@ -10,10 +9,11 @@ namespace gpipe {
 /// PyTorch's order, even if the file does not record it.
 ///
 ///     training.load("resnet50.safetensors", {.names = torchvision_resnet()})
-name_map torchvision_resnet();
+GPIPE_COLD inline name_map torchvision_resnet() {
+  name_map names;
+  for (const char* weight : {"conv1.weight", "layer*.*.conv*.weight", "layer*.*.downsample.0.weight"})
+    names.rules.push_back({.file = {weight}, .model = weight, .transposed = true});
+  return names;
+}
 
 }  // namespace gpipe
-
-#if !GPIPE_COMPILED
-#include <gpipe/tools/names/torchvision-inl.hpp>
-#endif

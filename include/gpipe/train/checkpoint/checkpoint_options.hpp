@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/data_position.hpp>
-#include <gpipe/train/checkpoint/names/load_report.hpp>
 #include <gpipe/train/checkpoint/names/name_map.hpp>
 
 namespace gpipe {

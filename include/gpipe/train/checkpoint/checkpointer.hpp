@@ -25,11 +25,8 @@
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 #include <gpipe/train/checkpoint/facts.hpp>
 #include <gpipe/train/checkpoint/names/map_names.hpp>
-#include <gpipe/train/checkpoint/names/match.hpp>
 #include <gpipe/train/checkpoint/names/model_config.hpp>
-#include <gpipe/train/checkpoint/read_arrays.hpp>
 #include <gpipe/train/checkpoint/values_before.hpp>
-#include <gpipe/train/checkpoint/write_arrays.hpp>
 
 namespace gpipe::detail {
 

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/checkpoint/names/transpose.hpp>
+#include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,11 +10,32 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/concat.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
-#include <gpipe/train/checkpoint/names/match.hpp>
 #include <gpipe/train/checkpoint/names/name_map.hpp>
 #include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
+
+/// An array of a file.
+struct found_array {
+  std::string_view name;
+  std::span<const std::uint64_t> shape;
+};
+
+/// `found[i]`: the position in the file of the i-th wanted array; -1: it does not fit.
+struct array_match {
+  std::vector<std::ptrdiff_t> found;
+  load_report report;
+
+  bool exact() const { return report.missing.empty() && report.unexpected.empty() && report.misshaped.empty(); }
+};
+
+array_match match_arrays(const std::vector<stored_array>& wanted, const std::vector<found_array>& file);
+
+/// Removes the counts of batches that PyTorch's batch norm stores from a report: no value of gpipe depends on them.
+void forgive_counters(load_report& report);
+
+/// The error of a file that does not fit: at most ten names of each kind.
+[[noreturn]] void throw_misfit(const load_report& report, const std::string& file);
 
 /// The arrays of a model as a file stores them: with its names and layouts, one entry per tensor. `prefix` is one of
 /// the map's. Throws if a rule is wrong, or if two arrays have one name.

@@ -1,4 +1,4 @@
-#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/stage_report.hpp>
 
 #include <doctest/doctest.h>
 

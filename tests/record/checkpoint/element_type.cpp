@@ -1,4 +1,4 @@
-#include <gpipe/record/checkpoint/convert.hpp>
+#include <gpipe/record/checkpoint/element_type.hpp>
 
 #include <doctest/doctest.h>
 

@@ -5,11 +5,9 @@
 #include <span>
 #include <string>
 
-#include <gpipe/tools/images/pnm.hpp>
+#include <gpipe/tools/images/image_format.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 /// The text of a PGM's or PPM's header and, in P2 and P3, of its numbers.
 class pnm_text {
@@ -106,6 +104,4 @@ GPIPE_COLD GPIPE_INLINE image_set decode_pnm(std::span<const std::byte> file, co
   return image;
 }
 
-}  // namespace detail
-
-}  // namespace gpipe
+}  // namespace gpipe::detail

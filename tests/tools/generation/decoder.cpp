@@ -1,4 +1,4 @@
-#include <gpipe/tools/generation/product_threads.hpp>
+#include <gpipe/tools/generation/decoder.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/tools/images/pnm.hpp>
+#include <gpipe/tools/images/image_format.hpp>
 
 #include <doctest/doctest.h>
 
