@@ -8,7 +8,7 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/runtime/processes/job_set_up.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 
 #include "support/threaded_job.hpp"

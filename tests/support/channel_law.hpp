@@ -1,6 +1,6 @@
 #pragma once
 
-// The law of gpipe/transport/contract/channel_ends.hpp as test cases over any model. A test runs them by
+// The law of gpipe/transport/contract/process_group.hpp as test cases over any model. A test runs them by
 // CHANNEL_LAW(my_model). A model has both ends of one channel:
 //
 //   my_model(channel_shape, limits)      makes the ends, or makes them in `run`
@@ -27,7 +27,6 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 #ifdef __CUDACC__

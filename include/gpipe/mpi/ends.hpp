@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <gpipe/mpi/progress_engine.hpp>
-#include <gpipe/transport/contract/channel_ends.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::mpi {
 

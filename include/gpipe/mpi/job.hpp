@@ -6,7 +6,6 @@
 #include <gpipe/mpi/ends.hpp>
 #include <gpipe/mpi/hosts/limits.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
-#include <gpipe/transport/in_process/cores.hpp>
 
 #include <algorithm>
 #include <atomic>

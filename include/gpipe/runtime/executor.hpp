@@ -20,7 +20,7 @@
 #include <gpipe/runtime/length_plan.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
-#include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/run_report.hpp>
 #include <gpipe/runtime/step/step_input.hpp>
 #include <gpipe/runtime/watched_activations.hpp>

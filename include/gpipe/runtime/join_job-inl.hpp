@@ -11,8 +11,7 @@
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/join_job.hpp>
-#include <gpipe/runtime/processes/job_set_up.hpp>
-#include <gpipe/runtime/processes/plan_agreement.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/training_agreement.hpp>
 #include <gpipe/runtime/replicas/process_all_reduce.hpp>

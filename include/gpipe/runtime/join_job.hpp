@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/runtime/step/job_choice.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 
 namespace gpipe {
 

@@ -11,8 +11,8 @@
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
-#include <gpipe/runtime/processes/broadcast.hpp>
-#include <gpipe/runtime/replicas/replica_list.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
 
 namespace gpipe::detail {
 

@@ -14,11 +14,11 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
-#include <gpipe/runtime/processes/job_set_up.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/transport/in_process/cores.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe::detail {
 

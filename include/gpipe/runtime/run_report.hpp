@@ -11,10 +11,10 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/hooks/layer_timer.hpp>
-#include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/runtime/hooks/layer_hooks.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
-#include <gpipe/transport/in_process/cores.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe::detail {
 

@@ -12,7 +12,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
-#include <gpipe/runtime/processes/broadcast.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/predicted_columns.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

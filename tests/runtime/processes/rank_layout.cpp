@@ -119,3 +119,30 @@ TEST_CASE("devices name the processes of their workers, neighbours or not, in ev
   CHECK(right == 4);
   CHECK(rank_layout(placed, nullptr).count() == 8);
 }
+
+TEST_CASE("one process keeps its bytes") {
+  int number = 7;
+  const broadcast all(plan, nullptr);
+  all.from_stage(1, 1, &number, sizeof number);
+  all.from_worker(1, 1, &number, sizeof number);
+  CHECK(number == 7);
+  all.merge(
+      0, [] { return std::vector<std::uint64_t>{}; }, [&](const auto&) { number = 0; });
+  CHECK(number == 7);
+}
+
+TEST_CASE("every process gets the bytes of the process with the stage or the worker") {
+  std::atomic<int> right{0};
+  threaded::job job(4);
+  job.run([&](process_group& here) {
+    const broadcast all(plan, &here);
+    int of_stage = here.rank(), of_worker = here.rank();
+    all.from_stage(1, 0, &of_stage, sizeof of_stage, 9);
+    all.from_worker(1, 1, &of_worker, sizeof of_worker);
+    std::vector<std::uint64_t> words{here.rank() == 1 ? 5U : 0U, here.rank() == 3 ? 6U : 0U};
+    all.merge(
+        1, [&] { return words; }, [&](const auto& merged) { words = merged; });
+    right += of_stage == 2 && of_worker == 3 && words == std::vector<std::uint64_t>{5, 6};
+  });
+  CHECK(right == 4);
+}

@@ -8,7 +8,7 @@
 
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/make_plan.hpp>
-#include <gpipe/runtime/step/batch_check.hpp>
+#include <gpipe/runtime/step/step_input.hpp>
 
 #include "support/layers.hpp"
 

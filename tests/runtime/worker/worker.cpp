@@ -12,7 +12,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
-#include <gpipe/runtime/step/batch_check.hpp>
+#include <gpipe/runtime/step/step_input.hpp>
 
 #include "support/layers.hpp"
 

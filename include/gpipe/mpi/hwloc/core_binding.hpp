@@ -14,7 +14,6 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
-#include <gpipe/transport/in_process/cores.hpp>
 
 namespace gpipe {
 

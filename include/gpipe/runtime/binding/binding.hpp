@@ -1,14 +1,76 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 
 namespace gpipe::detail {
+
+/// The slot of each micro-batch, [micro-batch]: `forward` in the forward pass, `backward` in recompute and backward.
+/// Null: one slot for all.
+struct slot_table {
+  const int *forward = nullptr, *backward = nullptr;
+
+  constexpr slot_table() = default;
+  constexpr explicit slot_table(const int* both) : forward(both), backward(both) {}
+  constexpr slot_table(const int* first, const int* later) : forward(first), backward(later) {}
+};
+
+/// The address of a buffer: one address, or one for each slot of its micro-batches. The values of a recomputed layer
+/// have another buffer in backward.
+struct block_address {
+  std::byte* base = nullptr;
+  std::size_t stride = 0;
+  slot_table memory_slots{};
+  std::byte* backward_base = nullptr;  ///< null: the same buffer
+  std::size_t backward_stride = 0;
+
+  std::byte* at(int m, bool backward) const {
+    const bool separate = backward && backward_base != nullptr;
+    const int* const slot_numbers = backward ? memory_slots.backward : memory_slots.forward;
+    std::byte* const buffer = separate ? backward_base : base;
+    return slot_numbers == nullptr ? buffer : buffer + (separate ? backward_stride : stride) * index(slot_numbers[m]);
+  }
+  /// The same with the address of another buffer in backward.
+  block_address then(const block_address& later) const {
+    block_address both = *this;
+    both.memory_slots.backward = later.memory_slots.backward;
+    both.backward_base = later.base;
+    both.backward_stride = later.stride;
+    return both;
+  }
+};
+
+/// The blocks of one stage's arena, by their contents. It is used to bind stages, and not during steps.
+class arena_map {
+ public:
+  explicit arena_map(std::byte* base) : base_(base) {}
+
+  void add(const memory_block& b) { blocks_[{b.kind, b.layer_index, b.value, b.index}] = b; }
+
+  bool has(memory_kind kind, int layer, int value, int index = 0) const {
+    return blocks_.count({kind, layer, value, index}) > 0;
+  }
+  GPIPE_COLD block_address find(memory_kind kind, int layer, int value, slot_table memory_slots = {},
+                                int index = 0) const {
+    const memory_block& b = blocks_.at({kind, layer, value, index});
+    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? memory_slots : slot_table{}};
+  }
+
+ private:
+  std::byte* base_;
+  std::map<std::tuple<memory_kind, int, int, int>, memory_block> blocks_;
+};
 
 /// Rows that are copied out of a watched layer in every step.
 struct watched_rows {
@@ -64,5 +126,70 @@ struct binding {
   std::vector<buffer_pair> folds;   ///< gradients from several readers, added to the first
   int first_recomputed = -1;        ///< the layer before whose backward layers run forward again first; -1: none
 };
+
+/// The arguments of a layer's kernels for a micro-batch. `backward`: in recompute or backward. `capacity`: the samples
+/// of a full micro-batch.
+inline GPIPE_OUT_OF_LINE call call_of(const bound_layer& b, const step_context& step, int capacity, int m,
+                                      bool backward) {
+  call c;
+  c.samples = step.samples(m);
+  c.capacity = capacity;
+  c.training = step.trains();
+  c.lists = b.layer->lists;
+  for (int i = 0; i < b.inputs; ++i) {
+    c.in[i] = b.in[i].at(m, backward);
+    c.in_gradient[i] = b.in_gradient[i].at(m, backward);
+  }
+  for (int o = 0; o < b.outputs; ++o) {
+    c.out[o] = b.out[o].at(m, backward);
+    c.out_gradient[o] = b.out_gradient[o].at(m, backward);
+  }
+  for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m, backward);
+  c.parameter_at = b.parameter_at.data();
+  c.state = b.state;
+  c.derived = b.derived;
+  c.in_turn = b.packed != packed_weights::kept;
+  c.gradient_at = b.gradient_at.data();
+  c.extras = b.extras.at(m, backward);
+  c.backward_extras = b.backward_extras.at(m, backward);
+  c.forward_workspace = b.forward_workspace.at(m, backward);
+  c.workspace = b.workspace.at(m, backward);
+  c.partials = reinterpret_cast<double*>(b.partials.at(m, backward));
+  c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
+  c.micro_batches = step.filled_of_all();
+  c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.layer_index),
+              static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
+  return c;
+}
+
+/// The arguments of `update_state`: the partials of all micro-batches of the step.
+inline call call_of_all(const bound_layer& b, const step_context& step, int capacity) {
+  call c = call_of(b, step, capacity, 0, false);
+  c.partials = reinterpret_cast<double*>(b.partials.base);
+  return c;
+}
+
+/// Uploads a micro-batch's rows of a tensor. An optional field that is missing is filled with ones.
+template <class Into>
+void upload_rows(const Into& c, const std::byte* rows, std::size_t size, dtype type, const step_context& step, int m,
+                 std::byte* target) {
+  const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
+  const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
+  if (rows != nullptr)
+    c.upload(n * bytes, rows + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, target);
+  else visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(target)); });
+}
+
+/// Uploads the rows that a layer reads from the batch into the stash: the model's input and the layer's fields. `c` is
+/// a context, or records uploads.
+template <class Into>
+GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_layer& b, const step_context& step, int m) {
+  for (int i = 0; i < b.inputs; ++i)
+    if (const int v = b.value_in[i]; v < net.entering)
+      upload_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));
+  for (int f = 0; f < b.layer->field_count; ++f)
+    upload_rows(c, step.rows.fields[index(b.layer->field_index[f])], b.layer->fields[f].size, b.layer->fields[f].type,
+                step, m, b.fields[f].at(m, false));
+}
 
 }  // namespace gpipe::detail

@@ -5,8 +5,8 @@
 
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
-#include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
+#include <gpipe/runtime/step/step_input.hpp>
 
 namespace gpipe::detail {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 
 namespace gpipe::detail {

@@ -16,7 +16,7 @@
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

@@ -11,7 +11,7 @@
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binder.hpp>
-#include <gpipe/runtime/binding/kernel_call.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/hooks/layer_hooks.hpp>
 #include <gpipe/runtime/stage/layer_statistics.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>

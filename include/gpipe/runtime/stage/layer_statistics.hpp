@@ -9,7 +9,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/runtime/binding/kernel_call.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/hooks/nonfinite_finder.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
 

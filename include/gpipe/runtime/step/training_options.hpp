@@ -1,20 +1,136 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/core/included.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/runtime/step/cut_choice.hpp>
-#include <gpipe/runtime/step/job_choice.hpp>
-#include <gpipe/runtime/step/link_choice.hpp>
+#include <gpipe/plan/step_plan.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
+
+namespace gpipe {
+
+/// The cut of a training, or none: `{.cut = {3, 7}}`, the first layer of every stage but the first. A program that
+/// names no cut compiles no planner for it, because only the constructors from layers refer to it.
+class cut_choice {
+ public:
+  cut_choice() = default;
+  template <std::same_as<int> Layer>
+  cut_choice(std::vector<Layer> first) : first_(std::move(first)), plan_(plan_by<Layer>()) {}
+  template <std::same_as<int> Layer>
+  cut_choice(std::initializer_list<Layer> first) : cut_choice(std::vector<Layer>(first)) {}
+
+  bool empty() const { return first_.empty(); }
+  std::span<const int> first() const { return first_; }
+  /// Only if the cut is not empty.
+  detail::plan_maker plan() const { return plan_; }
+
+ private:
+  template <class Layer>
+  static detail::plan_maker plan_by() {
+    static_assert(detail::included<detail::planner<Layer>>,
+                  "gpipe: the option .cut of a training plans at run time: #include <gpipe/make_plan.hpp>");
+    if constexpr (detail::included<detail::planner<Layer>>) return detail::planner<Layer>::plan_with_cut;
+    else return nullptr;
+  }
+
+  std::vector<int> first_;
+  detail::plan_maker plan_ = nullptr;
+};
+
+namespace detail {
+
+struct job_set_up;
+
+/// The functions that set up a job. Only <gpipe/job.hpp> completes it.
+template <class>
+struct job_functions;
+
+}  // namespace detail
+
+/// The job of a training, or none: `{.job = &world}`. A program that names no job compiles no code for several
+/// processes, because only the constructor from a job refers to it.
+class job_choice {
+ public:
+  job_choice() = default;
+  job_choice(std::nullptr_t) {}
+  template <std::derived_from<process_group> Job>
+  job_choice(Job* job) : group_(job), set_up_(set_up_by<Job>()) {}
+
+  operator process_group*() const { return group_; }
+  process_group* operator->() const { return group_; }
+  /// Only if there is a job.
+  const detail::job_set_up& set_up() const { return *set_up_; }
+
+ private:
+  template <class Job>
+  static const detail::job_set_up* set_up_by() {
+    static_assert(detail::included<detail::job_functions<Job>>,
+                  "gpipe: the option .job of a training sets up processes: #include <gpipe/job.hpp>");
+    if constexpr (detail::included<detail::job_functions<Job>>) return &detail::job_functions<Job>::set_up();
+    else return nullptr;
+  }
+
+  process_group* group_ = nullptr;
+  const detail::job_set_up* set_up_ = nullptr;
+};
+
+}  // namespace gpipe
+
+namespace gpipe {
+
+namespace detail {
+
+struct link_emulation;
+
+/// The emulation of links. Only <gpipe/testing.hpp> completes it.
+template <class>
+struct link_emulator;
+
+}  // namespace detail
+
+// change: link emulation
+/// The emulation of links at a number of bytes per second, or none: `{.link_bytes_per_second = 1'000'000}`. A program
+/// that emulates no link compiles none of it, because only the constructor from a number refers to it.
+class link_choice {
+ public:
+  link_choice() = default;
+  template <std::integral Rate>
+  link_choice(Rate bytes_per_second)
+      : bytes_per_second_(static_cast<std::int64_t>(bytes_per_second)), emulation_(emulation_by<Rate>()) {}
+
+  explicit operator bool() const { return bytes_per_second_ != 0; }
+  std::int64_t bytes_per_second() const { return bytes_per_second_; }
+  /// Only if links are emulated.
+  const detail::link_emulation& emulation() const { return *emulation_; }
+
+ private:
+  template <class Rate>
+  static const detail::link_emulation* emulation_by() {
+    static_assert(
+        detail::included<detail::link_emulator<Rate>>,
+        "gpipe: the option .link_bytes_per_second of a training emulates links: #include <gpipe/testing.hpp>");
+    if constexpr (detail::included<detail::link_emulator<Rate>>) return &detail::link_emulator<Rate>::emulation;
+    else return nullptr;
+  }
+
+  std::int64_t bytes_per_second_ = 0;
+  const detail::link_emulation* emulation_ = nullptr;
+};
+
+}  // namespace gpipe
 
 namespace gpipe {
 

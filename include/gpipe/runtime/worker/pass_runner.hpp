@@ -19,20 +19,40 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
-#include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
-#include <gpipe/runtime/replicas/replica_list.hpp>
-#include <gpipe/runtime/replicas/shared_all_reduce.hpp>
+#include <gpipe/runtime/processes/rank_layout.hpp>
+#include <gpipe/runtime/replicas/all_reduce.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/thread_team.hpp>
 #include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
-#include <gpipe/runtime/worker/worker_programs.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe::detail {
+
+/// The plan's programs of the workers of this process: for a pass that trains, and for one that only runs forward. All
+/// replicas run the same programs.
+class worker_programs {
+ public:
+  using list = std::vector<std::vector<instruction>>;  ///< [worker of a replica]
+
+  GPIPE_COLD worker_programs(const step_plan& plan, const rank_layout& ranks) {
+    for (int w = 0; w < plan.workers(); ++w) {
+      if (!ranks.has_worker(ranks.replica(), w)) continue;
+      training_.push_back(plan.programs[index(w)]);
+      forward_.push_back(plan.forward_programs[index(w)]);
+    }
+  }
+  const list& training() const { return training_; }
+  const list& forward() const { return forward_; }
+
+ private:
+  list training_, forward_;
+};
 
 // change: a hook between backward and update
 /// Runs one pass at a time on all workers of this process, each on its thread; the first worker is the calling thread.

@@ -2,7 +2,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/runtime/processes/remote_tied_parameters.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 

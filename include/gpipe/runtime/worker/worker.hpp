@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -12,16 +13,43 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/step_plan.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/link/stage_io.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
+#include <gpipe/runtime/link/link_channels.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
+#include <gpipe/runtime/replicas/all_reduce.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 #include <gpipe/runtime/worker/captured_step.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/tied_parameters.hpp>
 #include <gpipe/runtime/worker/watchdog.hpp>
-#include <gpipe/runtime/worker/worker_context.hpp>
+#include <gpipe/transport/in_process/barrier.hpp>
 
 namespace gpipe::detail {
+
+/// The objects that the workers of an executor share.
+struct worker_context {
+  const device_functions& device;
+  const network& net;
+  const step_plan& plan;
+  const optimizer_update& rule;
+  all_reduce* sums;  ///< over replicas; null: there is one replica
+  worker_signals& wake_signals;
+  gpipe::detail::barrier& barrier;  ///< of all workers of this process
+  const step_context& step;         ///< of all replicas
+  commit_decision& decision;
+  std::vector<stage_report>& reports;  ///< [replica][stage]
+  // change: a hook between backward and update
+  const std::function<void(const instruction&)>& before;
+  double average_share;  ///< of the new weights in their moving average; 0: there is none
+  other_processes& processes;
+
+  /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
+  void sum_partials() const noexcept { decision.sum(step); }
+};
 
 // assumes: one kind of device
 /// Runs a program. It uses the stages of its replica and the channels to other workers, but no schedule. Aligned,

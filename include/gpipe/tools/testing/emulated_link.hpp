@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/runtime/step/link_choice.hpp>
-#include <gpipe/transport/in_process/link_delay.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
+#include <gpipe/transport/in_process/channel.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
 #include <algorithm>

@@ -1,22 +1,36 @@
 #pragma once
 
-#include <gpipe/core/config.hpp>
-#include <gpipe/core/error.hpp>
-#include <gpipe/transport/contract/wait_limits.hpp>
-#include <gpipe/transport/in_process/cores.hpp>
-#include <gpipe/transport/in_process/thread_primitives.hpp>
-
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
+#include <gpipe/transport/in_process/core_placement.hpp>
 
 namespace gpipe::detail {
+
+/// The atomics, mutexes and clocks of this folder's classes: the standard library's. Tests replace them with others, in
+/// which every operation is a point at which a scheduler of the test may run another thread.
+struct thread_primitives {
+  template <class T>
+  using atomic = std::atomic<T>;
+  using mutex = std::mutex;
+  using condition = std::condition_variable;
+  using clock = std::chrono::steady_clock;
+
+  static void pause() noexcept { detail::pause(); }
+  static void yield() noexcept { std::this_thread::yield(); }
+};
 
 /// Lets the workers of an executor wait for each other: a worker spins, then sleeps; a failure anywhere ends every
 /// wait, and so does a deadline without progress.

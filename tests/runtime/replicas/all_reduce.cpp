@@ -1,4 +1,4 @@
-#include <gpipe/runtime/replicas/shared_all_reduce.hpp>
+#include <gpipe/runtime/replicas/all_reduce.hpp>
 
 #include <doctest/doctest.h>
 

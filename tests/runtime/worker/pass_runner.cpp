@@ -1,4 +1,4 @@
-#include <gpipe/runtime/worker/worker_programs.hpp>
+#include <gpipe/runtime/worker/pass_runner.hpp>
 
 #include <doctest/doctest.h>
 

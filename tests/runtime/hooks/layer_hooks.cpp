@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/hooks/layer_timer.hpp>
+#include <gpipe/runtime/hooks/layer_hooks.hpp>
 
 #include <doctest/doctest.h>
 
