@@ -6,7 +6,7 @@
 #include "../images.hpp"
 #include "../two_trainings.hpp"
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/record/file/write_file.hpp>
 #include <gpipe/tools/drawing/canvas.hpp>
 

@@ -7,7 +7,6 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/runtime/executor.hpp>

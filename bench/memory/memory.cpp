@@ -7,7 +7,6 @@
 #include "largest.hpp"
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/make_plan.hpp>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>

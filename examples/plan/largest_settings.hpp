@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/descriptions/shard.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 
 #include "choice.hpp"
 #include "families.hpp"

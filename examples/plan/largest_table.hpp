@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 #include "families.hpp"
 #include "largest_settings.hpp"

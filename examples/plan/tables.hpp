@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 #include "planner.hpp"
 #include "text.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 
 namespace example {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>

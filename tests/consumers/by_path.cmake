@@ -87,13 +87,13 @@ refused(${mixed} main_header_only other_header_only library)
 
 # Nor do header-only sources with different flags. The linker lists those of each.
 foreach(flag IN ITEMS -mavx -mavx2 -mfma -ffast-math -D_GLIBCXX_DEBUG)
-  file(WRITE ${work}/flags.cpp "#include <gpipe/core/build_mode.hpp>\n")
+  file(WRITE ${work}/flags.cpp "#include <gpipe/core/config.hpp>\n")
   object(same flags.cpp)
   object(other ${flag} flags.cpp)
   refused("gpipe_has_different_compiler_flags_in_two_sources" same other)
 endforeach()
 # Nor do sources with other flags than the library's.
-file(WRITE ${work}/fast.cpp "#include <gpipe/core/build_mode.hpp>\n")
+file(WRITE ${work}/fast.cpp "#include <gpipe/core/config.hpp>\n")
 object(fast -DGPIPE_COMPILED=1 -ffast-math fast.cpp)
 refused("gpipe_compiled_for_[a-z0-9_]*_fast_math_" fast main_compiled other_compiled library)
 

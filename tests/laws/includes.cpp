@@ -86,7 +86,7 @@ constexpr known_header table[] = {
     {"vector", "std::vector"},
     {"gpipe/core/clock.hpp", "now_ns"},
     {"gpipe/core/included.hpp", "included", false},
-    {"gpipe/core/text/exact.hpp", "exact_text"},
+    {"gpipe/core/text/quantity.hpp", "exact_text", false},
     {"gpipe/core/text/quoted.hpp", "quoted"},
     {"gpipe/core/zeroed_array.hpp", "zeroed_array"},
     {"gpipe/plan/memory/layout.hpp", "lay_out memory_of count_on"},

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace threaded {

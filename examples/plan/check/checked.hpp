@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
 #include <gpipe/record/file/read_file.hpp>
 

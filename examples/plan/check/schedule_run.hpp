@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/text/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/convolution/conv2d.hpp>

@@ -1,6 +1,5 @@
 // A part of the compiled library, see compiled.cpp. The planner, and what all parts share: texts, errors, numbers.
 
-#include <gpipe/core/concat-inl.hpp>
 #include <gpipe/core/descriptions/rate-inl.hpp>
 #include <gpipe/core/error-inl.hpp>
 #include <gpipe/core/numbers/double_math-inl.hpp>

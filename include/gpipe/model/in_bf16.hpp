@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/descriptions/precision.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/model/model.hpp>
 
 namespace gpipe {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/model/path_tree.hpp>
 

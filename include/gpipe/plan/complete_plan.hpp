@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/descriptions/layer_patterns.hpp>
-#include <gpipe/core/descriptions/precision.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>

@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/descriptions/layer_patterns.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/runtime/executor.hpp>
 
 namespace gpipe {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/options/options.hpp>

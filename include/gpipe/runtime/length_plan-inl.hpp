@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/runtime/length_plan.hpp>
 

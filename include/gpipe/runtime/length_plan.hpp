@@ -6,10 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/batch.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/runtime/parameter_access.hpp>

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/step_plan.hpp>

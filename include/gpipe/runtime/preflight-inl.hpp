@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/preflight.hpp>
 

@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/device/host/arena.hpp>

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>

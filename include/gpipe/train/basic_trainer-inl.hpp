@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/contract/device_functions.hpp>

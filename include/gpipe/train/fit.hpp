@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/descriptions/named_elsewhere.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/included.hpp>
 #include <gpipe/record/progress.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/train/data/data_source.hpp>

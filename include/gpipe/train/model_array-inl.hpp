@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/array_location.hpp>

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/core/tensors/number_rows.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

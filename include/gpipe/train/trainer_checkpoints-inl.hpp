@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/text/exact.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/runtime/executor.hpp>

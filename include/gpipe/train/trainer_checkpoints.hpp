@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/core/text/glob.hpp>
+#include <gpipe/core/text/suggestion.hpp>
 
 using namespace gpipe;
 

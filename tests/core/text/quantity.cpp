@@ -37,3 +37,9 @@ TEST_CASE("numbers are written as people read them") {
   CHECK(percent(1, 3) == "33.3 %");
   CHECK(percent(1, 0) == "-");
 }
+
+TEST_CASE("columns are as wide as their widest cell, and rows may be short") {
+  CHECK(gpipe::detail::table({{"stage", "memory"}, {"0", "2.02 MiB"}, {"10"}}) ==
+        "stage    memory\n    0  2.02 MiB\n   10\n");
+  CHECK(gpipe::detail::table({}).empty());
+}

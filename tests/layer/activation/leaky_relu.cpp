@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 #include "support/like_torch.hpp"
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/tools/testing/layer_fixture.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>

@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/random.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -4,9 +4,9 @@
 
 #include <gpipe/train/checkpoint/facts.hpp>
 
-#include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/text/exact.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/descriptions/named_elsewhere.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/included.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>

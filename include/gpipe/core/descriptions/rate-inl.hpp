@@ -7,7 +7,7 @@
 
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>

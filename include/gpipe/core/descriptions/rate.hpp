@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 
 namespace gpipe {
 

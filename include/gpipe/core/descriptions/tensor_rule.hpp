@@ -5,7 +5,7 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/core/tensors/shape.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 namespace gpipe {
 

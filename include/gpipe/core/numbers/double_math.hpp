@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 
 namespace gpipe::detail {
 

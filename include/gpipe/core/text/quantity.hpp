@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gpipe/core/config.hpp>
 
@@ -69,6 +72,28 @@ GPIPE_COLD inline std::string chosen_size(std::uint64_t bytes) {
 /// A part as a percentage of the whole: 24.8 %; `-` if the whole is 0.
 GPIPE_COLD inline std::string percent(double part, double whole) {
   return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
+}
+
+/// A number with as many digits as it needs to be read back.
+GPIPE_COLD inline std::string exact_text(double x) {
+  char digits[32];
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
+}
+
+/// Rows of text, one per line, right-aligned in columns that are as wide as their widest cell.
+GPIPE_COLD inline std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize((std::max)(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = (std::max)(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c)
+      text.append(c == 0 ? 0 : 2, ' ').append(widths[c] - row[c].size(), ' ').append(row[c]);
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace gpipe::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace gpipe::detail {
@@ -26,5 +27,23 @@ constexpr std::string_view without_namespace(std::string_view name) {
 template <class T>
 inline constexpr std::string_view type_name = detail::without_namespace(detail::signature<T>().substr(
     detail::name_before, detail::signature<T>().size() - detail::name_before - detail::name_after));
+
+/// A name that a layer makes of its options in constant evaluation: `conv2d<64, 3, stride 2>`.
+struct short_name {
+  char letters[96]{};
+  std::size_t size = 0;
+
+  constexpr short_name& operator<<(std::string_view text) {
+    for (const char c : text)
+      if (size < sizeof letters) letters[size++] = c;
+    return *this;
+  }
+  constexpr short_name& operator<<(int number) {
+    if (number < 0) return *this << "-" << -number;
+    if (number > 9) *this << number / 10;
+    const char digit = static_cast<char>('0' + number % 10);
+    return *this << std::string_view(&digit, 1);
+  }
+};
 
 }  // namespace gpipe::detail

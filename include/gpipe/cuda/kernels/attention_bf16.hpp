@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/cuda/kernels/attention.hpp>
 #include <gpipe/cuda/kernels/mma.hpp>
 #include <gpipe/cuda/stream/gpu.hpp>

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/cuda/kernels/convolution_tiles.hpp>
 #include <gpipe/cuda/kernels/mma.hpp>
 #include <gpipe/cuda/stream/gpu.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 
 namespace gpipe::cuda::detail {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/contract/device_concept.hpp>

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/contract/device_of.hpp>
 #include <gpipe/device/host/arena.hpp>

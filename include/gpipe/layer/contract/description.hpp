@@ -6,7 +6,7 @@
 
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/core/tensors/shape.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 namespace gpipe {
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/core/tensors/view.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/kind.hpp>
 

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include <gpipe/core/numbers/double_bits.hpp>
-#include <gpipe/core/text/short_name.hpp>
+#include <gpipe/core/text/type_name.hpp>
 
 namespace gpipe::detail {
 

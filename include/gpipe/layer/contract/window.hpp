@@ -3,7 +3,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <gpipe/core/text/short_name.hpp>
+#include <gpipe/core/text/type_name.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 
 namespace gpipe {

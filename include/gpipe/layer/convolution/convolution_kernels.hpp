@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/description.hpp>

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/multiply_add.hpp>
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>

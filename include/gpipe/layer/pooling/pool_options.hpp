@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/window.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 
 namespace gpipe {

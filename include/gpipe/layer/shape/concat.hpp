@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>

@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/description.hpp>
 #include <gpipe/layer/contract/share.hpp>

@@ -11,7 +11,6 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 

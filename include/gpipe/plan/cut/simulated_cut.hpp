@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include <gpipe/core/descriptions/layer_patterns.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/model/path_tree.hpp>

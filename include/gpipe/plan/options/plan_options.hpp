@@ -3,12 +3,9 @@
 #include <cstdint>
 #include <limits>
 
-#include <gpipe/core/descriptions/layer_patterns.hpp>
-#include <gpipe/core/descriptions/named_elsewhere.hpp>
-#include <gpipe/core/descriptions/precision.hpp>
-#include <gpipe/core/descriptions/recompute.hpp>
-#include <gpipe/core/descriptions/shard.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/descriptions/tensor_rule.hpp>
+#include <gpipe/core/included.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/profile.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>

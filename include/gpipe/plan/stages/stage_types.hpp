@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/model/layer_types.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/schedule/custom.hpp>

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 

@@ -12,7 +12,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/text/quoted.hpp>
 
 namespace gpipe {

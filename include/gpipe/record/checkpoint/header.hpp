@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/element_type.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 
 namespace gpipe::detail {
 

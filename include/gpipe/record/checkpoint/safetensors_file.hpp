@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/element_type.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/file/file_operations.hpp>

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 

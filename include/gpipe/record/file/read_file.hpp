@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe {

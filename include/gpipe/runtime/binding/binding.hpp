@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>

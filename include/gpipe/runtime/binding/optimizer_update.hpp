@@ -6,9 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/tensor_rule.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/text/type_name.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/layer/contract/operands.hpp>

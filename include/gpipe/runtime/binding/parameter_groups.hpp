@@ -5,13 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
-#include <gpipe/core/text/glob.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/model/path.hpp>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>

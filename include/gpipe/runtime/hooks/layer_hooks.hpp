@@ -9,7 +9,6 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/hooks/activation_recorder.hpp>

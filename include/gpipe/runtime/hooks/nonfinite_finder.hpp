@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/step_input.hpp>

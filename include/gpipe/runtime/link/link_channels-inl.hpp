@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 
 namespace gpipe::detail {

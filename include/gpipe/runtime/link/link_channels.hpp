@@ -5,9 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/clock.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

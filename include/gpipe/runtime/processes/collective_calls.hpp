@@ -7,8 +7,8 @@
 #include <exception>
 #include <initializer_list>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/stages/cut.hpp>

@@ -7,7 +7,6 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/shares.hpp>

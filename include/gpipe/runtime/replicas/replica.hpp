@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/step_plan.hpp>

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/hooks/nonfinite_finder.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
 
 namespace gpipe::detail {

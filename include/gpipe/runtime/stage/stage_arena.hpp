@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

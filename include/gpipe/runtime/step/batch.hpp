@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/tensors/number_rows.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/graph.hpp>
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/model/network.hpp>
 
 namespace gpipe::detail {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan/step_plan.hpp>

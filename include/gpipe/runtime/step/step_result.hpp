@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/graph.hpp>

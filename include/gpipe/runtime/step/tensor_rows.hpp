@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {

@@ -9,7 +9,6 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/stage_report.hpp>

@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 #include <gpipe/transport/in_process/thread.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>

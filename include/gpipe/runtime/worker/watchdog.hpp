@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/transport/in_process/thread.hpp>
 

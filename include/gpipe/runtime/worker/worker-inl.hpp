@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/clock.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
 
 namespace gpipe::detail {

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/stage_report.hpp>

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/model/promises.hpp>

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <gpipe/core/descriptions/shard.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>

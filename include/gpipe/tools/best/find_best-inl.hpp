@@ -12,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>

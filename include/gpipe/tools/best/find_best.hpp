@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/options/plan_options.hpp>

@@ -13,7 +13,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/text/parse_number.hpp>
 #include <gpipe/core/text/quantity.hpp>

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/tools/data/idx.hpp>
 

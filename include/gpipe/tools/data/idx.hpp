@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 
 namespace gpipe {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/tools/data/generated_data.hpp>
 #include <gpipe/train/data/dataset.hpp>
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/file/write_file.hpp>

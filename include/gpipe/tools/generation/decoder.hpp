@@ -9,9 +9,7 @@
 #include <span>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/device/host/gemm/product_sharing.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/parameter_access.hpp>

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/hash.hpp>
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>

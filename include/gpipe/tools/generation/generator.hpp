@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/tools/generation/decoder.hpp>

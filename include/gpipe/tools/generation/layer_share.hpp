@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/tools/data/generated_data.hpp>
 #include <gpipe/train/data/dataset.hpp>
 

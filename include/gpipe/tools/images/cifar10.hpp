@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/file/read_file.hpp>
 #include <gpipe/tools/images/image_set.hpp>
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/tools/data/idx.hpp>
 #include <gpipe/tools/images/image_set.hpp>
 

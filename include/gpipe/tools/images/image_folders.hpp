@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/tools/images/image_format.hpp>
 
 namespace gpipe {

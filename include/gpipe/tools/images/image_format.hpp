@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/tools/images/image_set.hpp>
 
 namespace gpipe {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/tools/images/image_set.hpp>
 #include <gpipe/train/data/dataset.hpp>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/tools/log/log_file.hpp>
 

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/tools/log/log_file.hpp>
 
 namespace gpipe {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/record/progress.hpp>
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/plan/cost/profile.hpp>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/step_plan.hpp>
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/core/text/table.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/tools/report/breakdown.hpp>

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/tools/search/pipeline.hpp>
 #include <gpipe/tools/search/table_bound.hpp>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>

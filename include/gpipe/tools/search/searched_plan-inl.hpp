@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/make_plan-inl.hpp>

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/tools/testing/layer_fixture.hpp>
 
 namespace gpipe {

@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/core/text/exact.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/record/file/read_file.hpp>
 #include <gpipe/record/file/write_file.hpp>
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>

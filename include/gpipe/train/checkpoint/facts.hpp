@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
 

@@ -7,9 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 
 namespace gpipe {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/quoted.hpp>

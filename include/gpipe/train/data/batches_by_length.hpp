@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/train/data/data_source.hpp>
 #include <gpipe/train/data/dataset.hpp>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
-#include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/train/data/dataset.hpp>
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/train/data/batch_request.hpp>
 #include <gpipe/train/data/data_source.hpp>
 #include <gpipe/train/data/row_order.hpp>

@@ -5,8 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/random.hpp>
 
 namespace gpipe {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/version.hpp>
 
 #include <string>

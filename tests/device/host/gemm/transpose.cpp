@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <gpipe/core/numbers/bf16.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 
 using namespace gpipe;
 

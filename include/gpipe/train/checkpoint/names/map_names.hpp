@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/concat.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
 #include <gpipe/train/checkpoint/names/name_map.hpp>
 #include <gpipe/train/checkpoint/names/stored_array.hpp>

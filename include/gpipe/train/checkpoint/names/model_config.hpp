@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/record/file/file_operations.hpp>
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/array_location.hpp>

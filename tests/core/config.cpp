@@ -1,11 +1,13 @@
 // compiled: alone
 // sanitizers: none
 
-#include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/config.hpp>
 
 #include <doctest/doctest.h>
 
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 // consumers/by_path links sources of different modes, and expects the linker's message.
 
@@ -27,3 +29,9 @@ TEST_CASE("the symbol of both modes is an alias of the symbol of this mode") {
 #endif
 }
 #endif
+
+TEST_CASE("an int indexes a vector without a warning") {
+  static_assert(std::is_same_v<decltype(gpipe::detail::index(3)), std::size_t>);
+  const std::vector<int> numbers{4, 5, 6};
+  CHECK(numbers[gpipe::detail::index(2)] == 6);
+}

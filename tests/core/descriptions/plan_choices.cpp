@@ -1,6 +1,8 @@
-#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/plan_choices.hpp>
 
 #include <doctest/doctest.h>
+
+#include <string_view>
 
 using namespace gpipe;
 
@@ -9,4 +11,9 @@ TEST_CASE("the modes are distinct") {
                                   recompute_mode::as_needed};
   for (int a = 0; a < 4; ++a)
     for (int b = 0; b < a; ++b) CHECK(modes[a] != modes[b]);
+}
+
+TEST_CASE("each precision has a distinct name") {
+  CHECK(name_of(precision::float32) == std::string_view("float32"));
+  CHECK(name_of(precision::bf16) == std::string_view("bf16"));
 }
