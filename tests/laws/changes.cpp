@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/sources.hpp"
 
 // A place that a kind of change touches, or that relies on an assumption, has a tag directly above it:
 //
@@ -24,22 +23,12 @@
 
 namespace {
 
-namespace fs = std::filesystem;
-
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
+using sources::lines_of;
+using sources::read;
+using sources::root;
 
 /// The places of each kind, such as "change: a schedule".
 using places = std::map<std::string, std::vector<std::string>>;
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find('\n', begin), text.size());
-    lines.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
 
 /// The kind of a tag in this line; empty: it has none.
 std::string kind_of(std::string_view line) {
@@ -91,19 +80,12 @@ std::string differences(const places& tags, const std::set<std::string>& listed)
   return wrong;
 }
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 places all_tags(std::string& wrong) {
-  const std::set<std::string> endings{".hpp", ".cpp", ".cu", ".md", ".txt", ".cmake", ".py"};
   places tags;
   for (const char* file : {"CMakeLists.txt", "gpipe-config.cmake"}) find_tags(file, read(root / file), tags, wrong);
   for (const char* folder : {"bench", "conan", "examples", "include", "tests"})
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder))
-      if (entry.is_regular_file() && endings.count(entry.path().extension().string()) != 0)
-        find_tags(fs::relative(entry.path(), root).generic_string(), read(entry.path()), tags, wrong);
+    for (const auto& file : sources::files_of(folder, {".hpp", ".cpp", ".cu", ".md", ".txt", ".cmake", ".py"}))
+      find_tags(sources::name_of(file), read(file), tags, wrong);
   return tags;
 }
 

@@ -3,14 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <cctype>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/sources.hpp"
 
 // A variable, a parameter, a member or a structured binding has a noun as its name, so that a reader who enters a
 // function in the middle knows what it holds. A pronoun or a preposition says nothing:
@@ -22,10 +21,6 @@
 
 namespace {
 
-namespace fs = std::filesystem;
-
-const fs::path include = fs::path(GPIPE_TESTS_FOLDER).parent_path() / "include" / "gpipe";
-
 const std::set<std::string_view> no_nouns = {"of",    "at",    "from",  "into",  "all",    "it",    "its",   "what",
                                              "on",    "how",   "which", "mine",  "rest",   "again", "apart", "here",
                                              "there", "these", "those", "other", "others", "same",  "own",   "by",
@@ -34,44 +29,9 @@ const std::set<std::string_view> no_types = {"return",   "else",      "case",   
                                              "operator", "throw",     "not",    "and",  "or",      "co_return",
                                              "using",    "namespace", "sizeof", "do",   "typename"};
 
-/// The code without comments, strings and preprocessor lines.
-std::string code_of(std::string_view text) {
-  std::string code;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.substr(i, 2) == "//" || (text[i] == '#' && (i == 0 || text[i - 1] == '\n'))) {
-      while (i < text.size() && text[i] != '\n') i += text[i] == '\\' ? 2 : 1;
-    } else if (text[i] == '"' ||
-               (text[i] == '\'' && (i == 0 || std::isalnum(static_cast<unsigned char>(text[i - 1])) == 0))) {
-      const char quote = text[i];
-      for (++i; i < text.size() && text[i] != quote; ++i) i += text[i] == '\\';
-      code += "0";
-      continue;
-    }
-    if (i < text.size()) code += text[i];
-  }
-  return code;
-}
-
-std::vector<std::string> tokens_of(std::string_view text) {
-  const auto is_name = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  std::vector<std::string> tokens;
-  for (std::size_t i = 0; i < text.size();) {
-    if (std::isspace(static_cast<unsigned char>(text[i])) != 0) {
-      ++i;
-      continue;
-    }
-    std::size_t end = i + 1;
-    if (is_name(text[i]))
-      while (end < text.size() && is_name(text[end])) ++end;
-    tokens.emplace_back(text.substr(i, end - i));
-    i = end;
-  }
-  return tokens;
-}
-
 /// The declarations whose names are no nouns.
 std::vector<std::string> nameless(std::string_view text) {
-  const std::vector<std::string> tokens = tokens_of(code_of(text));
+  const std::vector<std::string> tokens = sources::tokens_of(text);
   std::vector<std::string> found;
   for (std::size_t i = 1; i + 1 < tokens.size(); ++i) {
     const std::string &name = tokens[i], &before = tokens[i - 1], &after = tokens[i + 1];
@@ -97,11 +57,6 @@ std::vector<std::string> nameless(std::string_view text) {
   return found;
 }
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 TEST_CASE("planted names that are no nouns are found") {
@@ -121,9 +76,8 @@ TEST_CASE("no room has more names that are no nouns than its budget") {
                                               {"train", 0},  {"cuda", 0},      {"mpi", 0},    {"tools", 1}};
   for (const auto& budget : budgets) {
     int count = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(include / budget.first))
-      if (entry.is_regular_file() && entry.path().extension() == ".hpp")
-        count += static_cast<int>(nameless(read(entry.path())).size());
+    for (const auto& file : sources::files_of("include/gpipe/" + budget.first, {".hpp"}))
+      count += static_cast<int>(nameless(sources::read(file)).size());
     CAPTURE(budget.first);
     CHECK(count == budget.second);
   }

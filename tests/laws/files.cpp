@@ -3,13 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
+#include <string_view>
+
+#include "support/sources.hpp"
 
 // The positions of files, and their lengths. A header's test is at the mirrored path, or tests/coverage.md has a line
 //
@@ -19,25 +20,27 @@
 
 namespace {
 
-namespace fs = std::filesystem;
+using sources::read;
+using sources::root;
 
 using names = std::set<std::string>;
 
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
+using endings = std::initializer_list<std::string_view>;
 
 /// The files in a folder that end with one of `endings`, without the ending.
-names files_of(const fs::path& folder, const names& endings) {
+names names_in(const char* folder, endings listed) {
   names found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (endings.count(entry.path().extension().string()))
-      found.insert(fs::relative(entry.path(), folder).replace_extension().generic_string());
+  for (auto file : sources::files_of(folder, listed)) {
+    file.replace_extension();
+    found.insert(sources::name_of(file, folder));
+  }
   return found;
 }
 
 /// The lines of tests/coverage.md: a header, without its ending, and the test that runs it.
-std::map<std::string, std::string> covered_by(std::istream& document, std::string& wrong) {
+std::map<std::string, std::string> covered_by(const std::string& document, std::string& wrong) {
   std::map<std::string, std::string> found;
-  for (std::string line; std::getline(document, line);) {
+  for (const std::string& line : sources::lines_of(document)) {
     if (line.rfind("| `", 0) != 0) continue;
     std::string cells[3];
     std::size_t begin = 1;
@@ -67,28 +70,24 @@ std::string uncovered(const names& headers, const names& tests, const std::map<s
   return wrong;
 }
 
-std::string longer_than(std::ptrdiff_t limit, const fs::path& folder, const names& endings) {
+std::string longer_than(std::size_t limit, const char* folder, endings listed) {
   std::string wrong;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!endings.count(entry.path().extension().string())) continue;
-    std::ifstream file(entry.path());
-    const auto lines = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
-    if (lines > limit)
-      wrong += fs::relative(entry.path(), root).generic_string() + " has " + std::to_string(lines) + " lines\n";
-  }
+  for (const auto& file : sources::files_of(folder, listed))
+    if (const auto lines = sources::lines_of(read(file)).size(); lines > limit)
+      wrong += sources::name_of(file) + " has " + std::to_string(lines) + " lines\n";
   return wrong;
 }
 
 /// The lines of sources that are wider than `limit` columns; a letter of UTF-8 is one.
-std::string wider_than(std::ptrdiff_t limit, const fs::path& folder) {
+std::string wider_than(std::ptrdiff_t limit, const char* folder) {
   std::string wrong;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() != ".hpp" && entry.path().extension() != ".cpp") continue;
-    std::ifstream file(entry.path());
+  for (const auto& file : sources::files_of(folder, {".hpp", ".cpp"})) {
     int number = 1;
-    for (std::string line; std::getline(file, line); ++number)
+    for (const std::string& line : sources::lines_of(read(file))) {
       if (std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }) > limit)
-        wrong += fs::relative(entry.path(), root).generic_string() + ":" + std::to_string(number) + "\n";
+        wrong += sources::name_of(file) + ":" + std::to_string(number) + "\n";
+      ++number;
+    }
   }
   return wrong;
 }
@@ -96,7 +95,7 @@ std::string wider_than(std::ptrdiff_t limit, const fs::path& folder) {
 }  // namespace
 
 TEST_CASE("a header without a test, and a line without its header or its test, is found") {
-  std::istringstream table(
+  const std::string table(
       "| header | run by | why |\n|---|---|---|\n| `b.hpp` | `a` | part of a |\n| `c.hpp` | `x` | y |\n");
   std::string wrong;
   auto covered = covered_by(table, wrong);
@@ -107,32 +106,30 @@ TEST_CASE("a header without a test, and a line without its header or its test, i
   covered.erase("c");
   CHECK(uncovered({"a", "b"}, {"a"}, covered) == "");
   CHECK(uncovered({"a", "b"}, {"a", "b"}, covered) == "b.hpp has a test of its own, and a line\n");
-  std::istringstream nothing("| `b.hpp` | `a` | |\n");
-  covered_by(nothing, wrong);
+  covered_by("| `b.hpp` | `a` | |\n", wrong);
   CHECK(wrong != "");
 }
 
 TEST_CASE("every header has a test at the mirrored path, or a line in tests/coverage.md") {
-  auto headers = files_of(root / "include/gpipe", {".hpp"});
+  auto headers = names_in("include/gpipe", {".hpp"});
   for (auto i = headers.begin(); i != headers.end();)
     i = i->find('/') == std::string::npos || i->ends_with("-inl")  // these only collect others, or have their bodies
             ? headers.erase(i)
             : std::next(i);
-  std::ifstream table(root / "tests/coverage.md");
   std::string wrong;
-  const auto covered = covered_by(table, wrong);
+  const auto covered = covered_by(read(root / "tests/coverage.md"), wrong);
   CHECK(wrong == "");
   CHECK(headers.size() > 100);
-  CHECK(uncovered(headers, files_of(root / "tests", {".cpp", ".cu"}), covered) == "");
+  CHECK(uncovered(headers, names_in("tests", {".cpp", ".cu"}), covered) == "");
 }
 
 TEST_CASE("a test has at most 500 lines, an example at most 300") {
-  CHECK(longer_than(500, root / "tests", {".hpp", ".cpp", ".cu", ".cmake"}) == "");
-  CHECK(longer_than(300, root / "examples", {".hpp", ".cpp"}) == "");
-  CHECK(longer_than(100, root / "tests/laws", {".cpp"}) != "");
+  CHECK(longer_than(500, "tests", {".hpp", ".cpp", ".cu", ".cmake"}) == "");
+  CHECK(longer_than(300, "examples", {".hpp", ".cpp"}) == "");
+  CHECK(longer_than(100, "tests/laws", {".cpp"}) != "");
 }
 
 TEST_CASE("a line of a header, an example or a bench has at most 120 columns") {
-  for (const char* folder : {"include", "examples", "bench"}) CHECK(wider_than(120, root / folder) == "");
-  CHECK(wider_than(110, root / "include") != "");
+  for (const char* folder : {"include", "examples", "bench"}) CHECK(wider_than(120, folder) == "");
+  CHECK(wider_than(110, "include") != "");
 }

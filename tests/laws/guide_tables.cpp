@@ -11,10 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -22,40 +19,15 @@
 #include <string_view>
 #include <vector>
 
+#include "support/sources.hpp"
+
 namespace {
 
-namespace fs = std::filesystem;
-
+using sources::after_pair;
+using sources::is_name;
+using sources::read;
+using sources::root;
 using names = std::set<std::string>;
-
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-std::string without_comments(const std::string& text) {
-  std::string code;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.compare(i, 2, "//") == 0) i = std::min(text.find('\n', i), text.size());
-    if (i < text.size()) code += text[i];
-  }
-  return code;
-}
-
-/// The position behind the bracket that closes the one at `open`.
-std::size_t behind(const std::string& code, std::size_t open) {
-  const char begin = code[open], end = begin == '{' ? '}' : begin == '(' ? ')' : '>';
-  int depth = 0;
-  for (std::size_t i = open; i < code.size(); ++i) {
-    depth += code[i] == begin ? 1 : code[i] == end ? -1 : 0;
-    if (depth == 0) return i + 1;
-  }
-  return code.size();
-}
 
 std::string last_name(const std::string& text) {
   std::size_t end = text.size();
@@ -79,7 +51,7 @@ names members_in(const std::string& body) {
     if (c == '(' && !value) function = true;
     if (c == '(' || c == '{') {
       const bool ends = c == '{' && function;
-      i = behind(body, i);
+      i = after_pair(body, i);
       if (ends) declared.clear(), function = value = false;  // a function's body
       continue;
     }
@@ -104,7 +76,7 @@ std::map<std::string, std::string> defaults_in(const std::string& body) {
   std::string declared;
   for (std::size_t i = 0; i < body.size();) {
     if (body[i] == '{' || body[i] == '(') {
-      const std::size_t end = behind(body, i);
+      const std::size_t end = after_pair(body, i);
       if (body[i] == '{' && declared.find('(') != declared.npos) declared.clear();  // a function's body
       else declared += body[i] == '(' ? "()" : "";
       i = end;
@@ -127,12 +99,12 @@ std::map<std::string, std::string> defaults_in(const std::string& body) {
   return found;
 }
 
-std::string body_of(const std::string& type, const fs::path& header) {
-  const std::string code = without_comments(read(root / header));
+std::string body_of(const std::string& type, const std::filesystem::path& header) {
+  const std::string code = sources::without_comments(read(root / header));
   const std::size_t at = code.find("struct " + type + " {");
   CAPTURE(type);
   REQUIRE(at != code.npos);
-  const std::size_t open = code.find('{', at), end = behind(code, open);
+  const std::size_t open = code.find('{', at), end = after_pair(code, open);
   return code.substr(open + 1, end - open - 2);
 }
 
@@ -188,12 +160,10 @@ names first_cells(const std::string& text, std::size_t at) {
 const std::string page = read(root / "examples/guide/layers.md");
 
 /// The structs of a header in namespace gpipe that are layers: they, or a base, have `on`.
-std::vector<std::string> layers_in(const fs::path& header) {
-  const std::string code = read(header);
+std::vector<std::string> layers_in(const std::filesystem::path& header) {
   std::vector<std::string> found;
   bool inner = false;  // in gpipe::detail or gpipe::broken
-  std::istringstream lines(code);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : sources::lines_of(read(header))) {
     if (line.starts_with("namespace gpipe::detail") || line.starts_with("namespace detail") ||
         line.starts_with("namespace broken"))
       inner = true;
@@ -213,10 +183,10 @@ TEST_CASE("the page of layers names every layer that ships, and links to its hea
   // Options, and what layers are made of.
   const names others{"height_width", "no_bias", "slices", "times_root_of_width"};
   int count = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(root / "include/gpipe/layer")) {
-    if (entry.path().extension() != ".hpp" || entry.path().parent_path().filename() == "contract") continue;
-    const std::string path = fs::relative(entry.path(), root / "include/gpipe/layer").generic_string();
-    for (const std::string& layer : layers_in(entry.path())) {
+  for (const auto& file : sources::files_of("include/gpipe/layer", {".hpp"})) {
+    if (file.parent_path().filename() == "contract") continue;
+    const std::string path = sources::name_of(file, "include/gpipe/layer");
+    for (const std::string& layer : layers_in(file)) {
       if (others.contains(layer)) continue;
       CAPTURE(path);
       CAPTURE(layer);
@@ -234,7 +204,7 @@ TEST_CASE("the page of layers names every layer that ships, and links to its hea
 TEST_CASE("tables of members equal the headers") {
   const std::string_view begins = "<!-- members of ";
   int tables = 0, defaults = 0;
-  for (const auto& chapter : fs::directory_iterator(root / "examples/guide")) {
+  for (const auto& chapter : std::filesystem::directory_iterator(root / "examples/guide")) {
     const std::string text = read(chapter.path());
     for (std::size_t at = text.find(begins); at != text.npos; at = text.find(begins, at + 1)) {
       std::istringstream words(text.substr(at + begins.size()));

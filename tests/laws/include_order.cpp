@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -13,12 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "support/sources.hpp"
+
 // Reads every header of the library. A folder includes only folders before it, there is no include cycle, and each
 // dependency is included by the folders that are listed for it and by no others.
 
 namespace {
 
-namespace fs = std::filesystem;
+using sources::joined;
 
 // change: a folder
 /// The folders in include order. A header may include headers of its own folder and of those before it in this list.
@@ -102,9 +102,9 @@ constexpr std::ptrdiff_t max_headers_in_a_folder = 16;
 /// Of each header, by its name in an include ("gpipe/core/error.hpp"): what it includes, in its order.
 using includes = std::map<std::string, std::vector<std::string>>;
 
-std::vector<std::string> included_by(std::istream& text) {
+std::vector<std::string> included_by(const std::string& text) {
   std::vector<std::string> found;
-  for (std::string line; std::getline(text, line);) {
+  for (const std::string& line : sources::lines_of(text)) {
     const auto at = line.find_first_not_of(" \t");
     if (at == std::string::npos || line.compare(at, 1, "#") != 0) continue;
     const auto word = line.find_first_not_of(" \t", at + 1);
@@ -116,13 +116,10 @@ std::vector<std::string> included_by(std::istream& text) {
   return found;
 }
 
-includes read_headers(const fs::path& root) {
+includes read_headers() {
   includes all;
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (!entry.is_regular_file() || entry.path().extension() != ".hpp") continue;
-    std::ifstream text(entry.path());
-    all[fs::relative(entry.path(), root).generic_string()] = included_by(text);
-  }
+  for (const auto& file : sources::files_of("include", {".hpp"}))
+    all[sources::name_of(file, "include")] = included_by(sources::read(file));
   return all;
 }
 
@@ -184,17 +181,11 @@ std::vector<std::string> outside_of(const includes& all, std::string_view what,
   return found;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string all;
-  for (const auto& line : lines) all += line + '\n';
-  return all;
-}
-
 /// Bodies (a-inl.hpp) include their interface (a.hpp), which ends with them if the program is header-only. That one
 /// include is left out.
 const includes& headers() {
   static const includes all = [] {
-    includes found = read_headers(fs::path(GPIPE_TESTS_FOLDER) / "../include");
+    includes found = read_headers();
     for (auto& [header, list] : found)
       std::erase(list, header.substr(0, header.size() - std::string_view(".hpp").size()) + "-inl.hpp");
     return found;
@@ -299,10 +290,9 @@ TEST_CASE("no header leaves a macro, a pragma or a using-directive behind that i
   const std::set<std::string> known{"THRUST_DEVICE_SYSTEM", "OMPI_SKIP_MPICXX", "MPICH_SKIP_MPICXX"};
   std::vector<std::string> left;
   for (const auto& [header, list] : headers()) {
-    std::ifstream text(fs::path(GPIPE_TESTS_FOLDER) / "../include" / header);
     std::set<std::string> undefined;
     std::vector<std::string> defined;
-    for (std::string line; std::getline(text, line);) {
+    for (const std::string& line : sources::lines_of(sources::read(sources::root / "include" / header))) {
       std::istringstream words(line);
       std::string first, second;
       words >> first >> second;

@@ -1,24 +1,33 @@
 // sanitizers: none
-
+/// The identifiers of a text, `std::` with the next; and the headers that it includes. A class that the text itself
+/// declares needs no include.
+using sources::joined;
+#include "support/sources.hpp"
 #include <doctest/doctest.h>
-
-#include <cctype>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+all_words read_headers() {
+  explicit words_of(const std::string& text) {
+    for (const std::string& line : sources::lines_of(text))
+      if (line.starts_with("#include <")) includes.insert(line.substr(10, line.find('>') - 10));
+    const std::vector<std::string> tokens = sources::tokens_of(text);
+    const auto token = [&](std::size_t i) -> std::string_view {
+      return i < tokens.size() ? std::string_view(tokens[i]) : "";
+    };
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if ((token(i) == "struct" || token(i) == "class") && token(i + 2) == ";" && (i == 0 || token(i - 1) != "friend"))
+        declared.insert(tokens[++i]);
+      else if (token(i) == "std" && token(i + 1) == ":") names.insert("std::" + tokens[i += 3]);
+      else names.insert(tokens[i]);
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
-
 // A header includes what it uses, and nothing that it does not use: checked for a table of well-known names. A body
 // (-inl.hpp) has the includes of its interface, too.
 
 namespace {
 
-namespace fs = std::filesystem;
 
 /// Some names of a header. A name of the standard library is written with `std::`.
 struct known_header {
@@ -109,75 +118,24 @@ constexpr known_header table[] = {
 };
 // clang-format on
 
-/// The identifiers of a text without comments and texts in quotes, `std::` with the next; and what it includes. A
-/// class that the text itself declares needs no include.
 struct words_of {
   std::set<std::string> names, declared, includes;
 
-  explicit words_of(std::istream& text) {
-    bool comment = false;
-    for (std::string line; std::getline(text, line);) {
-      if (line.starts_with("#include <")) {
-        includes.insert(line.substr(10, line.find('>') - 10));
-      } else if (declares(line)) {
-        const auto begin = line.find(' ') + 1;
-        declared.insert(line.substr(begin, line.size() - 1 - begin));
-      } else if (!line.starts_with("#")) {
-        read(line, comment);
-      }
-    }
-  }
 
- private:
-  static bool declares(const std::string& line) {
-    return (line.starts_with("struct ") || line.starts_with("class ")) && line.ends_with(";") &&
-           line.find('{') == std::string::npos;
-  }
-  static bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-  void read(const std::string& line, bool& comment) {
-    std::string before;
-    for (std::size_t i = 0; i < line.size();) {
-      if (comment || line.compare(i, 2, "/*") == 0) {
-        const auto end = line.find("*/", i);
-        comment = end == std::string::npos;
-        if (comment) return;
-        i = end + 2;
-      } else if (line.compare(i, 2, "//") == 0) {
-        return;
-      } else if (line[i] == '"') {
-        for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
-        ++i;
-      } else if (in_word(line[i])) {
-        std::size_t end = i;
-        while (end < line.size() && (in_word(line[end]) || (line[end] == '\'' && std::isdigit(line[i]) != 0))) ++end;
-        const std::string word = line.substr(i, end - i);
-        const bool qualified = line.compare(end, 2, "::") == 0;
-        if (before == "std::") names.insert("std::" + word);
-        else names.insert(word);
-        before = qualified ? word + "::" : "";
-        i = qualified ? end + 2 : end;
-      } else {
-        before.clear();
-        ++i;
-      }
     }
   }
 };
 
 using all_words = std::map<std::string, words_of>;
 
-all_words read_headers(const fs::path& root) {
   all_words all;
-  for (const auto& entry : fs::recursive_directory_iterator(root / "gpipe")) {
-    const std::string name = fs::relative(entry.path(), root).generic_string();
+  for (const auto& file : sources::files_of("include/gpipe", {".hpp"})) {
+    const std::string name = sources::name_of(file, "include");
     // A part to include (gpipe/train.hpp) uses nothing itself.
-    if (entry.path().extension() != ".hpp" || entry.path().parent_path() == root / "gpipe") continue;
-    std::ifstream text(entry.path());
-    all.emplace(name, words_of(text));
+    if (name.find('/', 6) != name.npos) all.emplace(name, words_of(sources::read(file)));
   }
   return all;
-}
 
 bool uses(const words_of& header, const known_header& known, bool but_declared) {
   std::istringstream names{std::string(known.names)};
@@ -209,27 +167,19 @@ std::vector<std::string> faults(const all_words& headers) {
   return found;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
 }
 
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER) / "../include";
 
 }  // namespace
 
 TEST_CASE("a header includes what it uses") {
-  const all_words headers = read_headers(root);
+  const all_words headers = read_headers();
   CHECK(headers.size() > 400);
   CHECK(joined(faults(headers)) == "");
 }
 
 TEST_CASE("the reader sees what is wrong") {
-  const auto planted = [](const std::string& text) {
-    std::istringstream lines(text);
-    return faults({{"gpipe/core/a.hpp", words_of(lines)}});
-  };
+  const auto planted = [](const std::string& text) { return faults({{"gpipe/core/a.hpp", words_of(text)}}); };
   CHECK(planted("#include <span>\nvoid f(std::span<int>);  // std::vector\n").empty());
   CHECK(planted("void f(std::span<int>);\n") ==
         std::vector<std::string>{"gpipe/core/a.hpp uses names of <span> without it"});

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
+
+#include "support/sources.hpp"
 
 // A table of calls in the guide equals the header. Before such a table stands a comment of two forms:
 //
@@ -22,35 +22,11 @@
 
 namespace {
 
-namespace fs = std::filesystem;
-
+using sources::after_pair;
+using sources::is_name;
+using sources::read;
+using sources::root;
 using names = std::set<std::string>;
-
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-/// Without comments; /*name*/ is the name of a parameter that is not used.
-std::string code_of(std::string_view text) {
-  std::string code;
-  for (std::size_t i = 0; i < text.size();) {
-    if (text.substr(i, 2) == "//") {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (text.substr(i, 2) == "/*") {
-      const auto end = text.find("*/", i);
-      code += text.substr(i + 2, end - i - 2);
-      i = end + 2;
-    } else {
-      code += text[i++];
-    }
-  }
-  return code;
-}
 
 /// One blank between two names, and after a comma, * and &; no other blanks.
 std::string tidy(std::string_view text) {
@@ -71,15 +47,6 @@ std::string tidy(std::string_view text) {
   return out;
 }
 
-std::size_t behind_pair(std::string_view text, std::size_t open, char begin, char end) {
-  int depth = 0;
-  for (std::size_t i = open; i < text.size(); ++i) {
-    depth += text[i] == begin ? 1 : text[i] == end ? -1 : 0;
-    if (depth == 0) return i + 1;
-  }
-  return text.size();
-}
-
 /// The name before the first parenthesis.
 std::string name_of(std::string_view signature) {
   auto end = signature.find('(');
@@ -93,8 +60,7 @@ std::string name_of(std::string_view signature) {
 /// A declaration without its template's head, macros, qualifiers; "" if it is not a function that a user calls.
 std::string signature_of(std::string_view declaration, std::string_view of) {
   std::string text = tidy(declaration);
-  while (text.rfind("template", 0) == 0)
-    text = tidy(std::string_view(text).substr(behind_pair(text, text.find('<'), '<', '>')));
+  while (text.rfind("template", 0) == 0) text = tidy(std::string_view(text).substr(after_pair(text, text.find('<'))));
   for (bool again = true; again;) {
     again = false;
     for (const char* word :
@@ -107,7 +73,7 @@ std::string signature_of(std::string_view declaration, std::string_view of) {
   for (const char* word : {"using ", "static_assert", "friend ", "struct ", "class "})
     if (text.rfind(word, 0) == 0) return "";
   if (text.find('~') < open || text.find("operator") < open) return "";
-  return text.substr(0, behind_pair(text, open, '(', ')'));
+  return text.substr(0, after_pair(text, open));
 }
 
 /// Without functions whose comment says that they are there for an error alone: up to the next blank line or comment.
@@ -128,7 +94,7 @@ std::string without_errors(std::string_view header) {
 /// The signatures of the public functions of a struct or a class.
 names declared(std::string_view header, const std::string& of, std::string_view before) {
   const std::string text =
-      code_of(without_errors(header.substr(0, before.empty() ? header.size() : header.find(before))));
+      sources::without_comments(without_errors(header.substr(0, before.empty() ? header.size() : header.find(before))));
   names found;
   for (const char* kind : {"struct ", "class "}) {
     std::size_t at = 0;
@@ -141,14 +107,14 @@ names declared(std::string_view header, const std::string& of, std::string_view 
       for (std::size_t i = open + 1; i < text.size() && text[i] != '}';) {
         const char c = text[i];
         if (c == '(') {
-          const auto end = behind_pair(text, i, '(', ')');
+          const auto end = after_pair(text, i);
           declaration += text.substr(i, end - i);
           i = end;
         } else if (c == ';' || c == '{') {
           if (const std::string signature = signature_of(declaration, of); shown && !signature.empty())
             found.insert(signature);
           declaration.clear();
-          i = c == ';' ? i + 1 : behind_pair(text, i, '{', '}');
+          i = c == ';' ? i + 1 : after_pair(text, i);
           while (c == '{' && i < text.size() && text[i] == ';') ++i;
         } else if (c == ':' && text[i + 1] != ':' && text[i - 1] != ':') {
           const std::string label = tidy(declaration);
@@ -184,13 +150,6 @@ names listed(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return found;
-}
-
-/// One name a line, for messages.
-std::string lines(const names& list) {
-  std::string text;
-  for (const auto& it : list) text += it + '\n';
-  return text;
 }
 
 names names_of(const names& signatures) {
@@ -251,24 +210,24 @@ TEST_CASE("public functions are found, and nothing else") {
       "  // The rest:\n  void behind();\n\n private:\n  void secret();\n};\n";
   const names all = {"const T* all(int tensor = 0)", "double rate()", "void set(int layer, std::string_view name)",
                      "void later(row a, row b)", "void behind()"};
-  CHECK(lines(declared(header, "other", "")) == lines(all));
+  CHECK(sources::joined(declared(header, "other", "")) == sources::joined(all));
   names first = all;
   first.erase("void behind()");
-  CHECK(lines(declared(header, "other", "The rest")) == lines(first));
-  CHECK(lines(names_of(first)) == lines({"all", "rate", "set", "later"}));
+  CHECK(sources::joined(declared(header, "other", "The rest")) == sources::joined(first));
+  CHECK(sources::joined(names_of(first)) == sources::joined(names{"all", "rate", "set", "later"}));
 }
 
 TEST_CASE("cells of a table are read") {
   const std::string table =
       "| call | does |\n|---|---|\n| `void f(int  a,T*b)`, `in<0>()` | `no` |\n| `g()` | |\n\n| `h()` | |\n";
-  CHECK(lines(listed(table)) == lines({"void f(int a, T* b)", "in<0>()", "g()"}));
-  CHECK(lines(names_of(listed(table))) == lines({"f", "in", "g"}));
+  CHECK(sources::joined(listed(table)) == sources::joined(names{"void f(int a, T* b)", "in<0>()", "g()"}));
+  CHECK(sources::joined(names_of(listed(table))) == sources::joined(names{"f", "in", "g"}));
 }
 
 TEST_CASE("the guide's tables of calls equal the headers") {
   std::string wrong;
   int tables = 0;
-  for (const auto& entry : fs::directory_iterator(root / "examples/guide"))
+  for (const auto& entry : std::filesystem::directory_iterator(root / "examples/guide"))
     wrong += compare(entry.path().filename().string(), read(entry.path()), tables);
   CHECK(wrong == "");
   CHECK(tables >= 4);

@@ -8,14 +8,15 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <initializer_list>
 #include <iomanip>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "support/sources.hpp"
 
 // The prose of this project counts the patterns that CONTRIBUTING.md lists, in its documents (*.md, except for the
 // changelog) and in the comments of its headers. Each pattern has a budget for both, and budgets only fall. A rule is a
@@ -30,7 +31,10 @@
 
 namespace {
 
-namespace fs = std::filesystem;
+using sources::is_name;
+using sources::read;
+using sources::root;
+using paths = std::vector<std::filesystem::path>;
 
 struct pattern {
   const char* name;
@@ -105,7 +109,6 @@ constexpr std::array earlier_names{
 };
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-bool is_name(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; }
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
 /// Words in lower case; a comma, a colon and the like are words, too.
@@ -266,33 +269,22 @@ std::vector<std::string> old_names(std::string_view text) {
   return wrong;
 }
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-const fs::path root = fs::path(GPIPE_TESTS_FOLDER).parent_path();
-
-/// The files with one of `extensions` in the project's folders, or in `folders`.
-std::vector<fs::path> files_of(const std::string& extensions,
-                               const std::vector<std::string>& folders = {"include", "tests", "examples", "bench"}) {
-  std::vector<fs::path> files;
-  for (const auto& folder : folders)
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder))
-      if (entry.is_regular_file() && is_one_of(entry.path().extension().string(), extensions))
-        files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+/// The files with one of these extensions in the project's folders.
+paths files_of(std::initializer_list<std::string_view> extensions) {
+  paths files;
+  for (const char* folder : {"bench", "examples", "include", "tests"})
+    for (auto& file : sources::files_of(folder, extensions)) files.push_back(std::move(file));
   return files;
 }
 
-std::vector<fs::path> documents() {
-  auto files = files_of(".md");
+paths documents() {
+  auto files = files_of({".md"});
   files.insert(files.begin(), {root / "README.md", root / "CONTRIBUTING.md"});
   return files;
 }
 
 /// A report if a count is not its budget: a line for each pattern, which shows the new numbers of `patterns`.
-std::string differences(const std::vector<fs::path>& files, bool document, int pattern::*budget) {
+std::string differences(const paths& files, bool document, int pattern::*budget) {
   std::size_t words = 0;
   std::vector<int> counts(patterns.size());
   const char* const listed = std::getenv("PATTERN");
@@ -305,7 +297,7 @@ std::string differences(const std::vector<fs::path>& files, bool document, int p
       for (const int line : lines_with(patterns[i], text)) {
         ++counts[i];
         if (listed != nullptr && patterns[i].name == std::string_view(listed))
-          MESSAGE(fs::relative(path, root).generic_string() << ":" << line);
+          MESSAGE(sources::name_of(path) << ":" << line);
       }
   }
   std::ostringstream report;
@@ -366,27 +358,25 @@ TEST_CASE("documents keep the budgets of patterns") {
 }
 
 TEST_CASE("comments of headers keep the budgets of patterns") {
-  CHECK(differences(files_of(".hpp", {"include"}), false, &pattern::in_comments) == "");
+  CHECK(differences(sources::files_of("include", {".hpp"}), false, &pattern::in_comments) == "");
 }
 
 TEST_CASE("no sentence of a document or a source begins with a relative clause") {
   CHECK(is_relative_clause(sentences_of("// What it returns is a copy.\n", false)[0]));
   CHECK(!is_relative_clause(sentences_of("// Of each worker: its line.\n", false)[0]));
-  auto files = files_of(".hpp|.cpp|.cu");
+  auto files = files_of({".hpp", ".cpp", ".cu"});
   const auto texts = documents();
   files.insert(files.end(), texts.begin(), texts.end());
   for (const auto& path : files)
     for (const sentence& s : sentences_of(read(path), path.extension() == ".md"))
       if (is_relative_clause(s))
-        FAIL_CHECK(fs::relative(path, root).generic_string()
-                   << ":" << s.lines[0] << ": a sentence begins with " << s.words[0]);
+        FAIL_CHECK(sources::name_of(path) << ":" << s.lines[0] << ": a sentence begins with " << s.words[0]);
 }
 
 TEST_CASE("no earlier name comes back") {
   CHECK(old_names("int a;\nint crew_size, the_doors;\n") ==
         std::vector<std::string>{"2: \"crew\": use thread_team", "2: \"door\": use mutex"});
   CHECK(old_names("int screw, x_ray; // crew\nf(\"crew\");\n").empty());
-  for (const auto& path : files_of(".hpp|.cpp|.cu"))
-    for (const auto& wrong : old_names(read(path)))
-      FAIL_CHECK(fs::relative(path, root).generic_string() << ":" << wrong);
+  for (const auto& path : files_of({".hpp", ".cpp", ".cu"}))
+    for (const auto& wrong : old_names(read(path))) FAIL_CHECK(sources::name_of(path) << ":" << wrong);
 }
