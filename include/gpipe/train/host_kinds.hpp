@@ -81,8 +81,6 @@ template <class T>
 struct instance_norm_kernels;
 template <class T, int Count>
 struct join_kernels;
-template <class T, int Width>
-struct layer_norm_kernels;
 template <class T>
 struct learned_positions_kernels;
 template <class T>
@@ -91,8 +89,8 @@ template <class T, height_width Window>
 struct max_pool_kernels;
 template <class T>
 struct pad_kernels;
-template <class T, int Width>
-struct rms_norm_kernels;
+template <class T, int Width, bool Centered>
+struct row_norm_kernels;
 template <class T, cross_entropy Settings, bool First>
 struct slice_kernels;
 template <class T, class Loss>
@@ -133,12 +131,12 @@ struct upsample_kernels;
   kind(feed_forward_kernels<T, gelu, false>) \
   kind(feed_forward_kernels<T, relu, false>) \
   kind(feed_forward_kernels<T, silu, true>) \
-  kind(layer_norm_kernels<T, 128>) \
-  kind(layer_norm_kernels<T, 256>) \
-  kind(layer_norm_kernels<T, 512>) \
-  kind(layer_norm_kernels<T, 768>) \
-  kind(rms_norm_kernels<T, 256>) \
-  kind(rms_norm_kernels<T, 512>) \
+  kind(row_norm_kernels<T, 128, true>) \
+  kind(row_norm_kernels<T, 256, true>) \
+  kind(row_norm_kernels<T, 512, true>) \
+  kind(row_norm_kernels<T, 768, true>) \
+  kind(row_norm_kernels<T, 256, false>) \
+  kind(row_norm_kernels<T, 512, false>) \
   kind(embedding_kernels<T>) \
   kind(learned_positions_kernels<T>) \
   kind(attention_kernels<T, false>) \

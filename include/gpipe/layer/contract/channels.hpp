@@ -45,6 +45,17 @@ GPIPE_HOST_DEVICE void in_parts(const Team&, std::ptrdiff_t width, F f) {
   }
 }
 
+/// A kernel whose rows are strips of channels: f(strips, part, lanes, team) for the parts of a strip.
+template <class Strips, class F>
+struct strip_kernel {
+  Strips strips;
+  F f;
+  template <class Team>
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+    strips.in_parts(team, strip, [&](const auto& part, auto lanes) { f(strips, part, lanes, team); });
+  }
+};
+
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
 /// every sample. A team works on one strip; channels of one element are side by side, up to 256 of them in a strip,
 /// each a lane, so that memory is read in its order and the lanes' sums stay in the cache.
@@ -75,6 +86,11 @@ struct channel_strips {
     if constexpr (SideBySide)
       detail::in_parts(team, width(first), [&](std::ptrdiff_t lane, auto lanes) { f(first + lane, lanes); });
     else f(first, constant_width<1>{});
+  }
+
+  template <class Context, class F>
+  void each_part(const Context& c, const F& f) const {
+    c.rows(strips(), strip_kernel<channel_strips, F>{*this, f});
   }
 
   /// Calls g(lane) for the lanes, to fill the thread's local arrays.
@@ -165,6 +181,10 @@ struct pixel_strips {
   GPIPE_HOST_DEVICE void in_parts(const Team& team, std::ptrdiff_t row, F f) const {
     const strip whole = (*this)[row];
     detail::in_parts(team, whole.width, [&](std::ptrdiff_t first, auto lanes) { f(whole.from(first), lanes); });
+  }
+  template <class Context, class F>
+  void each_part(const Context& c, int samples, const F& f) const {
+    c.rows(rows(samples), strip_kernel<pixel_strips, F>{*this, f});
   }
 };
 

@@ -9,7 +9,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/normalization/mean_and_variance.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
 
 namespace gpipe {
 
@@ -53,10 +53,10 @@ struct group_norm_kernels {
   static void forward(const Context& c, const A& a) {
     const numbers& sizes = a.sizes();
     const channel_numbers found = statistics(a);
-    c.rows(sizes.strips.rows(a.samples()), measure{a.in(), found, sizes.strips});
+    sizes.strips.each_part(c, a.samples(), measure{a.in(), found});
     c.rows(a.samples(), combine{found, sizes});
-    c.rows(sizes.strips.rows(a.samples()),
-           normalize{a.in(), found, a.template parameter<0>(), a.template parameter<1>(), a.out(), sizes.strips});
+    sizes.strips.each_part(c, a.samples(),
+                           normalize{a.in(), found, a.template parameter<0>(), a.template parameter<1>(), a.out()});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
@@ -65,8 +65,9 @@ struct group_norm_kernels {
     const channel_numbers means{a.template workspace<0, number>(), sizes.strips.channels};
     add_up_all(c, a);
     c.rows(a.samples(), combine_sums{sums(a), a.template parameter<0>(), means, sizes});
-    c.rows(sizes.strips.rows(a.samples()), differentiate{a.in(), a.out_gradient(), statistics(a), means,
-                                                         a.template parameter<0>(), a.in_gradient(), sizes.strips});
+    sizes.strips.each_part(
+        c, a.samples(),
+        differentiate{a.in(), a.out_gradient(), statistics(a), means, a.template parameter<0>(), a.in_gradient()});
   }
   template <class Context, class A>
   static void backward_parameters(const Context& c, const A& a) {
@@ -96,21 +97,16 @@ struct group_norm_kernels {
   }
   template <class Context, class A>
   static void add_up_all(const Context& c, const A& a) {
-    const pixel_strips& strips = a.sizes().strips;
-    c.rows(strips.rows(a.samples()), add_up{a.in(), a.out_gradient(), statistics(a), sums(a), strips});
+    a.sizes().strips.each_part(c, a.samples(), add_up{a.in(), a.out_gradient(), statistics(a), sums(a)});
   }
 
   // Squares of distances from the channel's mean: no large squares are subtracted. Sums are in double.
   struct measure {
     const T* in;
     channel_numbers found;
-    pixel_strips strips;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
       const T* x = in + part.element;
       number *mean_of = found(part.sample, 0) + part.first, *squares_of = found(part.sample, 1) + part.first;
@@ -161,13 +157,9 @@ struct group_norm_kernels {
     channel_numbers found;
     const number *weight, *bias;
     T* out;
-    pixel_strips strips;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
       const T* x = in + part.element;
       const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;
@@ -183,13 +175,9 @@ struct group_norm_kernels {
   struct add_up {
     const T *in, *out_gradient;
     channel_numbers found, sums;
-    pixel_strips strips;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
       const T *x = in + part.element, *dy = out_gradient + part.element;
       const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;
@@ -233,13 +221,9 @@ struct group_norm_kernels {
     channel_numbers found, means;
     const number* weight;
     T* in_gradient;
-    pixel_strips strips;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const std::ptrdiff_t C = strips.channels, pixels = strips.pixels;
       const T *x = in + part.element, *dy = out_gradient + part.element;
       const number *mean = found(part.sample, 0) + part.first, *r = found(part.sample, 1) + part.first;

@@ -9,7 +9,7 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
-#include <gpipe/layer/normalization/mean_and_variance.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
 
 namespace gpipe {
 
@@ -29,15 +29,13 @@ struct instance_norm_kernels {
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
     const numbers& sizes = a.sizes();
-    c.rows(sizes.strips.rows(a.samples()),
-           normalize{a.in(), a.out(), a.template extra<0, number>(), sizes.strips, sizes.epsilon});
+    sizes.strips.each_part(c, a.samples(), normalize{a.in(), a.out(), a.template extra<0, number>(), sizes.epsilon});
   }
   template <class Context, class A>
   static void backward_input(const Context& c, const A& a) {
-    const pixel_strips& strips = a.sizes().strips;
     if (a.in_gradient())
-      c.rows(strips.rows(a.samples()),
-             differentiate{a.out(), a.out_gradient(), a.template extra<0, number>(), a.in_gradient(), strips});
+      a.sizes().strips.each_part(
+          c, a.samples(), differentiate{a.out(), a.out_gradient(), a.template extra<0, number>(), a.in_gradient()});
   }
 
   // Sums are in double.
@@ -45,14 +43,10 @@ struct instance_norm_kernels {
     const T* in;
     T* out;
     number* inverse;
-    pixel_strips strips;
     double epsilon;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
       const T* x = in + part.element;
@@ -83,13 +77,9 @@ struct instance_norm_kernels {
     const T *out, *out_gradient;
     const number* inverse;
     T* in_gradient;
-    pixel_strips strips;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-    }
     template <class Width, class Team>
-    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& part, Width width, const Team& team) const {
+    GPIPE_HOST_DEVICE void operator()(const pixel_strips& strips, const pixel_strips::strip& part, Width width,
+                                      const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
       const T *y = out + part.element, *dy = out_gradient + part.element;

@@ -21,23 +21,19 @@ struct global_average_pool {
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      c.rows(a.sizes().rows(a.samples()), mean{a.in(), a.out(), a.sizes()});
+      a.sizes().each_part(c, a.samples(), mean{a.in(), a.out()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient()) c.rows(a.sizes().rows(a.samples()), spread{a.out_gradient(), a.in_gradient(), a.sizes()});
+      if (a.in_gradient()) a.sizes().each_part(c, a.samples(), spread{a.out_gradient(), a.in_gradient()});
     }
 
     struct mean {
       const T* in;
       T* out;
-      detail::pixel_strips strips;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-      }
       template <class Width, class Team>
-      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& part, Width width, const Team& team) const {
+      GPIPE_HOST_DEVICE void operator()(const detail::pixel_strips& strips, const detail::pixel_strips::strip& part,
+                                        Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
         const T* x = in + part.element;
         T* y = out + part.sample * strips.channels + part.first;
@@ -52,13 +48,9 @@ struct global_average_pool {
     struct spread {
       const T* out_gradient;
       T* in_gradient;
-      detail::pixel_strips strips;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        strips.in_parts(team, row, [&](const auto& part, auto width) { of_strip(part, width, team); });
-      }
       template <class Width, class Team>
-      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& part, Width width, const Team& team) const {
+      GPIPE_HOST_DEVICE void operator()(const detail::pixel_strips& strips, const detail::pixel_strips::strip& part,
+                                        Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
         const T* dy = out_gradient + part.sample * strips.channels + part.first;
         T* dx = in_gradient + part.element;
