@@ -18,6 +18,7 @@
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/token_layers.hpp"
+#include "support/torch_steps.hpp"
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -44,59 +45,21 @@ using gpt = around<T, learned_positions<known::tokens + 2>, layer_norm, feed_for
 template <class T>
 using llama = around<T, sinusoidal_positions, rms_norm, gated_feed_forward<known::hidden>>;
 
-/// Element i of a stream of numbers in [-1, 1].
-template <class T>
-std::vector<T> number(int stream, std::size_t count) {
-  std::vector<T> found(count);
-  for (std::size_t i = 0; i < count; ++i)
-    found[i] = static_cast<T>(static_cast<double>((static_cast<int>(i) * 37 + stream * 11) % 41) / 20 - 1);
-  return found;
-}
-
-struct numbers {
-  std::vector<std::int32_t> tokens, labels;
-  numbers() {
-    for (int i = 0; i < known::samples * known::tokens; ++i) {
-      tokens.push_back(i * i % known::vocabulary);
-      labels.push_back(i * 5 % known::vocabulary);
-    }
-  }
-  batch all() const { return batch(known::samples).with("inputs", tokens).with("labels", labels); }
-};
-
-template <class Training, class T>
-void set_first_values(Training& training) {
-  int stream = 0;
-  for (auto& p : training.parameters()) p.set(number<T>(stream++, p.size()));
-}
-
 template <class Model, class T>
-void trains_as_torch(std::span<const double> losses, std::span<const double> after, const plan_options& options) {
-  trainer<Model, sgd> training(options, sgd{.learning_rate = known::rate});
-  set_first_values<decltype(training), T>(training);
-  const numbers data;
-  const double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
-  for (std::size_t step = 0; step < 3; ++step)
-    CHECK(std::fabs(training.step(data.all()).loss - losses[step]) < tolerance * losses[step]);
-  CHECK(std::fabs(training.evaluate(data.all()).loss - losses[3]) < tolerance * losses[3]);
-  std::size_t at = 0;
-  for (auto& p : training.parameters())
-    for (const T got : p.template values<T>()) {
-      CAPTURE(p.path);
-      REQUIRE(at < after.size());
-      const double want = after[at++];
-      CHECK(std::fabs(static_cast<double>(got) - want) < tolerance * (1 + std::fabs(want)));
-    }
-  CHECK(at == after.size());
+void trains_as_torch(std::span<const double> losses, std::span<const double> after, int stages) {
+  trainer<Model, sgd> training({.stages = stages, .micro_batches = 2, .micro_batch_size = 2},
+                               sgd{.learning_rate = known::rate});
+  laws::set_streams<T>(training);
+  laws::has_torch_steps<T>(training, laws::token_rows().labelled(), losses, after);
 }
 
 /// All parameters after two steps.
 template <class Model>
 std::vector<float> trained(const plan_options& options) {
   trainer<Model, sgd> training(options, sgd{.learning_rate = known::rate});
-  set_first_values<decltype(training), float>(training);
-  const numbers data;
-  for (int i = 0; i < 2; ++i) training.step(data.all());
+  laws::set_streams<float>(training);
+  const laws::token_rows data;
+  for (int i = 0; i < 2; ++i) training.step(data.labelled());
   std::vector<float> all;
   for (auto& p : training.parameters())
     for (const float x : p.values()) all.push_back(x);
@@ -137,14 +100,10 @@ TEST_CASE("a scaled embedding in bf16 rounds its rows once") {
 }
 
 TEST_CASE_TEMPLATE("three steps with the layers around attention in GPT-2 are those of PyTorch", T, double, float) {
-  for (const int stages : {1, 3})
-    trains_as_torch<gpt<T>, T>(known::gpt_losses, known::gpt_after,
-                               {.stages = stages, .micro_batches = 2, .micro_batch_size = 2});
+  for (const int stages : {1, 3}) trains_as_torch<gpt<T>, T>(known::gpt_losses, known::gpt_after, stages);
 }
 TEST_CASE_TEMPLATE("three steps with the layers around attention in LLaMA are those of PyTorch", T, double, float) {
-  for (const int stages : {1, 3})
-    trains_as_torch<llama<T>, T>(known::llama_losses, known::llama_after,
-                                 {.stages = stages, .micro_batches = 2, .micro_batch_size = 2});
+  for (const int stages : {1, 3}) trains_as_torch<llama<T>, T>(known::llama_losses, known::llama_after, stages);
 }
 
 TEST_CASE_TEMPLATE("no cut, schedule or recompute changes a bit", Model, gpt<float>, llama<float>) {
@@ -166,10 +125,10 @@ TEST_CASE_TEMPLATE("no cut, schedule or recompute changes a bit", Model, gpt<flo
 
 TEST_CASE("a batch with a token outside the vocabulary is rejected, and the training goes on") {
   trainer<llama<float>, sgd> training({.stages = 2, .micro_batches = 2, .micro_batch_size = 2}, sgd{});
-  numbers data;
+  laws::token_rows data;
   data.tokens[2 * known::tokens + 3] = known::vocabulary;
-  CHECK_THROWS_WITH_AS(training.step(data.all()),
+  CHECK_THROWS_WITH_AS(training.step(data.labelled()),
                        doctest::Contains("field \"inputs\" of sample 2, at position 3, is 7"), error);
   data.tokens[2 * known::tokens + 3] = 0;
-  CHECK(training.step(data.all()).loss > 0);
+  CHECK(training.step(data.labelled()).loss > 0);
 }

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -16,6 +15,7 @@
 
 #include "support/reference/token_layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/torch_steps.hpp"
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -44,58 +44,28 @@ static_assert(bound<token_head<100, no_bias, softmax_cross_entropy>, tensor<floa
 
 namespace {
 
-constexpr int tokens = known::tokens, vocabulary = known::vocabulary, width = known::width, count = known::samples;
+constexpr int tokens = known::tokens, vocabulary = known::vocabulary, width = known::width;
 
 template <class T, class... Last>
 struct ending_in : model<input<std::int32_t, tokens>, embedding<vocabulary, width, T>,
                          residual<layer_norm, feed_forward<known::hidden>>, Last...> {};
-
-/// Element i of a stream of numbers in [-1, 1].
-template <class T>
-std::vector<T> number(int stream, std::size_t elements) {
-  std::vector<T> found(elements);
-  for (std::size_t i = 0; i < elements; ++i)
-    found[i] = static_cast<T>(static_cast<double>((static_cast<int>(i) * 37 + stream * 11) % 41) / 20 - 1);
-  return found;
-}
-
-struct numbers {
-  std::vector<std::int32_t> inputs, labels;
-  std::vector<float> weights;
-  bool ignores;
-  explicit numbers(bool ignoring = false) : ignores(ignoring) {
-    for (int i = 0; i < count * tokens; ++i) {
-      inputs.push_back(i * i % vocabulary);
-      labels.push_back(ignoring && i % 3 == 1 ? -100 : i * 5 % vocabulary);
-      weights.push_back(0.25F * static_cast<float>(1 + i % 4));
-    }
-  }
-  batch some() const { return batch(count).with("inputs", inputs); }
-  batch all() const { return some().with("labels", labels).with("weights", weights); }
-};
-
-template <class T, class Training>
-void set_first_values(Training& training) {
-  int stream = 0;
-  for (auto& p : training.parameters()) p.set(number<T>(stream++, p.size()));
-}
 
 /// All that a training gives: losses, hits, weights, parameters, and predictions as the element type has them.
 template <class Model, class T>
 std::vector<double> trained(const plan_options& options, bool ignores) {
   using number_type = compute_type<T>;
   trainer<Model, adam> training(options, adam{.learning_rate = 0.05});
-  set_first_values<number_type>(training);
-  const numbers data(ignores);
+  laws::set_streams<number_type>(training);
+  const laws::token_rows data(ignores);
   std::vector<double> found;
   for (int i = 0; i < 3; ++i) {
-    const step_result r = i < 2 ? training.step(data.all()) : training.evaluate(data.all());
+    const step_result r = i < 2 ? training.step(data.weighted()) : training.evaluate(data.weighted());
     found.insert(found.end(), {r.loss, r.weight, r.accuracy()});
   }
   for (auto& p : training.parameters())
     for (const auto x : p.template values<number_type>()) found.push_back(static_cast<double>(x));
-  const tensor_rows rows = training.predict(data.some());
-  CHECK(rows.all<T>().size() == count * tokens * vocabulary);
+  const tensor_rows rows = training.predict(data.inputs());
+  CHECK(rows.all<T>().size() == known::samples * tokens * vocabulary);
   for (const T x : rows.all<T>()) found.push_back(static_cast<double>(x));
   return found;
 }
@@ -142,8 +112,8 @@ TEST_CASE("a token head alone is a model") {
   struct pair : model<input<float, 2, 3>, linear<5>, softmax_cross_entropy> {};
   const auto run = [](auto which) {
     trainer<decltype(which), sgd> training({.micro_batches = 2, .micro_batch_size = 2}, sgd{.learning_rate = 0.5});
-    set_first_values<float>(training);
-    const std::vector<float> x = number<float>(3, 4 * 6);
+    laws::set_streams<float>(training);
+    const std::vector<float> x = laws::stream_of<float>(3, 4 * 6);
     const std::vector<std::int32_t> labels{0, 1, 2, 3, 4, 0, 2, 1};
     for (int i = 0; i < 3; ++i) training.step(batch(4).with("inputs", x).with("labels", labels));
     return training.parameter_hash();
@@ -157,20 +127,8 @@ TEST_CASE_TEMPLATE("three steps of a GPT with a token head are those of PyTorch"
                      token_head<vocabulary, no_bias>> {};
   trainer<gpt, sgd> training({.stages = 2, .micro_batches = 2, .micro_batch_size = 2},
                              sgd{.learning_rate = known::rate});
-  set_first_values<T>(training);
-  const numbers data;
-  const batch all = data.some().with("labels", data.labels);
-  const double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
-  for (std::size_t step = 0; step < 3; ++step)
-    CHECK(std::fabs(training.step(all).loss - known::gpt_losses[step]) < tolerance * known::gpt_losses[step]);
-  CHECK(std::fabs(training.evaluate(all).loss - known::gpt_losses[3]) < tolerance * known::gpt_losses[3]);
-  std::size_t at = 0;
-  for (auto& p : training.parameters())
-    for (const T got : p.template values<T>()) {
-      const double want = known::gpt_after[at++];
-      CHECK(std::fabs(static_cast<double>(got) - want) < tolerance * (1 + std::fabs(want)));
-    }
-  CHECK(at == std::size(known::gpt_after));
+  laws::set_streams<T>(training);
+  laws::has_torch_steps<T>(training, laws::token_rows().labelled(), known::gpt_losses, known::gpt_after);
 }
 
 TEST_CASE("a head that is tied to the embedding has the bits of linear and the loss") {
@@ -186,8 +144,8 @@ TEST_CASE("a head that is tied to the embedding has the bits of linear and the l
 TEST_CASE("a tied head is saved and loaded, into another plan and into a model of two layers") {
   const temporary_folder folder;
   trainer<tied_ends, adam> from(three);
-  const numbers data;
-  for (int i = 0; i < 2; ++i) from.step(data.all());
+  const laws::token_rows data;
+  for (int i = 0; i < 2; ++i) from.step(data.weighted());
   from.save(folder.path());
   from.save(folder.beside("alone.safetensors"));
   trainer<tied_ends, adam> into({.stages = 2, .micro_batches = 3, .micro_batch_size = 2});
@@ -195,15 +153,15 @@ TEST_CASE("a tied head is saved and loaded, into another plan and into a model o
   trainer<tied_linear, adam> other({.micro_batches = 3, .micro_batch_size = 2});
   other.load(folder.beside("alone.safetensors"));
   CHECK(other.parameter("head.weight") == from.parameter("wte.weight"));
-  const double next = from.step(data.all()).loss;
-  CHECK(into.step(data.all()).loss == next);
+  const double next = from.step(data.weighted()).loss;
+  CHECK(into.step(data.weighted()).loss == next);
   CHECK(into.parameter_hash() == from.parameter_hash());
 }
 
 TEST_CASE("a group that names one of the ends has the shared weight") {
   trainer<tied_ends, sgd> training(three, sgd{}, {.groups = {{.parameters = {"head.*"}, .frozen = true}}});
   const std::vector<float> before = training.parameter("wte.weight");
-  training.step(numbers().all());
+  training.step(laws::token_rows().weighted());
   CHECK(training.parameter("wte.weight") == before);
 }
 

@@ -2,10 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/attention.hpp"
+#include "support/torch_steps.hpp"
 
 // Three steps of training with attention give PyTorch's losses and parameters: tests/support/reference/attention.py
 // says what is trained.
@@ -48,26 +47,13 @@ struct grouped : model<tokens<T>, linear<known::width>,
                            .heads = 4, .key_heads = 2, .head_width = 6, .causal = true, .bias = false, .rotary = 100}>,
                        softmax_cross_entropy> {};
 
-/// Element i of a stream of numbers in [-1, 1].
-template <class T>
-std::vector<T> number(int stream, std::size_t count) {
-  std::vector<T> found(count);
-  for (std::size_t i = 0; i < count; ++i)
-    found[i] = static_cast<T>(static_cast<double>((static_cast<int>(i) * 37 + stream * 11) % 41) / 20 - 1);
-  return found;
-}
-
 template <class Model, class T>
 void trains_as_torch(std::span<const double> losses, std::span<const double> after, int stages) {
   trainer<Model, sgd> training({.stages = stages, .micro_batches = 2, .micro_batch_size = 2},
                                sgd{.learning_rate = known::rate});
-  int stream = 3;
-  for (auto& p : training.parameters()) {
-    CAPTURE(p.path);
-    p.set(number<T>(stream++, p.size()));
-  }
-  const auto x = number<T>(1, std::size_t{known::samples} * known::tokens * known::features);
-  const auto memory = number<T>(2, std::size_t{known::samples} * known::key_tokens * known::key_width);
+  laws::set_streams<T>(training, 3);
+  const auto x = laws::stream_of<T>(1, std::size_t{known::samples} * known::tokens * known::features);
+  const auto memory = laws::stream_of<T>(2, std::size_t{known::samples} * known::key_tokens * known::key_width);
   const std::vector<std::int32_t> lengths(std::begin(known::lengths), std::end(known::lengths));
   const std::vector<std::int32_t> key_lengths(std::begin(known::key_lengths), std::end(known::key_lengths));
   std::vector<std::int32_t> labels;
@@ -76,20 +62,7 @@ void trains_as_torch(std::span<const double> losses, std::span<const double> aft
   all.with("inputs", x).with("labels", labels);
   if constexpr (std::is_same_v<Model, causal<T>>) all.with("lengths", lengths);
   if constexpr (std::is_same_v<Model, two_widths<T>>) all.with("memory", memory).with("key_lengths", key_lengths);
-
-  const double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
-  for (std::size_t step = 0; step < 3; ++step)
-    CHECK(std::fabs(training.step(all).loss - losses[step]) < tolerance * losses[step]);
-  CHECK(std::fabs(training.evaluate(all).loss - losses[3]) < tolerance * losses[3]);
-  std::size_t at = 0;
-  for (auto& p : training.parameters())
-    for (const T got : p.template values<T>()) {
-      CAPTURE(p.path);
-      REQUIRE(at < after.size());
-      const double want = after[at++];
-      CHECK(std::fabs(static_cast<double>(got) - want) < tolerance * (1 + std::fabs(want)));
-    }
-  CHECK(at == after.size());
+  laws::has_torch_steps<T>(training, all, losses, after);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/trainer.hpp>
 
+#include "support/torch_steps.hpp"
 #include "support/touched_memory.hpp"
 
 using namespace gpipe;
@@ -79,19 +80,10 @@ struct numbers {
   }
 };
 
-/// Numbers in [-1, 1], as far as the array needs them.
-template <class T>
-std::vector<T> stream(int which, std::size_t size) {
-  std::vector<T> found(size);
-  for (std::size_t i = 0; i < size; ++i)
-    found[i] = static_cast<T>(static_cast<double>((static_cast<int>(i) * 37 + which * 11) % 41) / 20 - 1);
-  return found;
-}
-
 /// The same first values for every number of slices: arrays of the head are parts of one.
 template <class T, class Training>
 void set_first_values(Training& training, double scale) {
-  const auto of_head = stream<T>(100, std::size_t{vocabulary} * width), biases = stream<T>(101, vocabulary);
+  const auto of_head = laws::stream_of<T>(100, std::size_t{vocabulary} * width), biases = laws::stream_of<T>(101, vocabulary);
   std::size_t weight_at = 0, bias_at = 0;
   int which = 0;
   for (auto& p : training.parameters()) {
@@ -102,7 +94,7 @@ void set_first_values(Training& training, double scale) {
       const auto& from = weight ? of_head : biases;
       for (std::size_t i = 0; i < p.size(); ++i) values.push_back(from[at++] * static_cast<T>(scale));
     } else {
-      values = stream<T>(which++, p.size());
+      values = laws::stream_of<T>(which++, p.size());
     }
     p.set(values);
   }
