@@ -65,10 +65,10 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
 }
 
 GPIPE_COLD inline std::unique_ptr<all_reduce> connect(process_group& job, const network& net, const step_plan& plan,
-                                                      replica_part& part, other_processes& processes) {
+                                                      replica& own_replica, other_processes& processes) {
   std::unique_ptr<all_reduce> sums;
-  processes.connect(job, net, plan, part);
-  if (plan.replicas() > 1) sums = std::make_unique<process_all_reduce>(job, net, plan, part);
+  processes.connect(job, net, plan, own_replica.maps(), own_replica.queues(), own_replica.channels());
+  if (plan.replicas() > 1) sums = std::make_unique<process_all_reduce>(job, net, plan, own_replica);
   job.connect();
   return sums;
 }

@@ -12,7 +12,6 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/remote_links.hpp>
-#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
@@ -127,11 +126,15 @@ class other_processes {
   other_processes() = default;
 
   /// Makes the ends of channels between stages of this process and other processes.
-  GPIPE_COLD void connect(process_group& job, const network& net, const step_plan& plan, replica_part& part) {
-    queues_ = part.queues();
-    ties_ = remote_tied_parameters(job, net, plan, part.maps(), queues_);
+  /// `maps[s]` holds the blocks of stage s, or is null if another process has it; `queues[s]` is the queue of its
+  /// device. `channels`: of each link.
+  GPIPE_COLD void connect(process_group& job, const network& net, const step_plan& plan,
+                          const std::vector<const arena_map*>& maps, std::vector<const void*> queues,
+                          std::vector<link_channels>& channels) {
+    queues_ = std::move(queues);
+    ties_ = remote_tied_parameters(job, net, plan, maps, queues_);
     decision_ = std::make_unique<decision_exchange>(job, net, plan);
-    remote_links(job, net, plan, part.maps(), queues_).connect(part);
+    remote_links(job, net, plan, maps, queues_).connect(channels);
     job_ = &job;
   }
 
@@ -160,6 +163,7 @@ class other_processes {
 };
 
 class all_reduce;
+class replica;
 
 /// How an executor becomes part of a job. The options of a training refer to it if they have a job, and to nothing
 /// else.
@@ -172,7 +176,7 @@ struct job_set_up {
   /// Makes all channel ends, which every process makes in the same order. Returns the sum over replicas; null if there
   /// is one replica.
   std::unique_ptr<all_reduce> (*connect)(process_group& job, const network& net, const step_plan& plan,
-                                         replica_part& part, other_processes& processes);
+                                         replica& own_replica, other_processes& processes);
 };
 
 }  // namespace gpipe::detail

@@ -11,8 +11,8 @@
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
+#include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -28,16 +28,16 @@ class remote_links {
                const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues)
       : job_(job), net_(net), plan_(plan), ranks_(plan, &job), maps_(maps), queues_(queues) {}
 
-  GPIPE_COLD void connect(replica_part& part) const {
+  GPIPE_COLD void connect(std::vector<link_channels>& channels) const {
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const stage_link& link = plan_.links[k];
       if (rank_of(link.source) == rank_of(link.target)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
-      if (has(link.source)) part.activations(k).out = job_.sender(activations(link, link.source, stash));
-      if (has(link.target)) part.activations(k).in = job_.receiver(activations(link, link.target, stash));
+      if (has(link.source)) channels[k].activations.out = job_.sender(activations(link, link.source, stash));
+      if (has(link.target)) channels[k].activations.in = job_.receiver(activations(link, link.target, stash));
       if (!link.gradient || !plan_.trains) continue;
-      if (has(link.target)) part.gradients(k).out = job_.sender(gradients(link, link.target, returned));
-      if (has(link.source)) part.gradients(k).in = job_.receiver(gradients(link, link.source, returned));
+      if (has(link.target)) channels[k].gradients.out = job_.sender(gradients(link, link.target, returned));
+      if (has(link.source)) channels[k].gradients.in = job_.receiver(gradients(link, link.source, returned));
     }
   }
 

@@ -18,7 +18,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/processes/replica_part.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
@@ -36,8 +36,8 @@ namespace gpipe::detail {
 class leaving_gradients {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD leaving_gradients(process_group& job, const network& net, const step_plan& plan, replica_part& part,
-                               int stage, std::byte* landing)
+  GPIPE_COLD leaving_gradients(process_group& job, const network& net, const step_plan& plan, replica& part, int stage,
+                               std::byte* landing)
       : part_(part), stage_(stage), type_(net.type), landing_(landing), queue_(part.queues()[index(stage)]) {
     const int R = plan.replicas(), own_number = part.number();
     const arena_map& map = *part.maps()[index(stage)];
@@ -173,7 +173,7 @@ class leaving_gradients {
     ++summed_;
   }
 
-  replica_part& part_;
+  replica& part_;
   int stage_, others_ = 0;
   dtype type_;
   std::byte* landing_;

@@ -13,7 +13,6 @@
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/replicas/leaving_gradients.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
@@ -38,7 +37,7 @@ namespace gpipe::detail {
 class process_all_reduce final : public all_reduce {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const step_plan& plan, replica_part& part)
+  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const step_plan& plan, replica& part)
       : job_(job),
         net_(net),
         plan_(plan),
@@ -174,7 +173,7 @@ class process_all_reduce final : public all_reduce {
   struct exchange {
     std::vector<range> ranges;                    // the buckets of parameters that the stage owns, then each tied use
     std::size_t buckets = 0;                      // the number of the former
-    std::vector<replica_part::range> gradients;   // all of the stage
+    std::vector<replica::range> gradients;        // all of the stage
     std::vector<detail::block_address> partials;  // of each layer that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
@@ -317,7 +316,7 @@ class process_all_reduce final : public all_reduce {
   const network& net_;
   const step_plan& plan_;
   rank_layout ranks_;
-  replica_part& part_;
+  replica& part_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]
 };

@@ -8,7 +8,6 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
@@ -19,7 +18,7 @@ namespace gpipe::detail {
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
 /// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job it has
 /// only the stages of this process's workers.
-class replica final : public replica_part {
+class replica {
  public:
   using channel_list = std::vector<link_channels>;
 
@@ -49,7 +48,7 @@ class replica final : public replica_part {
       if (stage) stage->bind(maps_, kernels, canary);
   }
 
-  int number() const override { return number_; }
+  int number() const { return number_; }
   /// A pass begins: copies the step, with this replica's part of the micro-batches.
   void begin(const step_context& whole) {
     step_ = whole;
@@ -58,41 +57,51 @@ class replica final : public replica_part {
   }
   const step_context& step() const { return step_; }
 
-  bool has(int s) const override { return stages_[detail::index(s)] != nullptr; }
+  /// Whether this process has the stage.
+  bool has(int s) const { return stages_[detail::index(s)] != nullptr; }
   const std::vector<std::unique_ptr<bound_stage>>& stages() const { return stages_; }
   bound_stage& stage(int s) const { return *stages_[detail::index(s)]; }
   channel_list& channels() { return channels_; }
   /// For the replica's workers.
   gpipe::detail::barrier& barrier() { return barrier_; }
 
-  const std::vector<const detail::arena_map*>& maps() const override { return maps_; }
-  GPIPE_COLD std::vector<const void*> queues() const override {
+  /// The blocks of each stage; null for a stage of another process.
+  const std::vector<const detail::arena_map*>& maps() const { return maps_; }
+  /// The device queue of each stage: its memory is used in the order of this queue. Null: the stage is in host memory.
+  GPIPE_COLD std::vector<const void*> queues() const {
     std::vector<const void*> found(stages_.size());
     for (std::size_t s = 0; s < stages_.size(); ++s)
       if (stages_[s]) found[s] = stages_[s]->context().queue();
     return found;
   }
-  remote_end& activations(std::size_t link) override { return channels_[link].activations; }
-  remote_end& gradients(std::size_t link) override { return channels_[link].gradients; }
-  GPIPE_COLD std::vector<range> gradient_ranges(int s) const override {
+
+  struct range {
+    std::byte* begin;
+    std::size_t bytes;
+  };
+  /// The following functions take a stage of this process. Its gradients: first of the parameters that it owns, and
+  /// then of each tied use in the order of layers.
+  GPIPE_COLD std::vector<range> gradient_ranges(int s) const {
     std::vector<range> found;
     stage(s).each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
       found.push_back({stage(s).arena().data() + begin, bytes});
     });
     return found;
   }
-  GPIPE_COLD std::vector<detail::block_address> partials(int s) const override {
+  /// The partials of each layer that has some.
+  GPIPE_COLD std::vector<detail::block_address> partials(int s) const {
     std::vector<detail::block_address> found;
     stage(s).statistics().each([&](const detail::block_address& block) { found.push_back(block); });
     return found;
   }
-  void add(int s, dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const override {
+  void add(int s, dtype type, std::ptrdiff_t n, const std::byte* source, std::byte* target) const {
     stage(s).add(type, n, source, target);
   }
-  void clear(int s, const range& cleared) const override {
+  void clear(int s, const range& cleared) const {
     stage(s).context().fill(static_cast<std::ptrdiff_t>(cleared.bytes), std::byte{0}, cleared.begin);
   }
-  void finish(int s) const override { stage(s).context().finish(); }
+  /// Waits until the device has done all its work.
+  void finish(int s) const { stage(s).context().finish(); }
 
  private:
   int number_;
