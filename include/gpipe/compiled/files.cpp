@@ -26,7 +26,6 @@
 #include <gpipe/train/checkpoint/names/map_names-inl.hpp>
 #include <gpipe/train/checkpoint/names/model_config-inl.hpp>
 #include <gpipe/train/checkpoint/names/stored_array-inl.hpp>
-#include <gpipe/train/data/batch_request-inl.hpp>
 #include <gpipe/train/data/batches_by_length-inl.hpp>
 #include <gpipe/train/data/data_source-inl.hpp>
 #include <gpipe/train/data/dataset-inl.hpp>

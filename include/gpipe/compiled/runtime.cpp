@@ -4,13 +4,9 @@
 #define GPIPE_COMPILED_SOURCE 1
 #endif
 
-#include <gpipe/runtime/binding/optimizer_update-inl.hpp>
 #include <gpipe/runtime/executor-inl.hpp>
 #include <gpipe/runtime/join_job-inl.hpp>
-#include <gpipe/runtime/length_plan-inl.hpp>
-#include <gpipe/runtime/link/link_channels-inl.hpp>
 #include <gpipe/runtime/parameter_access-inl.hpp>
-#include <gpipe/runtime/preflight-inl.hpp>
 #include <gpipe/runtime/stage/bound_stage-inl.hpp>
 #include <gpipe/runtime/stage/stage_arena-inl.hpp>
 #include <gpipe/runtime/worker/pass_runner-inl.hpp>

@@ -8,6 +8,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/batch.hpp>
@@ -30,7 +31,21 @@ struct length_plan {
 ///     64 tokens | parameters ... derived | partials ... transient        |
 ///     32 tokens | parameters ... derived | partials ... transient |
 ///               the same bytes           | each pass writes them anew
-void share_arenas(step_plan& longest, const std::vector<length_plan>& shorter);
+GPIPE_COLD inline void share_arenas(step_plan& longest, const std::vector<length_plan>& shorter) {
+  for (int s = 0; s < longest.stages(); ++s) {
+    stage_memory& memory = longest.stage_plans[index(s)].memory;
+    const stage_memory initial = memory;
+    for (const length_plan& length : shorter) {
+      for (int k = 0; k < static_cast<int>(memory_kind::partials); ++k)
+        if (const auto kind = static_cast<memory_kind>(k); length.plan.memory(s).of(kind) != initial.of(kind))
+          throw_error({"the plans of two lengths have ", initial.of(kind), " and ", length.plan.memory(s).of(kind),
+                       " bytes of ", name_of(kind)},
+                      {"give all lengths the same options"}, {.stage = s});
+      const std::int64_t more = length.plan.memory(s).total() - memory.total();
+      memory.bytes[static_cast<int>(memory_kind::transient)] += (std::max)(more, std::int64_t{0});
+    }
+  }
+}
 
 /// The name of a field that the network reads and whose rows in the batch have another size; null: there is none.
 GPIPE_COLD inline const batch::entry* other_rows(const network& net, const batch& data) {
@@ -72,7 +87,3 @@ GPIPE_COLD inline std::size_t length_of(const std::vector<const network*>& nets,
 }
 
 }  // namespace gpipe::detail
-
-#if !GPIPE_COMPILED
-#include <gpipe/runtime/length_plan-inl.hpp>
-#endif

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <type_traits>
+#include <string>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/double_bits.hpp>
@@ -13,6 +13,7 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
@@ -108,11 +109,23 @@ inline bool carries_memory_of(const device_functions& device, const process_grou
 
 // change: a training option; the check
 /// Throws if the plan cannot run with these options, before anything is allocated.
-void preflight(const device_functions& device, const network& net, const step_plan& plan, double rule,
-               const training_options& options, const rank_layout& ranks);
+GPIPE_COLD inline void preflight(const device_functions& device, const network& net, const step_plan& plan, double rule,
+                                 const training_options& options, const rank_layout& ranks) {
+  if (options.job != nullptr)
+    options.job.set_up().agree(net, plan, rule, options, carries_memory_of(device, *options.job));
+  require_max_norm(options.max_grad_norm);
+  if (options.graph) require_graph(plan, options, device.has_graphs());
+  require_memory(plan, ranks, device.memory_left());
+  const std::int64_t left = host::memory_left();
+  require_records("trace_events", options.trace_events,
+                  sizeof(trace_event) * index(plan.replicas()) * index(plan.workers()), left);
+  require_records("digest_calls", options.digest_calls, digest::call_bytes(net.layer_count, plan.all_micro_batches()),
+                  left);
+  for (const loss_location& loss : locations_of_losses(net, 1))
+    if (loss.layer->partial_elements() > max_metrics)
+      throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},
+                  {"choose at most ", max_metrics},
+                  {.layer = std::string(loss.layer->name), .layer_index = loss.layer_index});
+}
 
 }  // namespace gpipe::detail
-
-#if !GPIPE_COMPILED
-#include <gpipe/runtime/preflight-inl.hpp>
-#endif

@@ -49,7 +49,14 @@ class optimizer_update {
 
   // change: a parameter group setting
   /// Gives each group its own settings. Without this call there are no groups.
-  void use(const parameter_groups& groups);
+  GPIPE_COLD void use(const parameter_groups& groups) {
+    const variant base = variants_.back();
+    variants_.clear();
+    for (const parameter_group& group : groups.all())
+      variants_.push_back({group.weight_decay ? with_decay_(base.optimizer.get(), *group.weight_decay) : base.optimizer,
+                           group.rate_factor});
+    variants_.push_back(base);
+  }
 
   /// The name of the optimizer's type.
   std::string_view name() const { return name_; }
@@ -63,10 +70,25 @@ class optimizer_update {
 
   /// Throws unless every group's update of the parameter 1 by the gradients 0 and 1 gives numbers of this type that are
   /// finite: a rate, a decay or an epsilon may hold as a double and not as a float.
-  void require_finite(dtype type, const update_terms& terms) const;
+  GPIPE_COLD void require_finite(dtype type, const update_terms& terms) const {
+    for (std::size_t g = 0; g < variants_.size(); ++g) {
+      update_terms group_terms = terms;
+      group_terms.rate *= variants_[g].rate_factor;
+      if ((type == dtype::float64 ? finite_doubles_ : finite_floats_)(variants_[g].optimizer.get(), group_terms))
+        continue;
+      throw_error({"an update of the parameter 1 is not a finite ", type == dtype::float64 ? "double" : "float",
+                   ": the learning rate is ", significant(group_terms.rate, 6),
+                   g + 1 < variants_.size() ? concat({" in groups[", static_cast<int>(g), "]"}) : ""},
+                  {"choose a smaller rate or weight decay, or a larger epsilon"});
+    }
+  }
 
   /// Updates parameters of one type. Cannot fail.
-  void operator()(context_handle c, dtype type, const update_range& range, update_terms terms) const noexcept;
+  void operator()(context_handle c, dtype type, const update_range& range, update_terms terms) const noexcept {
+    const variant& v = variants_[index(range.group)];
+    terms.rate *= v.rate_factor;
+    (type == dtype::float64 ? doubles_ : floats_)(c, v.optimizer.get(), range, terms);
+  }
 
  private:
   template <class Context, class Optimizer>
@@ -220,7 +242,3 @@ class optimizer_update {
 }  // namespace detail
 
 }  // namespace gpipe
-
-#if !GPIPE_COMPILED
-#include <gpipe/runtime/binding/optimizer_update-inl.hpp>
-#endif

@@ -9,6 +9,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 
 namespace gpipe {
@@ -46,7 +47,17 @@ class batch_request {
   }
 
  private:
-  std::size_t find(std::string_view name, dtype type) const;
+  GPIPE_COLD std::size_t find(std::string_view name, dtype type) const {
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      if (fields_[f].name != name) continue;
+      if (fields_[f].type == type) return f;
+      detail::throw_error({"field ", detail::quoted(name), " is ", name_of(fields_[f].type)}, {"fill it as that"});
+    }
+    std::string known;
+    for (const data_field& f : fields_) known.append(known.empty() ? "" : ", ").append(f.name);
+    detail::throw_error({"the source has no field ", detail::quoted(name)},
+                        {"it has ", known.empty() ? "none" : known});
+  }
 
   std::span<const int> samples_;
   data_position position_;
@@ -55,7 +66,3 @@ class batch_request {
 };
 
 }  // namespace gpipe
-
-#if !GPIPE_COMPILED
-#include <gpipe/train/data/batch_request-inl.hpp>
-#endif
