@@ -101,7 +101,7 @@ constexpr known_header table[] = {
     {"gpipe/plan/memory/layout.hpp", "lay_out memory_of count_on"},
     {"gpipe/plan/memory/lifetime.hpp", "lifetimes"},
     {"gpipe/plan/memory/memory_kind.hpp", "memory_kind stage_memory memory_block memory_kinds"},
-    {"gpipe/plan/memory/requirements.hpp", "memory_requirements slots_for outgoing_slots packed_weights"},
+    {"gpipe/plan/memory/requirements.hpp", "memory_requirements slots_for outgoing_slots packed_weights stage_plan"},
     {"gpipe/plan/options/options.hpp", "plan_option_list", false},
     {"gpipe/plan/options/plan_options.hpp", "plan_options no_memory_limit"},
     {"gpipe/plan/program/lower.hpp", "lower_worker send_mode program_length"},

@@ -130,28 +130,25 @@ TEST_CASE("the text says the optimum only where that is proven") {
   CHECK(text({3}).find(" % above the shortest of all 3 cuts within the memory limit") != std::string::npos);
 
   cut_quality v{.step = 110, .min = 100};
-  detail::plan_facts facts{network_of<net>, o, {}, "", {}, {}};
+  const detail::distance optimum{1, 1};
   o.schedule = schedule_kind::fill_drain;
-  facts.quality = v;
-  facts.quality.whole = false;
-  CHECK(detail::quality_text(facts) ==
+  v.whole = false;
+  CHECK(detail::quality_text(network_of<net>, o, v, nullptr) ==
         "the cut is at most 10.0 % above the optimum within the memory limit; "
         "the search within the limit stopped after 32768 partial cuts");
   struct deep : model<input<float, 8>, repeat<33, linear<8>, relu>> {};
   plan_options probed = o;
   probed.recompute = recompute_mode::as_needed;
-  detail::plan_facts of_deep{network_of<deep>, probed, {}, "", {}, {}};
-  of_deep.quality = facts.quality;
-  CHECK(detail::quality_text(of_deep) ==
+  CHECK(detail::quality_text(network_of<deep>, probed, v, nullptr) ==
         "the cut is at most 10.0 % above the optimum within the memory limit; "
         "a cut of more than 64 layers that may run again is probed, not searched");
-  facts.quality = {.step = 100, .min = 100, .free = 80, .proven = true};
-  CHECK(detail::quality_text(facts) ==
+  const cut_quality limited{.step = 100, .min = 100, .free = 80, .proven = true};
+  CHECK(detail::quality_text(network_of<net>, o, limited, nullptr) ==
         "the cut is the optimum within the memory limit, which is 25.0 % above that without");
   o.memory_limit = no_memory_limit;
   o.schedule = schedule_kind::one_f_one_b;
-  facts.quality = v;
-  CHECK(detail::quality_text(facts) ==
+  v.whole = true;
+  CHECK(detail::quality_text(network_of<net>, o, v, &optimum) ==
         "the cut's bottleneck is the optimum; its step is at most 10.0 % above the shortest of any cut");
 }
 

@@ -124,20 +124,8 @@ inline constexpr std::int64_t no_step = (std::numeric_limits<std::int64_t>::max)
 /// The simulated step of a cut, by the steps of a plan; `no_step` if a stage breaks the limit.
 inline std::int64_t step_of(const network& net, const plan_options& o, const stage_costs& costs,
                             const std::vector<int>& first) {
-  const schedule_choice schedule = o.chosen_schedule();
-  std::vector<stage_plan> stages(static_cast<std::size_t>(o.stages));
-  std::vector<int> before(static_cast<std::size_t>(net.layer_count));
-  decide_stages(net, o, schedule, costs, first.data(), stages.data(), before.data());
-  const cut all{first.data(), o.stages, before.data()};
-  for (int s = 0; s < o.stages; ++s) {
-    stage_plan& made = stages[static_cast<std::size_t>(s)];
-    count_memory(stage_view(net, all, s), made);
-    if (made.memory.total() > o.limit_of(s)) return no_step;
-  }
-  std::vector<stage_link> links;
-  find_links(net, all, [&links](const stage_link& it) { links.push_back(it); });
-  return makespan_of(net, o, schedule, costs, all, links.data(), static_cast<int>(links.size()),
-                     [&](int s) { return stages[static_cast<std::size_t>(s)].requirements.kept_copies; });
+  const std::int64_t step = gpipe::detail::step_of_cut(net, o, costs, first.data());
+  return step < 0 ? no_step : step;
 }
 
 /// The shortest of all cuts; `no_step` if none obeys the limit.

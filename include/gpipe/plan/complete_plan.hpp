@@ -17,9 +17,11 @@
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
@@ -47,6 +49,12 @@ GPIPE_COLD inline void require_layers(const network& net, const layer_patterns& 
                  detail::quoted(path_of(net, found.refused)), ", ",
                  net.type_of(found.refused).loss >= 0 ? "a loss" : "the last layer"},
                 {"leave this layer out: its backward follows directly, so nothing is saved"});
+}
+
+GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const program_view* views, int workers) {
+  std::vector<std::vector<instruction>> programs;
+  for (int w = 0; w < workers; ++w) programs.emplace_back(views[w].lines, views[w].lines + views[w].length);
+  return programs;
 }
 
 /// The links of each stage, the ties of parameters, and the slots that do not depend on a schedule.

@@ -13,12 +13,6 @@
 
 namespace gpipe::detail {
 
-GPIPE_COLD inline std::vector<std::vector<instruction>> programs_from(const program_view* views, int workers) {
-  std::vector<std::vector<instruction>> programs;
-  for (int w = 0; w < workers; ++w) programs.emplace_back(views[w].lines, views[w].lines + views[w].length);
-  return programs;
-}
-
 /// Chooses the packed weights with which a stage obeys its limit with this optimizer, as `recompute_search` does.
 GPIPE_COLD inline void choose_packed_weights(const network& net, step_plan& plan) {
   for (int s = 0; s < plan.stages(); ++s) {

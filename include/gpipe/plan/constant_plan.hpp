@@ -2,6 +2,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/model/network.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/cut.hpp>

@@ -15,21 +15,18 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/complete_plan.hpp>
-#include <gpipe/plan/cut/choose_warmup.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/plan_steps.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {
@@ -134,84 +131,42 @@ GPIPE_COLD inline void require_sound(const step_plan& plan, const schedule_choic
 }
 
 GPIPE_COLD inline void assign_slots(step_plan& plan, const schedule_choice& chosen, const recompute_choice& choice) {
-  const int S = plan.stages(), M = plan.micro_batches(), late = on_the_way(plan.options.cost_transfers);
-  const auto count = static_cast<std::size_t>(M);
-  tick_index<schedule_choice> table(chosen, S, M, plan.group_gradients);
+  const std::vector<int> none(static_cast<std::size_t>(plan.micro_batches()));
+  tick_index<schedule_choice> table(chosen, plan.stages(), plan.micro_batches(), plan.group_gradients);
   for (const stage_link& link : plan.links) {
-    link_slots& assignment =
-        plan.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
-    assign_link_slots(table, link, late, assignment.stash.data(), assignment.returned.data());
+    link_slots& assignment = plan.slots_of_links.emplace_back(link_slots{none, none});
+    assign_link_slots(table, link, on_the_way(plan.options.cost_transfers), assignment.stash.data(),
+                      assignment.returned.data());
   }
-  for (int s = 0; s < S; ++s) {
-    stage_slots& assignment = plan.slots_of_stages.emplace_back();
-    for (auto* memory_slots : {&assignment.entering, &assignment.forward, &assignment.backward, &assignment.held})
-      memory_slots->resize(count);
-    stash_slots(table, s, s, assignment.entering.data());
-    working_set_slots(chosen, S, M, choice, s, assignment.forward.data(), assignment.backward.data());
-    if (plan.requirements(s).split) held_slots(table, s, assignment.held.data());
+  for (int s = 0; s < plan.stages(); ++s) {
+    auto& [entering, forward, backward, held] = plan.slots_of_stages.emplace_back(stage_slots{none, none, none, none});
+    assign_stage_slots(table, choice, s, plan.requirements(s).split, entering.data(), forward.data(), backward.data(),
+                       held.data());
   }
 }
 
-GPIPE_COLD inline void lower_programs(step_plan& plan, const schedule_choice& chosen, const recompute_choice& choice) {
-  const auto lower_all = [&](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
-    const step_programs<schedule_choice> lowered(schedule, plan.stages(), plan.micro_batches(), choice,
-                                                 plan.links.data(), static_cast<int>(plan.links.size()),
-                                                 send_mode::buffered, schedule.trains ? plan.group_gradients : 1);
-    for (int w = 0; w < lowered.workers(); ++w)
-      programs.emplace_back(lowered.views()[w].lines, lowered.views()[w].lines + lowered.views()[w].length);
-  };
-  lower_all(chosen, plan.programs);
-  lower_all(chosen.forwards(), plan.forward_programs);
-}
-
-/// Runs the programs that the workers will run, in the slots that their channels have.
-GPIPE_COLD inline void require_programs(const step_plan& plan, const schedule_choice& chosen,
-                                        const recompute_choice& choice) {
-  const int S = plan.stages(), M = plan.micro_batches(), count = static_cast<int>(plan.links.size());
-  std::vector<int> stash, returned, copies, worker_of, in_flight;
+/// Makes the programs of the workers, and runs them in the slots that their channels have.
+GPIPE_COLD inline void make_programs(step_plan& plan, const schedule_choice& chosen, const recompute_choice& choice) {
+  const int count = static_cast<int>(plan.links.size());
+  std::vector<int> stash, returned, copies(2 * plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
-    const auto& [source, target, gradient] = plan.links[k];
-    const link_slots& assignment = plan.slots_of_links[k];
-    stash.insert(stash.end(), assignment.stash.begin(), assignment.stash.end());
-    returned.insert(returned.end(), assignment.returned.begin(), assignment.returned.end());
-    copies.push_back(plan.requirements(target).stash.from(target - source));
-    copies.push_back(plan.requirements(source).returned.from(target - source));
+    const auto& [activations, gradients] = plan.slots_of_links[k];
+    stash.insert(stash.end(), activations.begin(), activations.end());
+    returned.insert(returned.end(), gradients.begin(), gradients.end());
+    set_copies(plan.stage_plans.data(), plan.links[k], copies.data() + 2 * k);
   }
-  tick_index<schedule_choice> table(chosen, S, M, plan.group_gradients);
-  const zeroed_array<bool> recomputed(S * M);
-  for (int s = 0; s < S; ++s) {
-    worker_of.push_back(plan.worker_of(s));
-    in_flight.push_back(chosen.in_flight(S, M, s));
-    flag_recomputing(table, choice, s, recomputed.data() + s * M);
-  }
-  expected_step expected{
-      S, M, plan.links.data(), count, plan.trains, recomputed.data(), in_flight.data(), worker_of.data()};
-  expected.memory_slots = {stash.data(), returned.data(), copies.data()};
-  expected.ties = !plan.ties.empty();
-  const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
-    std::vector<program_view> views;
-    for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
-    const check_result found = check(expected, views.data(), static_cast<int>(views.size()));
+  const auto make = [&](const schedule_choice& schedule, const recompute_choice& again, bool ties,
+                        std::vector<std::vector<instruction>>& programs, const char* pass) {
+    const check_result found = check_planned(
+        schedule, plan.stages(), plan.micro_batches(), again, plan.links.data(), count,
+        schedule.trains ? plan.group_gradients : 1, {stash.data(), returned.data(), copies.data()}, ties,
+        [&programs](const program_view* views, int workers) { programs = programs_from(views, workers); });
     if (!found.ok())
       throw_error({"a program ", pass, " does not run in the plan's slots: ", gpipe::describe(found)},
                   {"choose another schedule"});
   };
-  require(plan.programs, "that trains");
-  expected.trains = expected.ties = false;
-  expected.recomputed = nullptr;
-  expected.in_flight = nullptr;
-  require(plan.forward_programs, "that only runs forward");
-}
-
-GPIPE_COLD inline void set_shares(step_plan& plan, const schedule_choice& chosen) {
-  std::vector<std::int64_t> times;
-  std::int64_t total = 0;
-  for (int s = 0; s < plan.stages(); ++s) {
-    times.push_back(time_in(chosen, plan.options, plan.costs(), plan.cut(), s));
-    total += times.back();
-  }
-  for (const std::int64_t time : times)
-    plan.shares.push_back(total == 0 ? 0 : static_cast<double>(time) / static_cast<double>(total));
+  make(chosen, choice, !plan.ties.empty(), plan.programs, "that trains");
+  make(chosen.forwards(), {}, false, plan.forward_programs, "that only runs forward");
 }
 
 /// Everything that follows from the cut.
@@ -233,23 +188,20 @@ GPIPE_COLD inline void complete_plan(const network& net, step_plan& plan) {
   plan.recomputed_before.resize(static_cast<std::size_t>(net.layer_count));
   decide_stages(net, grouped, chosen, plan.costs(), plan.first.data(), plan.stage_plans.data(),
                 plan.recomputed_before.data());
-  if (!recomputes_layers(plan.recomputed_before.data(), net.layer_count)) plan.recomputed_before.clear();
   std::vector<int> working_sets;
   const zeroed_array<bool> by_layer(plan.stages());
+  if (!mark_by_layer(net, plan.cut(), by_layer.data())) plan.recomputed_before.clear();
   for (int s = 0; s < plan.stages(); ++s) {
     working_sets.push_back(plan.requirements(s).kept_copies);
-    by_layer[s] = stage_view(net, plan.cut(), s).first_recomputed() >= 0;
     plan.workers_of_stages.push_back(chosen.worker_of(plan.stages(), s));
   }
-  const recompute_choice choice{
-      plan.options.recompute_whole(),
-      plan.options.recompute_whole() == recompute_mode::as_needed ? working_sets.data() : nullptr, by_layer.data()};
+  const recompute_choice choice = recompute_in(plan.options, working_sets.data(), by_layer.data());
   lay_out_arenas(net, plan);
   assign_slots(plan, chosen, choice);
-  lower_programs(plan, chosen, choice);
+  make_programs(plan, chosen, choice);
   place_workers(plan);
-  require_programs(plan, chosen, choice);
-  set_shares(plan, chosen);
+  plan.shares.resize(plan.stage_plans.size());
+  set_shares(chosen, plan.options, plan.costs(), plan.cut(), plan.shares.data());
 }
 
 /// Plans with a known schedule: with a given cut, or with the best one.
@@ -273,8 +225,7 @@ struct timed_plan {
 
   timed_plan(const network& net, step_plan made)
       : plan(std::move(made)),
-        step(makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
-                         static_cast<int>(plan.links.size()),
+        step(makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
                          [&](int s) { return plan.requirements(s).kept_copies; })) {}
 };
 

@@ -9,10 +9,8 @@
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/constant_plan.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/cut/choose_warmup.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/cut/step_time_bound.hpp>
-#include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
@@ -20,6 +18,7 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
+#include <gpipe/plan/plan_steps.hpp>
 #include <gpipe/plan/program/promises.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
@@ -222,16 +221,11 @@ class plan {
     return found;
   }();
 
-  static constexpr int link_count_ = [] {
-    int count = 0;
-    detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages}, [&](const stage_link&) { ++count; });
-    return count;
-  }();
+  static constexpr int link_count_ = detail::link_list(network_of<planned>, {cut_.first, valid_stages}).count();
   static constexpr auto links_ = [] {
     detail::link_array<link_count_> found;
-    int count = 0;
-    detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
-                       [&](const stage_link& link) { found.links[count++] = link; });
+    detail::find_links(network_of<planned>, {cut_.first, valid_stages},
+                       [&, count = 0](const stage_link& link) mutable { found.links[count++] = link; });
     return found;
   }();
   struct table {
@@ -253,11 +247,8 @@ class plan {
       detail::decide_stages(network_of<planned>, grouped_.options, schedule, costs, cut_.first, found.plans,
                             found.before);
     });
-    for (int s = 0; s < valid_stages; ++s) {
-      const stage_view stage(network_of<planned>, {cut_.first, valid_stages, found.before}, s);
-      found.by_layer[s] = stage.first_recomputed() >= 0;
-      found.any_by_layer = found.any_by_layer || found.by_layer[s];
-    }
+    found.any_by_layer =
+        detail::mark_by_layer(network_of<planned>, {cut_.first, valid_stages, found.before}, found.by_layer);
     return found;
   }();
 
@@ -282,12 +273,10 @@ class plan {
       return sets;
     }();
     static constexpr detail::recompute_choice recompute() {
-      return {options.recompute_whole(),
-              options.recompute_whole() == recompute_mode::as_needed ? working_sets.first : nullptr, stages_.by_layer};
+      return detail::recompute_in(options, working_sets.first, stages_.by_layer);
     }
     static constexpr void set_copies(const stage_link& link, int* copies) {
-      copies[0] = stages_.plans[link.target].requirements.stash.from(link.target - link.source);
-      copies[1] = stages_.plans[link.source].requirements.returned.from(link.target - link.source);
+      detail::set_copies(stages_.plans, link, copies);
     }
   };
   static_assert(detail::require_programs<programs>());
@@ -303,9 +292,8 @@ class plan {
       detail::tick_index index(schedule, S, M, programs::group_gradients);
       for (int s = 0; s < S; ++s) {
         int* const stage = slot_numbers.elements + 4 * s * M;
-        detail::stash_slots(index, s, s, stage);
-        detail::working_set_slots(schedule, S, M, programs::recompute(), s, stage + M, stage + 2 * M);
-        if (stages_.plans[s].requirements.split) detail::held_slots(index, s, stage + 3 * M);
+        detail::assign_stage_slots(index, programs::recompute(), s, stages_.plans[s].requirements.split, stage,
+                                   stage + M, stage + 2 * M, stage + 3 * M);
       }
       return slot_numbers;
     }();
@@ -318,11 +306,7 @@ class plan {
     static constexpr auto shares = [] {
       detail::constant_list<double, S> list;
       with_costs([&list](const stage_costs& layer_times) {
-        std::int64_t times[static_cast<std::size_t>(S)]{}, sum = 0;
-        for (int s = 0; s < S; ++s)
-          sum += times[s] = detail::time_in(schedule, valid_options, layer_times, gpipe::cut{cut_.first, S}, s);
-        for (int s = 0; s < S && sum > 0; ++s)
-          list.elements[s] = static_cast<double>(times[s]) / static_cast<double>(sum);
+        detail::set_shares(schedule, valid_options, layer_times, {cut_.first, S}, list.elements);
       });
       return list;
     }();

@@ -13,12 +13,17 @@
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/path.hpp>
+#include <gpipe/plan/cut/step_time.hpp>
+#include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/packing.hpp>
-#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
@@ -42,22 +47,21 @@ GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int group_grad
   return text;
 }
 
-GPIPE_COLD GPIPE_INLINE std::string quality_text(const plan_facts& plan) {
-  const plan_options& o = plan.options;
-  const cut_quality& v = plan.quality;
+GPIPE_COLD GPIPE_INLINE std::string quality_text(const network& net, const plan_options& o, const cut_quality& v,
+                                                 const distance* from_optimum) {
   const auto above = [](std::int64_t value, std::int64_t min) {
     return value > min ? percent(static_cast<double>(value - min), static_cast<double>(min)) + " above "
                        : std::string();
   };
   const std::string step = (v.step > v.min && !v.proven ? "at most " : "") + above(v.step, v.min);
   std::string text = "the cut is " + step + "the optimum";
-  if (!compares_steps(o))
-    text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
+  if (from_optimum != nullptr)
+    text = "the cut's bottleneck is " + above(from_optimum->of_cut, from_optimum->optimum) +
            "the optimum; its step is " + step + "the shortest of " +
            (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
   if (o.limits_memory()) text += " within the memory limit";
   if (v.free > 0 && v.min > v.free) text += ", which is " + above(v.min, v.free) + "that without";
-  if (!v.whole && is_probed(plan.net, o))
+  if (!v.whole && is_probed(net, o))
     text +=
         "; a cut of more than " + several(max_layers_searched, "layer") + " that may run again is probed, not searched";
   else if (!v.whole)
@@ -87,7 +91,7 @@ GPIPE_COLD inline int micro_batches_again(const plan_facts& plan, int stage) {
   const schedule_choice schedule = o.chosen_schedule();
   if (o.recompute_whole() != recompute_mode::as_needed || !o.limits_memory() || !schedule.trains) return 0;
   const zeroed_array<int> working_sets(o.stages);
-  working_sets[stage] = plan.requirements[static_cast<std::size_t>(stage)].kept_copies;
+  working_sets[stage] = plan.stages[static_cast<std::size_t>(stage)].requirements.kept_copies;
   const zeroed_array<bool> recomputed(o.micro_batches);
   return flag_recomputed(schedule, o.stages, o.micro_batches, {recompute_mode::as_needed, working_sets.data()}, stage,
                          recomputed.data());
@@ -137,7 +141,7 @@ GPIPE_COLD inline std::string idle_patterns_text(const plan_facts& plan) {
   const layer_patterns& patterns = plan.options.recompute_layers;
   if (patterns.empty()) return "";
   if (!plan.options.chosen_schedule().trains)
-    return concat({"recompute_layers does nothing: ", plan.schedule, " has no backward\n"});
+    return concat({"recompute_layers does nothing: ", plan.options.chosen_schedule().name(), " has no backward\n"});
   std::string text;
   for (int i = 0; i < patterns.count; ++i) {
     bool runs = false;
@@ -159,13 +163,13 @@ GPIPE_COLD inline std::string packed_text(const plan_facts& plan) {
   std::int64_t bytes = 0;
   int layers = 0;
   for (int s = 0; s < S; ++s) {
-    const memory_requirements& needs = plan.requirements[static_cast<std::size_t>(s)];
-    bytes += plan.memory[static_cast<std::size_t>(s)].of(memory_kind::derived);
+    const auto& [first, last, needs, memory, counted] = plan.stages[static_cast<std::size_t>(s)];
+    bytes += memory.of(memory_kind::derived);
     for (int l = plan.cut.first[s]; l < plan.cut.first[s + 1]; ++l)
       layers += packing_of(plan.net.type_of(l), needs) != needs.packed && plan.net.type_of(l).rows_of_weights(1) > 0;
   }
   if (bytes == 0) return "";
-  const auto choice = [&](int s) { return plan.requirements[static_cast<std::size_t>(s)].packed; };
+  const auto choice = [&](int s) { return plan.stages[static_cast<std::size_t>(s)].requirements.packed; };
   std::string text;
   for (int first = 0, next = 0; first < S; first = next) {
     while (next < S && choice(next) == choice(first)) ++next;
@@ -179,7 +183,8 @@ GPIPE_COLD inline std::string packed_text(const plan_facts& plan) {
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
-  const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
+  const schedule_choice schedule = o.chosen_schedule();
+  const bool split = splits_backward(schedule, o.stages, o.micro_batches);
   std::vector<double> times;
   double total = 0;
   for (int s = 0; s < o.stages; ++s) {
@@ -195,7 +200,7 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   std::int64_t naive = 0, bytes = 0;
   for (int s = 0; s < o.stages; ++s) {
     const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
-    const stage_memory& memory = plan.memory[static_cast<std::size_t>(s)];
+    const stage_memory& memory = plan.stages[static_cast<std::size_t>(s)].memory;
     std::size_t parameters = 0;
     for (int l = first; l < last; ++l) parameters += plan.net.own_elements(l);
     bytes += memory.total();
@@ -208,61 +213,54 @@ GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
     if (recomputes) rows.back().push_back(recomputed_text(plan, s));
     if (std::string names = layers_again(plan, s); !names.empty()) rows.back().push_back(std::move(names));
   }
+  const bool by_step = drains(schedule, o.stages) && !o.cost_transfers;
+  const distance from_optimum = by_step ? distance{} : distance_of(plan.net, o, schedule, plan.costs, plan.cut.first);
+  const cut_quality quality = quality_of_cut(plan.net, o, plan.costs, plan.cut.first);
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
-  return table(rows) + concat({plan.schedule,
-                               ", ",
-                               several(o.micro_batches, "micro-batch"),
-                               " of at most ",
-                               several(o.micro_batch_size, "sample"),
-                               o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "",
-                               ", recompute ",
-                               o.recompute_layers.empty() ? name_of(o.recompute) : "of listed layers",
-                               other_options(o, plan.group_gradients),
-                               ": bubble ",
-                               percent(plan.bubble, 1),
-                               "\npredicted step time: ",
-                               time_text(plan.makespan),
-                               o.profile.count > 0 ? " by " : " on ",
-                               costs,
-                               "; lower bound for any cut: ",
-                               time_text(plan.bound),
-                               "\n",
-                               quality_text(plan),
-                               "\n",
-                               shard_text(plan),
-                               idle_patterns_text(plan),
-                               "memory of all stages",
-                               o.replicas > 1 ? " of a replica: " : ": ",
-                               sized(static_cast<std::uint64_t>(bytes)),
-                               "; without sharing: ",
-                               sized(static_cast<std::uint64_t>(naive)),
-                               "\n",
-                               packed_text(plan)});
+  return table(rows) +
+         concat({schedule.name(),
+                 ", ",
+                 several(o.micro_batches, "micro-batch"),
+                 " of at most ",
+                 several(o.micro_batch_size, "sample"),
+                 o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "",
+                 ", recompute ",
+                 o.recompute_layers.empty() ? name_of(o.recompute) : "of listed layers",
+                 other_options(o, plan.group_gradients),
+                 ": bubble ",
+                 percent(timetable(schedule, o.stages, o.micro_batches).bubble(), 1),
+                 "\npredicted step time: ",
+                 time_text(makespan_of(
+                     plan.net, o, schedule, plan.costs, plan.cut,
+                     [&](int s) { return plan.stages[static_cast<std::size_t>(s)].requirements.kept_copies; })),
+                 o.profile.count > 0 ? " by " : " on ",
+                 costs,
+                 "; lower bound for any cut: ",
+                 time_text(lower_bound_of(plan.net, o, schedule, plan.costs)),
+                 "\n",
+                 quality_text(plan.net, o, quality, by_step ? nullptr : &from_optimum),
+                 "\n",
+                 shard_text(plan),
+                 idle_patterns_text(plan),
+                 "memory of all stages",
+                 o.replicas > 1 ? " of a replica: " : ": ",
+                 sized(static_cast<std::uint64_t>(bytes)),
+                 "; without sharing: ",
+                 sized(static_cast<std::uint64_t>(naive)),
+                 "\n",
+                 packed_text(plan)});
 }
 
 }  // namespace detail
 
 GPIPE_COLD GPIPE_INLINE std::int64_t step_time(const network& net, const step_plan& plan) {
   return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
-                             plan.links.data(), static_cast<int>(plan.links.size()),
                              [&](int s) { return plan.requirements(s).kept_copies; });
 }
 
 GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const step_plan& plan) {
-  const auto& o = plan.options;
-  const schedule_choice schedule = o.chosen_schedule();
-  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, {}, plan.group_gradients};
-  for (int s = 0; s < o.stages; ++s) {
-    facts.memory.push_back(plan.memory(s));
-    facts.requirements.push_back(plan.requirements(s));
-  }
-  facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
-  facts.makespan = step_time(net, plan);
-  facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
-  if (!detail::compares_steps(o))
-    facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
-  facts.quality = detail::quality_of_cut(net, o, plan.costs(), plan.first.data());
-  std::string text = detail::describe(facts);
+  std::string text =
+      detail::describe({net, plan.options, plan.cut(), plan.costs(), plan.group_gradients, plan.stage_plans});
   if (plan.table != nullptr && plan.table_gap == 0) text += "the searched table is the shortest for these stages\n";
   else if (plan.table != nullptr)
     text += "the searched table is at most " + detail::percent(plan.table_gap, 1) + " longer than the shortest\n";

@@ -7,15 +7,11 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
-#include <gpipe/plan/cut/step_time.hpp>
-#include <gpipe/plan/cut/step_time_bound.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
-#include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {
 
@@ -45,21 +41,10 @@ struct plan_facts {
   const network& net;
   const plan_options& options;
   gpipe::cut cut;
-  const char* schedule;
   stage_costs costs;
-  std::vector<stage_memory> memory;
-  std::vector<memory_requirements> requirements{};  ///< of each stage
   int group_gradients = 1;
-  double bubble = 0;
-  std::int64_t makespan = 0, bound = 0;  // picoseconds
-  distance from_optimum{};
-  cut_quality quality{};
+  std::vector<stage_plan> stages{};  ///< with their bytes
 };
-
-/// Whether a cut is compared by its step alone, and not by its bottleneck, too.
-constexpr bool compares_steps(const plan_options& o) {
-  return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
-}
 
 /// In milliseconds, or from 10 s on in seconds.
 GPIPE_COLD inline std::string time_text(std::int64_t picoseconds) {
@@ -68,8 +53,9 @@ GPIPE_COLD inline std::string time_text(std::int64_t picoseconds) {
   return (ms < 9999.5e3 ? significant(ms * 1e-3, 4) : fixed(ms * 1e-3, 0)) + " s";
 }
 
-/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
-std::string quality_text(const plan_facts& plan);
+/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above. `from_optimum` is
+/// null if the cut is compared by its step alone, and not by its bottleneck, too.
+std::string quality_text(const network& net, const plan_options& o, const cut_quality& v, const distance* from_optimum);
 // change: the summary of a plan or a model
 std::string describe(const plan_facts& plan);
 
@@ -91,18 +77,11 @@ std::string describe(const network& net, const step_plan& plan);
 template <detail::compiled_plan Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
-  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, {}, Plan::group_gradients};
   std::vector<layer_cost> costs(static_cast<std::size_t>(detail::cost_count(net, Plan::options)));
-  facts.costs = detail::fill_costs(net, Plan::options, costs.data());
-  for (int s = 0; s < Plan::S; ++s) {
-    facts.memory.push_back(Plan::memory(s));
-    facts.requirements.push_back(Plan::requirements(s));
-  }
-  facts.bubble = Plan::bubble();
-  facts.makespan = Plan::makespan();
-  facts.bound = Plan::lower_bound();
-  if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
-  facts.quality = detail::quality_of_cut(net, Plan::options, facts.costs, Plan::cut().first);
+  detail::plan_facts facts{net, Plan::options, Plan::cut(), detail::fill_costs(net, Plan::options, costs.data()),
+                           Plan::group_gradients};
+  for (int s = 0; s < Plan::S; ++s)
+    facts.stages.push_back({.requirements = Plan::requirements(s), .memory = Plan::memory(s)});
   return detail::describe(facts);
 }
 template <detail::compiled_plan Plan>

@@ -47,7 +47,7 @@ TEST_CASE("as needed without a limit nothing runs again") {
   constexpr decided found = decide(with(recompute_mode::as_needed));
   static_assert(found.plans[1].first == 4 && found.plans[1].last == 8);
   static_assert(found.plans[1].requirements.kept_copies == 8);
-  static_assert(!recomputes_layers(found.before, 12));
+  for (const int before : found.before) CHECK(before < 0);
 }
 
 TEST_CASE("as needed a stage recomputes layers of every micro-batch, or whole micro-batches, to fit its limit") {

@@ -160,14 +160,11 @@ class cut_simulator {
   template <class WorkingSets>
   GPIPE_COLD std::int64_t makespan(const plan_options& o, const cut& cut, const WorkingSets& kept) const {
     ++simulated_;
-    int count = 0;
-    find_links(net_, cut, [&](const stage_link&) { ++count; });
-    const zeroed_array<stage_link> links(count);
-    find_links(net_, cut, [&, next = 0](const stage_link& link) mutable { links[next++] = link; });
+    const link_list links(net_, cut);
     if (o_.custom_schedule != nullptr &&
-        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
+        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), links.count()).ok())
       return unlimited;
-    return makespan_of(net_, o, schedule_, costs_, cut, links.data(), count, kept);
+    return makespan_of(net_, o, schedule_, costs_, cut, links.data(), links.count(), kept);
   }
   /// The time that the busiest worker computes, if nothing runs again.
   GPIPE_COLD std::int64_t longest_work(const int* first) const {

@@ -98,5 +98,11 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
                              link_count,
                              o.cost_transfers ? transfers.data() : nullptr});
 }
+template <scheduler Schedule, class Kept>
+constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
+                                   const stage_costs& costs, const cut& cut, const Kept& kept) {
+  const link_list links(net, cut);
+  return makespan_of(net, o, schedule, costs, cut, links.data(), links.count(), kept);
+}
 
 }  // namespace gpipe::detail

@@ -2,7 +2,6 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/deadlock_check.hpp>
-#include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
@@ -96,26 +95,6 @@ struct checked_programs {
       for (int i = 0; i < programs[w].length; ++i) lines[length++] = programs[w].lines[i];
   }
 };
-
-struct keep_no_programs {
-  constexpr void operator()(const program_view*, int) const {}
-};
-
-/// The first fault of a plan's programs, run in the plan's slots. `copies` as in `link_slot_table`; `late` as in
-/// `assign_link_slots`. `keep(programs, workers)` may copy the programs.
-template <scheduler Schedule, class Keep = keep_no_programs>
-GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
-                                                const recompute_choice& choice, const stage_link* links, int link_count,
-                                                int group_gradients, const link_slot_table& memory_slots, bool ties,
-                                                const Keep& keep = {}) {
-  const step_programs<Schedule> programs(schedule, stages, micro_batches, choice, links, link_count,
-                                         send_mode::buffered, group_gradients);
-  expected_step expected = programs.expected();
-  expected.memory_slots = memory_slots;
-  expected.ties = ties;
-  keep(programs.views(), programs.workers());
-  return check(expected, programs.views(), programs.workers());
-}
 
 /// The slots of the micro-batches, [link][2][M]: of activations, and of gradients.
 template <class Table>

@@ -94,4 +94,24 @@ constexpr void assign_link_slots(tick_index<Schedule>& table, const stage_link& 
   if (table.schedule().trains && link.gradient) returned_slots(table, link.target, link.source, returned, late);
 }
 
+struct keep_no_programs {
+  constexpr void operator()(const program_view*, int) const {}
+};
+
+/// The first fault of a plan's programs, run in the plan's slots. `copies` as in `link_slot_table`; `late` as in
+/// `assign_link_slots`. `keep(programs, workers)` may copy the programs.
+template <scheduler Schedule, class Keep = keep_no_programs>
+GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
+                                                const recompute_choice& choice, const stage_link* links, int link_count,
+                                                int group_gradients, const link_slot_table& memory_slots, bool ties,
+                                                const Keep& keep = {}) {
+  const step_programs<Schedule> programs(schedule, stages, micro_batches, choice, links, link_count,
+                                         send_mode::buffered, group_gradients);
+  expected_step expected = programs.expected();
+  expected.memory_slots = memory_slots;
+  expected.ties = ties;
+  keep(programs.views(), programs.workers());
+  return check(expected, programs.views(), programs.workers());
+}
+
 }  // namespace gpipe::detail

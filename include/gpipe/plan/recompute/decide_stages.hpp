@@ -31,11 +31,4 @@ GPIPE_COLD constexpr void decide_stages(const network& net, const plan_options& 
   for (int l = 0; l < net.layer_count; ++l) before[l] = search.before()[l];
 }
 
-/// Whether any single layer of a cut runs again.
-constexpr bool recomputes_layers(const int* before, int layers) {
-  for (int l = 0; l < layers; ++l)
-    if (before[l] >= 0) return true;
-  return false;
-}
-
 }  // namespace gpipe::detail

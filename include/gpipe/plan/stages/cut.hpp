@@ -60,6 +60,20 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
       if (between[source * S + target] != 0) sink(stage_link{source, target, between[source * S + target] == 3});
 }
 
+/// The links of a cut as an array.
+class link_list {
+ public:
+  GPIPE_COLD constexpr link_list(const network& net, const cut& cut) : list_(cut.stages * (cut.stages - 1) / 2) {
+    find_links(net, cut, [this](const stage_link& link) { list_[count_++] = link; });
+  }
+  constexpr const stage_link* data() const { return list_.data(); }
+  constexpr int count() const { return count_; }
+
+ private:
+  zeroed_array<stage_link> list_;
+  int count_ = 0;
+};
+
 /// The first layers such that every layer from there on reads the layer before it: any of its values, or a value that
 /// has a gradient. If such a layer is at most 1, neighbouring stages of any cut have a link, or a link with gradients.
 struct chain_begin {

@@ -5,12 +5,12 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/cut/choose_warmup.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/cut/step_time_bound.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/plan_steps.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/cut.hpp>
@@ -241,11 +241,7 @@ GPIPE_COLD constexpr std::int64_t chosen_step(const network& net, const plan_opt
   if (options.limits_memory() || !options.recompute_layers.empty()) return step_of_cut(net, options, costs, first);
   const cut made{first, options.stages};  // nothing runs again, so no memory is counted
   const schedule_choice schedule = options.chosen_schedule();
-  int count = 0;
-  find_links(net, made, [&count](const stage_link&) { ++count; });
-  const zeroed_array<stage_link> links(count);
-  find_links(net, made, [&links, i = 0](const stage_link& link) mutable { links[i++] = link; });
-  return makespan_of(net, options, schedule, costs, made, links.data(), count,
+  return makespan_of(net, options, schedule, costs, made,
                      [&](int s) { return schedule.in_flight(options.stages, options.micro_batches, s); });
 }
 

@@ -18,7 +18,6 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/cut/choose_warmup.hpp>
 #include <gpipe/plan/cut/probed_cut.hpp>
 #include <gpipe/plan/cut/simulated_cut.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
@@ -27,6 +26,7 @@
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/plan_steps.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/cut.hpp>
