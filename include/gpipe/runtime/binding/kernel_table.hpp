@@ -71,10 +71,9 @@ struct kernel_row {
   void (*prepare)(context_handle, int samples, const layer_lists*) = nullptr;
 };
 
-/// The kernels of `View` as functions over untyped calls. A view is a bound layer, or the kind whose kernels it shares
-/// with others (`kernel_view`).
+/// The kernels that a view has: a bound layer, or the kind whose kernels it shares with others (`kernel_view`).
 template <class View, class Context>
-struct kernel_functions {
+struct kernels_in {
   using body = kernels<typename View::on, Context>;
   using arguments = operands<View>;
   using backward_arguments = operands<View, pass::backward>;
@@ -112,7 +111,12 @@ struct kernel_functions {
         body::prepare(c, 1);
       };
   }();
+};
 
+/// The kernels of a view as functions over untyped calls. A view may be incomplete here: a program declares the kinds
+/// of the compiled library without their layers.
+template <class View, class Context>
+struct kernel_functions {
   GPIPE_OUT_OF_LINE static void forward(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_input(context_handle c, const call& b);
   GPIPE_OUT_OF_LINE static void backward_parameters(context_handle c, const call& b);
@@ -129,43 +133,55 @@ struct kernel_functions {
 // functions of its kinds.
 template <class View, class Context>
 void kernel_functions<View, Context>::forward(context_handle c, const call& b) {
-  if constexpr (has_forward) body::forward(c.as<Context>(), arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_forward) view::body::forward(c.as<Context>(), typename view::arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward_input(context_handle c, const call& b) {
-  if constexpr (has_backward_input) body::backward_input(c.as<Context>(), backward_arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_backward_input)
+    view::body::backward_input(c.as<Context>(), typename view::backward_arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward_parameters(context_handle c, const call& b) {
-  if constexpr (has_backward_parameters) body::backward_parameters(c.as<Context>(), backward_arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_backward_parameters)
+    view::body::backward_parameters(c.as<Context>(), typename view::backward_arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward_parameters_of_group(context_handle c, const call* calls, int count) {
-  if constexpr (has_backward_parameters_of_group)
-    body::backward_parameters(c.as<Context>(), group(calls, count), count);
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_backward_parameters_of_group)
+    view::body::backward_parameters(c.as<Context>(), typename view::group(calls, count), count);
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::backward(context_handle c, const call& b) {
-  if constexpr (has_backward) body::backward(c.as<Context>(), backward_arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_backward) view::body::backward(c.as<Context>(), typename view::backward_arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::predict(context_handle c, const call& b) {
-  if constexpr (has_predict || !is_bound_kind<View>) body::predict(c.as<Context>(), arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_predict || !is_bound_kind<View>)
+    view::body::predict(c.as<Context>(), typename view::arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::update_state(context_handle c, const call& b) {
-  if constexpr (has_update_state) body::update_state(c.as<Context>(), committed(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_update_state) view::body::update_state(c.as<Context>(), typename view::committed(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::refresh(context_handle c, const call& b) {
-  if constexpr (has_refresh) body::refresh(c.as<Context>(), arguments(b));
+  using view = kernels_in<View, Context>;
+  if constexpr (view::has_refresh) view::body::refresh(c.as<Context>(), typename view::arguments(b));
 }
 template <class View, class Context>
 void kernel_functions<View, Context>::prepare(context_handle c, int samples, const layer_lists* lists) {
-  if constexpr (!has_prepare) return;
+  using view = kernels_in<View, Context>;
+  if constexpr (!view::has_prepare) return;
   else if constexpr (is_bound_kind<View>)
-    body::prepare(c.as<Context>(), samples, *static_cast<const typename View::on::numbers*>(lists->sizes));
-  else body::prepare(c.as<Context>(), samples);
+    view::body::prepare(c.as<Context>(), samples, *static_cast<const typename View::on::numbers*>(lists->sizes));
+  else view::body::prepare(c.as<Context>(), samples);
 }
 
 /// The kernels of a layer that returns its input under another shape.
@@ -199,33 +215,34 @@ struct entry_points {
   static constexpr kernel_row row() {
     using view = kernel_view<Bound, Context>;
     using functions = kernel_functions<view, Context>;
+    using kernels = kernels_in<view, Context>;
     kernel_row entry{.context = id_of_context<Context>};
     if constexpr (Bound::view) {
       entry.forward = &view_functions<Bound, Context>::forward;
       if constexpr (takes_floating) entry.backward_input = &view_functions<Bound, Context>::backward_input;
     } else {
-      if constexpr (functions::has_forward) entry.forward = &functions::forward;
+      if constexpr (kernels::has_forward) entry.forward = &functions::forward;
       else promise<broken::layer_has_forward<layer, input, false>>();
-      if constexpr (functions::has_backward_input) entry.backward_input = &functions::backward_input;
+      if constexpr (kernels::has_backward_input) entry.backward_input = &functions::backward_input;
       else if constexpr (takes_floating) promise<broken::layer_has_backward_input<layer, input, false>>();
     }
     if constexpr (!Bound::parameters.empty()) {
-      if constexpr (functions::has_backward_parameters) entry.backward_parameters = &functions::backward_parameters;
+      if constexpr (kernels::has_backward_parameters) entry.backward_parameters = &functions::backward_parameters;
       else promise<broken::layer_has_backward_parameters<layer, input, false>>();
-      if constexpr (functions::has_backward_parameters_of_group)
+      if constexpr (kernels::has_backward_parameters_of_group)
         entry.backward_parameters_of_group = &functions::backward_parameters_of_group;
     }
-    if constexpr (functions::has_backward) entry.backward = &functions::backward;
+    if constexpr (kernels::has_backward) entry.backward = &functions::backward;
     if constexpr (Bound::predicted >= 0) entry.predict = &functions::predict;
     if constexpr (!Bound::state.empty()) {
-      if constexpr (functions::has_update_state) entry.update_state = &functions::update_state;
+      if constexpr (kernels::has_update_state) entry.update_state = &functions::update_state;
       else promise<broken::layer_has_update_state<layer, input, false>>();
     }
     if constexpr (!Bound::derived.empty()) {
-      if constexpr (functions::has_refresh) entry.refresh = &functions::refresh;
+      if constexpr (kernels::has_refresh) entry.refresh = &functions::refresh;
       else promise<broken::layer_has_refresh<layer, input, false>>();
     }
-    if constexpr (functions::has_prepare) entry.prepare = &functions::prepare;
+    if constexpr (kernels::has_prepare) entry.prepare = &functions::prepare;
     return entry;
   }
 

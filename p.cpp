@@ -1,3 +1,0 @@
-#include <gpipe/layer.hpp>
-#include <gpipe/train.hpp>
-#include <gpipe/plan.hpp>
