@@ -20,4 +20,10 @@ class zeroed_array {
   T* data_;
 };
 
+/// An array as the result of a constant evaluation. It has one element more, so that none is empty.
+template <class T, int Count>
+struct constant_list {
+  T elements[static_cast<unsigned>(Count) + 1u]{};
+};
+
 }  // namespace gpipe::detail

@@ -29,63 +29,6 @@
 
 namespace gpipe {
 
-namespace broken {
-
-template <int Stages, int Layers, bool Holds>
-struct a_layer_for_each_stage {
-  static_assert(Holds, "gpipe: a plan has at most as many stages as the model has layers (Stages, Layers)");
-};
-template <int MicroBatches, int MicroBatchSize, bool Holds>
-struct micro_batches_hold_samples {
-  static_assert(Holds, "gpipe: replicas x MicroBatches x MicroBatchSize are more samples than an int counts");
-};
-template <int Stages, int Devices, bool Holds>
-struct every_stage_has_a_device {
-  static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
-};
-template <int Workers, int MaxWorkers, bool Holds>
-struct workers_have_work {
-  static_assert(Holds, "gpipe: the schedule has work for fewer workers (Workers, MaxWorkers); 0: as many as it has");
-};
-template <int GroupGradients, bool Holds>
-struct gradients_grouped_by_fill_drain {
-  static_assert(Holds,
-                "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
-                "with schedule<fill_drain>, or leave out group_gradients<G>");
-};
-template <int GroupGradients, bool Holds>
-struct gradients_grouped_without_recompute {
-  static_assert(Holds,
-                "gpipe: parameter gradients of several micro-batches are computed together only without "
-                "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
-};
-template <recompute_mode Mode, bool Holds>
-struct recompute_of_layers_alone {
-  static_assert(
-      Holds, "gpipe: recompute_layers<...> names layers, and recompute<Mode> is for whole micro-batches: choose one");
-};
-template <bool Shared, bool Kept, bool Holds>
-struct packed_weights_of_one_kind {
-  static_assert(Holds,
-                "gpipe: with_shared_packed_weights and with_kept_packed_weights contradict each other: choose one");
-};
-template <int Lists, bool Holds>
-struct recompute_layers_of_one_list {
-  static_assert(Holds,
-                "gpipe: a plan has one recompute_layers<...>: write all patterns in one list, such as "
-                "recompute_layers<\"h.*.mlp\", \"layer_norm\">");
-};
-template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
-struct some_cut_fits_memory {
-  static_assert(Holds,
-                "gpipe: no cut into these stages fits the memory limit (Stages, Stage, BytesAllowed, SmallestLimit): "
-                "raise the limit of this stage to SmallestLimit, and other limits by as many bytes, or choose "
-                "recompute_mode::as_needed, or leave out recompute_layers<...> or group_gradients<G>; if SmallestLimit "
-                "is 0 the model is large, and make_plan reports it");
-};
-
-}  // namespace broken
-
 namespace detail {
 
 /// The maximum of layers x stages for which a compile error names the smallest memory limit.
@@ -100,10 +43,6 @@ template <int Count>
 struct stage_array {
   plan_options options;  ///< with the number of micro-batches whose gradients are computed together
   stage_plan plans[static_cast<std::size_t>(Count)]{};
-};
-template <int Count>
-struct link_array {
-  stage_link links[static_cast<std::size_t>(Count) + 1]{};
 };
 
 /// The stages of a plan as types. Only <gpipe/stages.hpp> completes it.
@@ -223,15 +162,15 @@ class plan {
 
   static constexpr int link_count_ = detail::link_list(network_of<planned>, {cut_.first, valid_stages}).count();
   static constexpr auto links_ = [] {
-    detail::link_array<link_count_> found;
+    detail::constant_list<stage_link, link_count_> found;
     detail::find_links(network_of<planned>, {cut_.first, valid_stages},
-                       [&, count = 0](const stage_link& link) mutable { found.links[count++] = link; });
+                       [&, count = 0](const stage_link& link) mutable { found.elements[count++] = link; });
     return found;
   }();
   struct table {
     static constexpr const auto& schedule = plan::schedule;
     static constexpr int stages = valid_stages, micro_batches = valid_micro_batches;
-    static constexpr const stage_link* links = links_.links;
+    static constexpr const stage_link* links = links_.elements;
     static constexpr int link_count = link_count_;
   };
   static_assert(require_runnable<table>());
@@ -268,12 +207,12 @@ class plan {
       return false;
     }();
     static constexpr auto working_sets = [] {
-      detail::cut_array<valid_stages> sets;
-      for (int s = 0; s < valid_stages; ++s) sets.first[s] = stages_.plans[s].requirements.kept_copies;
+      detail::constant_list<int, valid_stages> sets;
+      for (int s = 0; s < valid_stages; ++s) sets.elements[s] = stages_.plans[s].requirements.kept_copies;
       return sets;
     }();
     static constexpr detail::recompute_choice recompute() {
-      return detail::recompute_in(options, working_sets.first, stages_.by_layer);
+      return detail::recompute_in(options, working_sets.elements, stages_.by_layer);
     }
     static constexpr void set_copies(const stage_link& link, int* copies) {
       detail::set_copies(stages_.plans, link, copies);
@@ -316,7 +255,7 @@ class plan {
                                                    programs::group_gradients,
                                                    cut(),
                                                    workers_of_stages.elements,
-                                                   links_.links,
+                                                   links_.elements,
                                                    link_count_,
                                                    detail::link_slots_of<programs>.elements,
                                                    slots_of_stages.elements,
@@ -355,7 +294,7 @@ class plan {
     return detail::plan_from(constants::arrays, net, with);
   }
   /// Bytes of a stage, by kind.
-  static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.stages[s]; }
+  static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.elements[s]; }
   /// True; an error if a stage needs more bytes. See `require_fits`.
   template <std::int64_t Bytes>
   static constexpr bool fits() {
@@ -375,8 +314,8 @@ class plan {
   static constexpr std::int64_t makespan() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
-      return detail::makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_,
-                                 [](int s) { return laid_out::requirements(s).kept_copies; });
+      return detail::makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.elements,
+                                 link_count_, [](int s) { return laid_out::requirements(s).kept_copies; });
     });
   }
   /// No step of this schedule is shorter, for any cut. At compile time S x M is at most 2048 on clang++ and 8192 on

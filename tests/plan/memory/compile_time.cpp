@@ -31,7 +31,7 @@ struct even {
 using large = even<1663, 128>;
 constexpr int distinct = [] {
   int count = 0;
-  for (int s = 0; s < 128; ++s) count += detail::equal_stages<large>.stages[s] == s;
+  for (int s = 0; s < 128; ++s) count += detail::equal_stages<large>.elements[s] == s;
   return count;
 }();
 static_assert(distinct < 30);
@@ -40,7 +40,7 @@ using whole = even<100, 1>;
 template <class Cut>
 void equals_the_count_at_run_time() {
   for (int s = 0; s < Cut::stages; ++s) {
-    const stage_memory &made = detail::memory_table<Cut>.stages[s],
+    const stage_memory &made = detail::memory_table<Cut>.elements[s],
                        found = memory_of(Cut::view(s), Cut::requirements(s));
     for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.bytes[kind] == found.bytes[kind]);
     CHECK(made.naive == found.naive);
@@ -57,7 +57,7 @@ struct halves {
   static constexpr memory_requirements requirements(int) { return {8, 2, 4, 1, 2}; }
 };
 constexpr std::int64_t max = [] {
-  const auto a = detail::memory_table<halves>.stages[0].total(), b = detail::memory_table<halves>.stages[1].total();
+  const auto a = detail::memory_table<halves>.elements[0].total(), b = detail::memory_table<halves>.elements[1].total();
   return a > b ? a : b;
 }();
 
@@ -73,7 +73,7 @@ TEST_CASE("the table equals the bytes counted at run time, stage by stage") {
 }
 
 TEST_CASE("stages are equal only with equal requirements") {
-  CHECK(detail::equal_stages<large>.stages[3] == 3);  // it has less in flight
+  CHECK(detail::equal_stages<large>.elements[3] == 3);  // it has less in flight
 }
 
 TEST_CASE("a stage fits a limit of its bytes or more") {

@@ -31,72 +31,41 @@ namespace detail {
 inline constexpr int ticks_at_once = 1024;
 
 template <class Cut, int Stage, int Until>
-constexpr layout_state count_stage();
-
-template <class Cut, int Stage, int Until>
-inline constexpr layout_state stage_count = count_stage<Cut, Stage, Until>();
-
-template <class Cut, int Stage, int Until>
-constexpr layout_state count_stage() {
+inline constexpr layout_state stage_count = [] {
   if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::requirements(Stage), {}, Until);
   else
     return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
-}
+}();
 
 /// For each stage the first equal stage. (One evaluation for all stages: under nvcc the cost of starting one grows with
 /// the model.)
-template <int Stages>
-struct first_equal_stage {
-  int stages[static_cast<unsigned>(Stages)]{};
-};
-
 template <class Cut>
-constexpr first_equal_stage<Cut::stages> find_equal_stages() {
-  first_equal_stage<Cut::stages> first;
+inline constexpr auto equal_stages = [] {
+  constant_list<int, Cut::stages> first;
   const zeroed_array<memory_requirements> needs(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
     needs[s] = Cut::requirements(s);
     int t = 0;
-    while (t < s && !(first.stages[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
-    first.stages[s] = t;
+    while (t < s && !(first.elements[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
+    first.elements[s] = t;
   }
   return first;
-}
-
-template <class Cut>
-inline constexpr first_equal_stage<Cut::stages> equal_stages = find_equal_stages<Cut>();
+}();
 
 template <class Cut, int Stage>
-constexpr stage_memory stage_memory_of();
-
-template <class Cut, int Stage>
-inline constexpr stage_memory stage_memory_at = stage_memory_of<Cut, Stage>();
-
-template <class Cut, int Stage>
-constexpr stage_memory stage_memory_of() {
-  constexpr int equal = equal_stages<Cut>.stages[Stage];
+inline constexpr stage_memory stage_memory_at = [] {
+  constexpr int equal = equal_stages<Cut>.elements[Stage];
   if constexpr (equal < Stage) return stage_memory_at<Cut, equal>;
-  else {
-    constexpr int ticks = 2 * (Cut::view(Stage).last() - Cut::view(Stage).first());
-    return stage_count<Cut, Stage, ticks>.memory;
-  }
-}
-
-template <int Stages>
-struct memory_list {
-  stage_memory stages[static_cast<unsigned>(Stages)]{};
-};
-
-template <class Cut, int... Indices>
-constexpr memory_list<Cut::stages> list_memory(std::integer_sequence<int, Indices...>) {
-  return {{stage_memory_at<Cut, Indices>...}};
-}
+  else return stage_count<Cut, Stage, 2 * (Cut::view(Stage).last() - Cut::view(Stage).first())>.memory;
+}();
 
 /// The bytes of each stage of `Cut`, by kind.
 template <class Cut>
-inline constexpr memory_list<Cut::stages> memory_table =
-    list_memory<Cut>(std::make_integer_sequence<int, Cut::stages>{});
+inline constexpr auto memory_table = []<int... Indices>(std::integer_sequence<int, Indices...>) {
+  return constant_list<stage_memory, Cut::stages>{{stage_memory_at<Cut, Indices>...}};
+}
+(std::make_integer_sequence<int, Cut::stages>{});
 
 /// The same limit for each stage.
 template <std::int64_t Bytes>
@@ -108,9 +77,10 @@ constexpr std::int64_t equal_limit(int) {
 template <class Cut, std::int64_t (*Allowed)(int), int... Indices>
 constexpr bool each_stage_fits(std::integer_sequence<int, Indices...>) {
   // True in any case: the mistake has its own error.
-  return (asserted<broken::stage_fits_memory<Indices, memory_table<Cut>.stages[Indices].total(), Allowed(Indices),
-                                             (memory_table<Cut>.stages[Indices].total() <= Allowed(Indices))>>::value &&
-          ...);
+  return (
+      asserted<broken::stage_fits_memory<Indices, memory_table<Cut>.elements[Indices].total(), Allowed(Indices),
+                                         (memory_table<Cut>.elements[Indices].total() <= Allowed(Indices))>>::value &&
+      ...);
 }
 
 }  // namespace detail

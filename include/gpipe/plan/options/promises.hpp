@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <gpipe/model/layer_types.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cost/profile.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe {
 
@@ -29,6 +31,82 @@ struct cut_ascends {
 template <int Stages, int Layers, bool Holds>
 struct cut_has_a_layer_for_each_stage {
   static_assert(Holds, "gpipe: a cut names the first layer of every stage but the first (Stages, Layers)");
+};
+template <int LayersOfModel, int LinesOfProfile, bool Holds>
+struct profile_has_a_line_for_each_layer {
+  static_assert(Holds, "gpipe: the profile is of another model: LinesOfProfile and LayersOfModel must be equal");
+};
+template <int SizeOfPlan, int SizeOfProfile, bool Holds>
+struct profile_has_the_micro_batch_size {
+  static_assert(Holds,
+                "gpipe: the profile was measured with another micro-batch size (SizeOfProfile) than the plan's "
+                "(SizeOfPlan): profile with the plan's size, or remove `profiled`");
+};
+template <int Line, int Position, bool Holds>
+struct profile_is_in_order {
+  static_assert(Holds, "gpipe: a profile needs one line per layer, in order, from position 0");
+};
+template <int Position, class Expected, class Given, bool Holds>
+struct profile_names_the_layer {
+  static_assert(Holds,
+                "gpipe: the profile is of another model: at this Position it has the layer Given, but the model has "
+                "Expected");
+};
+template <int Position, bool Holds>
+struct profile_times_are_not_negative {
+  static_assert(Holds, "gpipe: the profile has a negative time: give at least 0");
+};
+template <int Stages, int Layers, bool Holds>
+struct a_layer_for_each_stage {
+  static_assert(Holds, "gpipe: a plan has at most as many stages as the model has layers (Stages, Layers)");
+};
+template <int MicroBatches, int MicroBatchSize, bool Holds>
+struct micro_batches_hold_samples {
+  static_assert(Holds, "gpipe: replicas x MicroBatches x MicroBatchSize are more samples than an int counts");
+};
+template <int Stages, int Devices, bool Holds>
+struct every_stage_has_a_device {
+  static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
+};
+template <int Workers, int MaxWorkers, bool Holds>
+struct workers_have_work {
+  static_assert(Holds, "gpipe: the schedule has work for fewer workers (Workers, MaxWorkers); 0: as many as it has");
+};
+template <int GroupGradients, bool Holds>
+struct gradients_grouped_by_fill_drain {
+  static_assert(Holds,
+                "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
+                "with schedule<fill_drain>, or leave out group_gradients<G>");
+};
+template <int GroupGradients, bool Holds>
+struct gradients_grouped_without_recompute {
+  static_assert(Holds,
+                "gpipe: parameter gradients of several micro-batches are computed together only without "
+                "recompute: add recompute<recompute_mode::never>, or leave out group_gradients<G>");
+};
+template <recompute_mode Mode, bool Holds>
+struct recompute_of_layers_alone {
+  static_assert(
+      Holds, "gpipe: recompute_layers<...> names layers, and recompute<Mode> is for whole micro-batches: choose one");
+};
+template <bool Shared, bool Kept, bool Holds>
+struct packed_weights_of_one_kind {
+  static_assert(Holds,
+                "gpipe: with_shared_packed_weights and with_kept_packed_weights contradict each other: choose one");
+};
+template <int Lists, bool Holds>
+struct recompute_layers_of_one_list {
+  static_assert(Holds,
+                "gpipe: a plan has one recompute_layers<...>: write all patterns in one list, such as "
+                "recompute_layers<\"h.*.mlp\", \"layer_norm\">");
+};
+template <int Stages, int Stage, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
+struct some_cut_fits_memory {
+  static_assert(Holds,
+                "gpipe: no cut into these stages fits the memory limit (Stages, Stage, BytesAllowed, SmallestLimit): "
+                "raise the limit of this stage to SmallestLimit, and other limits by as many bytes, or choose "
+                "recompute_mode::as_needed, or leave out recompute_layers<...> or group_gradients<G>; if SmallestLimit "
+                "is 0 the model is large, and make_plan reports it");
 };
 
 }  // namespace broken
@@ -92,39 +170,6 @@ constexpr bool takes_custom_cut() {
     return true;
   }
 }
-
-}  // namespace detail
-
-namespace broken {
-
-template <int LayersOfModel, int LinesOfProfile, bool Holds>
-struct profile_has_a_line_for_each_layer {
-  static_assert(Holds, "gpipe: the profile is of another model: LinesOfProfile and LayersOfModel must be equal");
-};
-template <int SizeOfPlan, int SizeOfProfile, bool Holds>
-struct profile_has_the_micro_batch_size {
-  static_assert(Holds,
-                "gpipe: the profile was measured with another micro-batch size (SizeOfProfile) than the plan's "
-                "(SizeOfPlan): profile with the plan's size, or remove `profiled`");
-};
-template <int Line, int Position, bool Holds>
-struct profile_is_in_order {
-  static_assert(Holds, "gpipe: a profile needs one line per layer, in order, from position 0");
-};
-template <int Position, class Expected, class Given, bool Holds>
-struct profile_names_the_layer {
-  static_assert(Holds,
-                "gpipe: the profile is of another model: at this Position it has the layer Given, but the model has "
-                "Expected");
-};
-template <int Position, bool Holds>
-struct profile_times_are_not_negative {
-  static_assert(Holds, "gpipe: the profile has a negative time: give at least 0");
-};
-
-}  // namespace broken
-
-namespace detail {
 
 template <class Table, int Line, std::size_t... Indices>
 constexpr auto letters_of(std::index_sequence<Indices...>) {

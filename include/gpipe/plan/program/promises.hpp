@@ -45,12 +45,6 @@ constexpr bool executed_early() {
          max_executed;
 }
 
-/// An array as the result of a constant evaluation. It has one element more, so that none is empty.
-template <class T, int Count>
-struct constant_list {
-  T elements[static_cast<unsigned>(Count) + 1u]{};
-};
-
 template <int Workers>
 struct cycle_array {
   int count = 0;
