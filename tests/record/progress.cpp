@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <sstream>
 #include <string>
 
@@ -16,6 +17,18 @@ namespace {
 constexpr gpipe::fit_progress half{
     .epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3, .samples_per_second = 18'400};
 constexpr gpipe::fit_progress done{.epoch = 3, .epochs = 30, .loss = 0.2, .rate = 1e-3, .samples_per_second = 20'000};
+
+/// The text of these calls, after the progress has ended.
+std::string printed(verbosity mode, const std::function<void(progress&)>& calls,
+                    std::chrono::milliseconds pause = 0ms) {
+  std::ostringstream out;
+  {
+    progress line(out, mode, pause);
+    calls(line);
+  }
+  return out.str();
+}
+void step_and_epoch(progress& line) { line.step(half), line.epoch(done); }
 
 }  // namespace
 
@@ -35,48 +48,26 @@ TEST_CASE("on a terminal one line is rewritten in place") {
 }
 
 TEST_CASE("the loss on held-out data is shown if it exists") {
-  std::ostringstream out;
-  progress line(out, verbosity::lines);
   auto now = done;
   now.held_out = 0.31;
-  line.epoch(now);
-  CHECK(out.str() == "epoch 3/30  loss 0.2000  held out 0.3100  rate 0.001  20 k samples/s\n");
+  CHECK(printed(verbosity::lines, [&](progress& line) { line.epoch(now); }) ==
+        "epoch 3/30  loss 0.2000  held out 0.3100  rate 0.001  20 k samples/s\n");
 }
 
 TEST_CASE("an interrupted line is ended") {
-  std::ostringstream out;
-  {
-    progress line(out, verbosity::live, 0ms);
-    line.step(half);
-  }
-  CHECK(out.str().back() == '\n');
+  CHECK(printed(verbosity::live, [](progress& line) { line.step(half); }).back() == '\n');
 }
 
 TEST_CASE("lines are at least a pause apart") {
-  std::ostringstream out;
-  progress line(out, verbosity::live, 1h);
-  for (int i = 0; i < 1000; ++i) line.step(half);
-  CHECK(out.str().find('\r', 1) == std::string::npos);
+  const auto many = [](progress& line) {
+    for (int i = 0; i < 1000; ++i) line.step(half);
+  };
+  CHECK(printed(verbosity::live, many, 1h).find('\r', 1) == std::string::npos);
 }
 
-TEST_CASE("a log has one line per epoch, without carriage returns") {
-  std::ostringstream out;
-  {
-    progress line(out, verbosity::lines, 0ms);
-    line.step(half);
-    line.epoch(done);
-  }
-  CHECK(out.str() == "epoch 3/30  loss 0.2000  rate 0.001  20 k samples/s\n");
-}
-
-TEST_CASE("quiet prints nothing") {
-  std::ostringstream out;
-  {
-    progress line(out, verbosity::quiet, 0ms);
-    line.step(half);
-    line.epoch(done);
-  }
-  CHECK(out.str().empty());
+TEST_CASE("a log has one line per epoch, without carriage returns; quiet prints nothing") {
+  CHECK(printed(verbosity::lines, step_and_epoch) == "epoch 3/30  loss 0.2000  rate 0.001  20 k samples/s\n");
+  CHECK(printed(verbosity::quiet, step_and_epoch).empty());
 }
 
 TEST_CASE("a file is not a terminal") {

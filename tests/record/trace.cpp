@@ -3,76 +3,19 @@
 
 #include <doctest/doctest.h>
 
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "support/checkpoints.hpp"
+
+using checkpoints::is_json;
 using gpipe::action_kind;
 using gpipe::trace_event;
 
 namespace {
-
-/// Consumes one JSON value; false if invalid (RFC 8259, without checking the digits after a backslash-u).
-struct json_reader {
-  std::string_view rest;
-
-  void space() {
-    while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest[0]))) rest.remove_prefix(1);
-  }
-  bool take(char c) {
-    space();
-    if (rest.empty() || rest[0] != c) return false;
-    rest.remove_prefix(1);
-    return true;
-  }
-  bool text() {
-    if (!take('"')) return false;
-    while (!rest.empty() && rest[0] != '"') {
-      if (static_cast<unsigned char>(rest[0]) < 0x20) return false;
-      rest.remove_prefix(rest[0] == '\\' && rest.size() > 1 ? 2 : 1);
-    }
-    return take('"');
-  }
-  bool number() {
-    const auto digits = [this] {
-      const auto before = rest.size();
-      while (!rest.empty() && std::isdigit(static_cast<unsigned char>(rest[0]))) rest.remove_prefix(1);
-      return rest.size() < before;
-    };
-    space();
-    if (!rest.empty() && rest[0] == '-') rest.remove_prefix(1);
-    if (rest.size() > 1 && rest[0] == '0' && std::isdigit(static_cast<unsigned char>(rest[1]))) return false;
-    if (!digits()) return false;
-    if (rest.empty() || rest[0] != '.') return true;
-    rest.remove_prefix(1);
-    return digits();
-  }
-  template <class Item>
-  bool list(char end, Item item) {
-    if (take(end)) return true;
-    do {
-      if (!item()) return false;
-    } while (take(','));
-    return take(end);
-  }
-  bool value() {
-    if (take('{')) return list('}', [this] { return text() && take(':') && value(); });
-    if (take('[')) return list(']', [this] { return value(); });
-    space();
-    return !rest.empty() && rest[0] == '"' ? text() : number();
-  }
-};
-
-bool is_json(std::string_view text) {
-  json_reader reader{text};
-  const bool fine = reader.value();
-  reader.space();
-  return fine && reader.rest.empty();
-}
 
 int count(const std::string& text, const std::string& part) {
   int n = 0;
@@ -87,12 +30,6 @@ std::string written(const std::vector<gpipe::recorder>& workers) {
 }
 
 }  // namespace
-
-TEST_CASE("the test's reader rejects invalid JSON") {
-  CHECK(is_json(R"({"a":[1,-2.5,{"b":"c\"d"}],"e":[]})"));
-  for (const auto* bad : {"{", "[1,]", "{\"a\" 1}", "[1 2]", "\"\n\"", "[01]", "[1.]", "[.5]", "{}x", "[\"a]"})
-    CHECK_FALSE(is_json(bad));
-}
 
 TEST_CASE("a full recorder keeps its events and counts the rest") {
   gpipe::recorder one(3);

@@ -7,9 +7,12 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
+
+#include "support/checkpoints.hpp"
 
 // Mutated headers of safetensors files, and indexes. Each is refused by an error of the library, or what was read is
 // checked in another way.
@@ -47,36 +50,12 @@ inline constexpr std::array<std::string_view, 2> indexes{
     "\"m-2.safetensors\"\n  }\n}\n",
     R"({"weight_map":{"a":"b","\u0061\n":"..b"},"metadata":{},"x":[true,false,-0.5]})"};
 
-inline constexpr std::array<std::string_view, 30> words{"\"",
-                                                        "\\",
-                                                        "{",
-                                                        "}",
-                                                        "[",
-                                                        "]",
-                                                        ":",
-                                                        ",",
-                                                        "0",
-                                                        "1",
-                                                        "-",
-                                                        "e",
-                                                        ".",
-                                                        "null",
-                                                        "true",
-                                                        " ",
-                                                        "\n",
-                                                        "\\u0000",
-                                                        "\\ud800",
-                                                        "\xff",
-                                                        "\xc3",
-                                                        "18446744073709551615",
-                                                        "4294967296",
-                                                        "\"a\"",
-                                                        "\"shape\"",
-                                                        "\"dtype\"",
-                                                        "\"__metadata__\"",
-                                                        "../",
-                                                        "\"data_offsets\":[0,0]",
-                                                        "[[[[[[[["};
+// clang-format off
+inline constexpr std::string_view words[] = {
+    "\"", "\\", "{", "}", "[", "]", ":", ",", "0", "1", "-", "e", ".", "null", "true", " ", "\n", "\\u0000",
+    "\\ud800", "\xff", "\xc3", "18446744073709551615", "4294967296", "\"a\"", "\"shape\"", "\"dtype\"",
+    "\"__metadata__\"", "../", "\"data_offsets\":[0,0]", "[[[[[[[["};
+// clang-format on
 
 /// One to four changes of bytes, words, and pieces that are doubled, moved or left out.
 inline std::string mutated(std::string text, numbers& random) {
@@ -85,11 +64,11 @@ inline std::string mutated(std::string text, numbers& random) {
                       length = random.below(1 + (std::min)(text.size() - at, std::size_t{40}));
     switch (random.below(7)) {
       case 0:
-        text.insert(at, words[random.below(words.size())]);
+        text.insert(at, words[random.below(std::size(words))]);
         break;
       case 1:
         text.replace(at, random.below(1 + (std::min)(text.size() - at, std::size_t{4})),
-                     words[random.below(words.size())]);
+                     words[random.below(std::size(words))]);
         break;
       case 2:
         text.erase(at, length);
@@ -164,7 +143,7 @@ inline tally run(long count, std::uint64_t seed) {
         std::memcpy(text.data(), &length, 8);
         if (random.below(32) == 0) text.resize(random.below(text.size()));
         const std::uint64_t size = text.size() + bytes;
-        const auto header = gpipe::detail::parse_file(std::as_bytes(std::span(text)), size, "f");
+        const auto header = checkpoints::parsed(text, size);
         sound = is_sound(header, size - 8 - length);
       } else {
         text = mutated(std::string(indexes[which - headers.size()]), random);

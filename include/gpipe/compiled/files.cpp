@@ -5,7 +5,6 @@
 #include <gpipe/record/checkpoint/json_reader-inl.hpp>
 #include <gpipe/record/checkpoint/safetensors_file-inl.hpp>
 #include <gpipe/record/checkpoint/safetensors_set-inl.hpp>
-#include <gpipe/record/checkpoint/write_safetensors-inl.hpp>
 #include <gpipe/record/file/file_operations-inl.hpp>
 #include <gpipe/record/file/read_file-inl.hpp>
 #include <gpipe/record/file/write_file-inl.hpp>
@@ -22,7 +21,6 @@
 #include <gpipe/tools/log/log_file-inl.hpp>
 #include <gpipe/tools/scores/text_scores-inl.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files-inl.hpp>
-#include <gpipe/train/checkpoint/facts-inl.hpp>
 #include <gpipe/train/checkpoint/names/map_names-inl.hpp>
 #include <gpipe/train/checkpoint/names/model_config-inl.hpp>
 #include <gpipe/train/checkpoint/names/stored_array-inl.hpp>

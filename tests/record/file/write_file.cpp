@@ -5,44 +5,21 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
 #include <sys/stat.h>
 
+#include "support/checkpoints.hpp"
+
+using namespace checkpoints;
+
 namespace {
-
-/// A path in the temporary folder, removed afterwards.
-struct temporary_path {
-  std::string path;
-  explicit temporary_path(const std::string& name)
-      : path((std::filesystem::temp_directory_path() / ("gpipe-file-test-" + name)).string()) {
-    std::filesystem::remove(path);
-  }
-  ~temporary_path() { std::filesystem::remove(path); }
-};
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// The name under which the successor of a file is written.
 std::string part_of(const std::string& path) {
   const std::filesystem::path target(path);
   return (target.parent_path() / ("." + target.filename().string() + ".part")).string();
-}
-
-template <class Call>
-std::string complaint(Call call) {
-  try {
-    call();
-  } catch (const gpipe::error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 /// A disk that is full when one call comes.
@@ -66,27 +43,30 @@ struct failing_files : gpipe::detail::file_operations {
 }  // namespace
 
 TEST_CASE("the check keeps a file's content, and creates no file") {
-  temporary_path file("checked");
-  gpipe::require_writable(file.path);
-  CHECK_FALSE(std::filesystem::exists(file.path));
-  std::ofstream(file.path) << "precious";
-  gpipe::require_writable(file.path);
-  CHECK(content(file.path) == "precious");
+  const memory_folder folder("write-file");
+  const std::string file = folder / "checked";
+  gpipe::require_writable(file);
+  CHECK_FALSE(std::filesystem::exists(file));
+  put(file, "precious");
+  gpipe::require_writable(file);
+  CHECK(content(file) == "precious");
 }
 
 TEST_CASE("the check keeps unreadable files and dangling links, and does not wait for the reader of a pipe") {
-  temporary_path file("unreadable"), link("link"), target("target"), pipe("pipe");
-  std::ofstream(file.path) << "precious";
-  std::filesystem::permissions(file.path, std::filesystem::perms::owner_write);
-  gpipe::require_writable(file.path);
-  CHECK(std::filesystem::exists(file.path));
-  std::filesystem::create_symlink(target.path, link.path);
-  gpipe::require_writable(link.path);
-  CHECK(std::filesystem::is_symlink(link.path));
-  CHECK_FALSE(std::filesystem::exists(target.path));
-  REQUIRE(mkfifo(pipe.path.c_str(), 0600) == 0);
-  gpipe::require_writable(pipe.path);
-  CHECK(std::filesystem::exists(pipe.path));
+  const memory_folder folder("write-file");
+  const std::string file = folder / "unreadable", link = folder / "link", target = folder / "target",
+                    pipe = folder / "pipe";
+  put(file, "precious");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_write);
+  gpipe::require_writable(file);
+  CHECK(std::filesystem::exists(file));
+  std::filesystem::create_symlink(target, link);
+  gpipe::require_writable(link);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK_FALSE(std::filesystem::exists(target));
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  gpipe::require_writable(pipe);
+  CHECK(std::filesystem::exists(pipe));
 }
 
 TEST_CASE("an error names the path that cannot be written") {
@@ -101,10 +81,11 @@ TEST_CASE("an error names the path that cannot be written") {
 }
 
 TEST_CASE("a file is overwritten") {
-  temporary_path file("overwritten");
-  std::ofstream(file.path) << "something long";
-  gpipe::write_file(file.path, [](std::ostream& out) { out << "short"; });
-  CHECK(content(file.path) == "short");
+  const memory_folder folder("write-file");
+  const std::string file = folder / "overwritten";
+  put(file, "something long");
+  gpipe::write_file(file, [](std::ostream& out) { out << "short"; });
+  CHECK(content(file) == "short");
 }
 
 TEST_CASE("a full disk is an error") {
@@ -117,39 +98,40 @@ TEST_CASE("a full disk is an error") {
 }
 
 TEST_CASE("a file that is not written to its end leaves the old one, and nothing else") {
-  temporary_path file("kept");
-  std::ofstream(file.path) << "old";
-  std::filesystem::permissions(file.path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  CHECK_THROWS_AS(gpipe::write_file(file.path, [](std::ostream& out) { out << "ne", throw 1; }), int);
-  CHECK(content(file.path) == "old");
-  CHECK_THROWS_AS(gpipe::write_file(file.path, [](std::ostream& out) { out << "ne", out.setstate(std::ios::badbit); }),
+  const memory_folder folder("write-file");
+  const std::string file = folder / "kept";
+  put(file, "old");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  CHECK_THROWS_AS(gpipe::write_file(file, [](std::ostream& out) { out << "ne", throw 1; }), int);
+  CHECK(content(file) == "old");
+  CHECK_THROWS_AS(gpipe::write_file(file, [](std::ostream& out) { out << "ne", out.setstate(std::ios::badbit); }),
                   gpipe::error);
-  CHECK(content(file.path) == "old");
-  CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
+  CHECK(content(file) == "old");
+  CHECK_FALSE(std::filesystem::exists(part_of(file)));
   for (const char* call : {"open", "write", "sync", "rename"}) {
     CAPTURE(call);
     failing_files files(call);
-    CHECK(complaint([&] { gpipe::detail::write_whole(file.path, "new", files); }).find("No space left") !=
-          std::string::npos);
-    CHECK(content(file.path) == "old");
-    CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
+    refuses([&] { gpipe::detail::write_whole(file, "new", files); }, "No space left");
+    CHECK(content(file) == "old");
+    CHECK_FALSE(std::filesystem::exists(part_of(file)));
   }
-  gpipe::write_file(file.path, [](std::ostream& out) { out << "new"; });
-  CHECK(content(file.path) == "new");
-  CHECK((std::filesystem::status(file.path).permissions() & std::filesystem::perms::others_all) ==
+  gpipe::write_file(file, [](std::ostream& out) { out << "new"; });
+  CHECK(content(file) == "new");
+  CHECK((std::filesystem::status(file).permissions() & std::filesystem::perms::others_all) ==
         std::filesystem::perms::none);
-  CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
+  CHECK_FALSE(std::filesystem::exists(part_of(file)));
 }
 
 TEST_CASE("a link stays a link, and two names of one file are seen") {
-  temporary_path file("pointed"), link("pointing"), other("other");
-  std::ofstream(file.path) << "old";
-  std::filesystem::create_symlink(file.path, link.path);
-  gpipe::write_file(link.path, [](std::ostream& out) { out << "new"; });
-  CHECK(std::filesystem::is_symlink(link.path));
-  CHECK(content(file.path) == "new");
-  CHECK(gpipe::is_same_file(file.path, link.path));
-  CHECK_FALSE(gpipe::is_same_file(file.path, other.path));
+  const memory_folder folder("write-file");
+  const std::string file = folder / "pointed", link = folder / "pointing", other = folder / "other";
+  put(file, "old");
+  std::filesystem::create_symlink(file, link);
+  gpipe::write_file(link, [](std::ostream& out) { out << "new"; });
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(content(file) == "new");
+  CHECK(gpipe::is_same_file(file, link));
+  CHECK_FALSE(gpipe::is_same_file(file, other));
   CHECK(gpipe::is_same_file("not_there.svg", "./not_there.svg"));
   CHECK(gpipe::is_same_file("a/../not_there.svg", "not_there.svg"));
 }

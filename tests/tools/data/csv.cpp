@@ -5,31 +5,25 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "support/checkpoints.hpp"
 
 using namespace gpipe;
 
 namespace {
 
 /// A file of this text while it is in scope.
-struct written {
-  std::string path = "csv_test.csv";
-  explicit written(const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-  ~written() { std::remove(path.c_str()); }
+struct written : checkpoints::memory_folder {
+  std::string file = *this / "csv_test.csv";
+  explicit written(const std::string& text) : memory_folder("csv") { checkpoints::put(file, text); }
 };
 
-dataset read(const std::string& text) {
-  const written file(text);
-  return read_csv(file.path, 2, 10);
-}
-
+dataset read(const std::string& text) { return read_csv(written(text).file, 2, 10); }
 dataset read(const std::string& text, const std::vector<csv_field>& fields, const csv_options& how = {}) {
-  const written file(text);
-  return read_csv(file.path, fields, how);
+  return read_csv(written(text).file, fields, how);
 }
 
 template <class T>

@@ -4,28 +4,22 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
 
+#include "support/checkpoints.hpp"
+
 using namespace gpipe;
 
 namespace {
 
 idx_array read(std::initializer_list<int> bytes) {
-  struct written {
-    std::string path = "idx_test.idx";
-    ~written() { std::remove(path.c_str()); }
-  } const file;
-  {
-    std::ofstream out(file.path, std::ios::binary);
-    for (const int b : bytes) out.put(static_cast<char>(b));
-  }
-  return read_idx(file.path);
+  const checkpoints::memory_folder folder("idx");
+  checkpoints::put(folder / "idx", std::string(bytes.begin(), bytes.end()));
+  return read_idx(folder / "idx");
 }
 
 void rejects(const char* what, std::initializer_list<int> bytes) {

@@ -136,6 +136,8 @@ struct texts {
   }
 };
 
+const std::vector<std::int32_t> prompt{3, 4, 8};
+
 template <class Net>
 struct trained {
   trainer<Net, adam> training;
@@ -155,9 +157,19 @@ struct trained {
     const std::span<const float> all = rows.of(0);
     return {all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(at + vocabulary)};
   }
+  /// The log probability of a text behind the prompt, without a cache.
+  double log_probability(const std::vector<std::int32_t>& text) {
+    std::vector<std::int32_t> sequence = prompt;
+    std::vector<double> of_next;
+    double sum = 0;
+    for (const std::int32_t token : text) {
+      detail::log_probabilities(logits_behind(sequence), of_next);
+      sum += of_next[static_cast<std::size_t>(token)];
+      sequence.push_back(token);
+    }
+    return sum;
+  }
 };
-
-const std::vector<std::int32_t> prompt{3, 4, 8};
 
 }  // namespace
 
@@ -340,17 +352,8 @@ TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least 
   CHECK(several.size() == 5);
   CHECK(several[0].log_probability >= one[0].log_probability);
   // What a beam kept of earlier tokens is its own: the probability is that of the whole text.
-  for (const continuation& text : several) {
-    std::vector<std::int32_t> sequence = prompt;
-    std::vector<double> of_next;
-    double sum = 0;
-    for (const std::int32_t token : text.tokens) {
-      detail::log_probabilities(of.logits_behind(sequence), of_next);
-      sum += of_next[static_cast<std::size_t>(token)];
-      sequence.push_back(token);
-    }
-    CHECK(text.log_probability == doctest::Approx(sum).epsilon(1e-4));
-  }
+  for (const continuation& text : several)
+    CHECK(text.log_probability == doctest::Approx(of.log_probability(text.tokens)).epsilon(1e-4));
 }
 
 TEST_CASE("every array that a layer keeps of earlier tokens goes with its beam") {
@@ -358,17 +361,8 @@ TEST_CASE("every array that a layer keeps of earlier tokens goes with its beam")
   const generator<summed> from(of.training);
   const std::vector<continuation> found = from.beam_search(prompt, {.tokens = 12, .beams = 6});
   REQUIRE(found.size() == 6);
-  for (const continuation& text : found) {
-    std::vector<std::int32_t> sequence = prompt;
-    std::vector<double> of_next;
-    double sum = 0;
-    for (const std::int32_t token : text.tokens) {
-      detail::log_probabilities(of.logits_behind(sequence), of_next);
-      sum += of_next[static_cast<std::size_t>(token)];
-      sequence.push_back(token);
-    }
-    CHECK(text.log_probability == doctest::Approx(sum).epsilon(1e-4));
-  }
+  for (const continuation& text : found)
+    CHECK(text.log_probability == doctest::Approx(of.log_probability(text.tokens)).epsilon(1e-4));
 }
 
 TEST_CASE("a head in slices generates the texts of an uncut one: greedy, drawn, and by beams") {

@@ -6,20 +6,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <string>
+
+#include "support/checkpoints.hpp"
 
 using namespace gpipe;
 namespace fs = std::filesystem;
 using namespace gpipe::detail;
 
 namespace {
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The number of whole records; -1 if one is broken.
 int records_of(const std::string& bytes) {
@@ -57,11 +53,11 @@ TEST_CASE("every object writes a file of its own, whole at the end of an epoch")
     event_folder first("events_test/run"), second("events_test/run");
     CHECK(first.file() != second.file());
     CHECK(first.file().find("tfevents") != std::string::npos);
-    CHECK(records_of(bytes_of(first.file())) == 1);
+    CHECK(records_of(checkpoints::content(first.file())) == 1);
     first({.epoch = 1, .step = 1, .steps = 2});
     first({.epoch = 1, .step = 2, .steps = 2});
-    CHECK(records_of(bytes_of(first.file())) == 3);
-    CHECK(records_of(bytes_of(second.file())) == 1);
+    CHECK(records_of(checkpoints::content(first.file())) == 3);
+    CHECK(records_of(checkpoints::content(second.file())) == 1);
   }
   std::ofstream("events_test/file") << "x";
   CHECK_THROWS_WITH_AS(event_folder("events_test/file"), doctest::Contains("is no folder"), error);

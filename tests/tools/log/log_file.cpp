@@ -8,22 +8,19 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <system_error>
+
+#include "support/checkpoints.hpp"
 
 using namespace gpipe;
 namespace detail = gpipe::detail;
 
 namespace {
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 std::ptrdiff_t lines_of(const std::string& path) {
-  const std::string text = text_of(path);
+  const std::string text = checkpoints::content(path);
   return std::count(text.begin(), text.end(), '\n');
 }
 
@@ -60,7 +57,7 @@ TEST_CASE("a log begins anew, or goes on behind what is there") {
     log(step(2, 1));
   }
   CHECK(lines_of(path) == 4);
-  CHECK(text_of(path).starts_with("time,epoch"));
+  CHECK(checkpoints::content(path).starts_with("time,epoch"));
   { log_file(path, log_begin::append)(step(2, 2)); }
   CHECK(lines_of(path) == 5);
   std::remove(path.c_str());
@@ -75,18 +72,18 @@ TEST_CASE("a log begins anew, or goes on behind what is there") {
 TEST_CASE("half a line at the end, of a process that was killed, takes no line with it") {
   const std::string path = "log_half.csv";
   { log_file(path, log_begin::anew)(step(1, 4)); }
-  const std::string whole = text_of(path);
+  const std::string whole = checkpoints::content(path);
   for (const std::size_t size : {std::size_t{1}, std::size_t{20}, std::size_t{9000}}) {
     std::ofstream(path, std::ios::binary) << whole << std::string(size, '#');
     { log_file(path, log_begin::append)(step(2, 4)); }
-    CHECK(text_of(path).starts_with(whole));
+    CHECK(checkpoints::content(path).starts_with(whole));
     CHECK(lines_of(path) == 3);
-    CHECK(text_of(path).find('#') == std::string::npos);
+    CHECK(checkpoints::content(path).find('#') == std::string::npos);
   }
   // A file without a whole line is none of ours: nothing of it is cut.
   std::ofstream(path, std::ios::binary) << "a note";
   { log_file(path, log_begin::append)(step(2, 4)); }
-  CHECK(text_of(path).starts_with("a note"));
+  CHECK(checkpoints::content(path).starts_with("a note"));
   std::remove(path.c_str());
 }
 

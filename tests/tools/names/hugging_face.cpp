@@ -14,7 +14,6 @@
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
-#include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/names/map_names.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 

@@ -12,7 +12,6 @@
 
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
-#include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/tools/report/model_summary.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
 #include <gpipe/train/predictor.hpp>

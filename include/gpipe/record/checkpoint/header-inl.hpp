@@ -180,14 +180,6 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t header_length(std::span<const std::byte> b
               {"give a whole safetensors file"}, {.file = file});
 }
 
-GPIPE_COLD GPIPE_INLINE safetensors_header parse_file(std::span<const std::byte> begin, std::uint64_t file_size,
-                                                      const std::string& file) {
-  const std::size_t length = header_length(begin, file_size, file);
-  if (begin.size() - 8 < length)
-    throw_error({"the file ends in its header"}, {"copy or write it anew"}, {.file = file});
-  return parse_header({reinterpret_cast<const char*>(begin.data()) + 8, length}, file_size - 8 - length, file);
-}
-
 // change: the array order in a file
 GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors_tensor> tensors,
                                                          safetensors_metadata metadata, const std::string& file) {

@@ -1,16 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/record/checkpoint/element_type.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 
 // A safetensors file:
@@ -22,6 +23,63 @@
 //                                                             0         24      36
 
 namespace gpipe {
+
+/// The element types of a safetensors file, in the order of the format's reference. A file stores the tensors of later
+/// types first.
+enum class safetensors_type : std::uint8_t {
+  BOOL,
+  F4,
+  F6_E2M3,
+  F6_E3M2,
+  U8,
+  I8,
+  F8_E5M2,
+  F8_E4M3,
+  F8_E8M0,
+  F8_E4M3FNUZ,
+  F8_E5M2FNUZ,
+  I16,
+  U16,
+  F16,
+  BF16,
+  I32,
+  U32,
+  F32,
+  C64,
+  F64,
+  I64,
+  U64
+};
+
+namespace detail {
+
+struct safetensors_type_line {
+  std::string_view name;
+  unsigned bits;
+};
+
+inline constexpr std::array<safetensors_type_line, 22> safetensors_types{
+    {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+     {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}}};
+
+/// The bits of an element: types of 4 and 6 bits are packed.
+constexpr unsigned bits_of(safetensors_type type) { return safetensors_types[static_cast<std::size_t>(type)].bits; }
+
+/// The type with this name; names are in capitals.
+constexpr std::optional<safetensors_type> safetensors_type_named(std::string_view name) {
+  for (std::size_t i = 0; i < safetensors_types.size(); ++i)
+    if (safetensors_types[i].name == name) return static_cast<safetensors_type>(i);
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+/// The name of the type in a file.
+constexpr std::string_view name_of(safetensors_type type) {
+  return detail::safetensors_types[static_cast<std::size_t>(type)].name;
+}
 
 /// A tensor of a file, without its elements.
 struct safetensors_tensor {
@@ -63,9 +121,6 @@ struct safetensors_header {
 
 /// Reads and checks the N bytes of a header, after which the file has `data_bytes` bytes.
 safetensors_header parse_header(std::string_view text, std::uint64_t data_bytes, const std::string& file);
-
-/// N and the N bytes of the header, from the first bytes of a file of `file_size` bytes.
-safetensors_header parse_file(std::span<const std::byte> begin, std::uint64_t file_size, const std::string& file);
 
 /// The number N in the first 8 bytes of a file; throws if the file cannot have a header of N bytes.
 std::uint64_t header_length(std::span<const std::byte> begin, std::uint64_t file_size, const std::string& file);

@@ -50,6 +50,17 @@ GPIPE_COLD GPIPE_INLINE void append_json(std::string& json, std::string_view tex
   json += '"';
 }
 
+GPIPE_COLD GPIPE_INLINE std::string read_json(const std::string& path, const char* subject, std::uint64_t max,
+                                              const char* remedy, file_operations& files) {
+  const open_file file(files, path, O_RDONLY | O_NONBLOCK);
+  const std::uint64_t size = file.size();
+  if (size > max)
+    throw_error({subject, " has ", size, " bytes, but at most ", max, " are read"}, {remedy}, {.file = path});
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.read_at(text.data(), text.size(), 0);
+  return text;
+}
+
 GPIPE_COLD GPIPE_INLINE json_reader::json_reader(std::string_view text, const char* subject, const std::string& file)
     : text_(text), subject_(subject), file_(&file) {
   if (!is_utf8(text)) throw_error({subject, " is not UTF-8"}, {"write the file anew"}, {.file = file});

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe::detail {
 
@@ -14,6 +15,10 @@ bool is_utf8(std::string_view text);
 /// Appends a JSON string, with its quotes, as the reference of safetensors does: short escapes if they exist, and all
 /// other characters from U+0020 on verbatim.
 void append_json(std::string& json, std::string_view text);
+
+/// The text of a JSON file of at most `max` bytes. Errors call it `subject`, such as "the index".
+std::string read_json(const std::string& path, const char* subject, std::uint64_t max, const char* remedy,
+                      file_operations& files);
 
 /// Reads JSON (RFC 8259) in one pass without storing it: the caller calls a function for each value that it expects.
 /// Text that is not JSON is an error that names the byte. Numbers are nonnegative integers, except in skipped values.

@@ -105,17 +105,8 @@ GPIPE_COLD GPIPE_INLINE safetensors_set::safetensors_set(const std::string& path
     for (const safetensors_entry& e : file.entries()) tensors_.emplace(e.name, tensor_location{&file, &e});
     return;
   }
-  safetensors_index index;
-  {
-    const detail::open_file file(files, path, O_RDONLY | O_NONBLOCK);
-    const std::uint64_t size = file.size();
-    if (size > detail::max_header)
-      throw_error({"the index has ", size, " bytes, but at most ", detail::max_header, " are read"},
-                  {"give an index of safetensors files"}, {.file = path});
-    std::string text(static_cast<std::size_t>(size), '\0');
-    file.read_at(text.data(), text.size(), 0);
-    index = detail::parse_index(text, path);
-  }
+  const safetensors_index index = detail::parse_index(
+      detail::read_json(path, "the index", detail::max_header, "give an index of safetensors files", files), path);
   std::map<std::string_view, const safetensors_file*> opened;
   for (const auto& [tensor, name] : index.file_of) opened[name] = nullptr;
   std::uint64_t bytes = 0;

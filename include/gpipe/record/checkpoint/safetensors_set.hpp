@@ -12,7 +12,6 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/record/checkpoint/json_reader.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
-#include <gpipe/record/checkpoint/write_safetensors.hpp>
 
 namespace gpipe {
 

@@ -17,13 +17,14 @@ namespace detail {
 
 GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const std::vector<data_field>& fields,
                                                              const block_shuffle& shuffle, const batch_order& order,
-                                                             std::unique_ptr<batch_filler> filler)
+                                                             fill_function fill, enter_function enter)
     : samples_(samples),
       fields_(fields),
       order_(order),
       position_(first_of(order, samples)),
       rows_(samples, shuffle),
-      filler_(std::move(filler)) {
+      fill_(std::move(fill)),
+      enter_(std::move(enter)) {
   if (fields_.empty()) throw_error({"the source has no fields"}, {"give at least one"});
   const int size = (std::min)(order.size, samples), rest = samples % size;
   for (buffer& b : buffers_) {
@@ -101,22 +102,16 @@ GPIPE_INLINE void prefetched_stream::fill(buffer& target, data_position position
   const int size = buffers_[0].whole.samples(), first = static_cast<int>(position.batch * order_.size);
   const int count = (std::min)(size, samples_ - first);
   const std::span<int> wanted(target.samples.data(), index(count));
-  if (rows_.rows(first, wanted)) filler_->enter(rows_);
+  if (rows_.rows(first, wanted) && enter_) enter_(rows_);
   target.filled = count == size ? &target.whole : &target.last;
-  filler_->fill({wanted, position, fields_, target.rows});
+  fill_({wanted, position, fields_, target.rows});
 }
-
-struct calling_filler final : batch_filler {
-  explicit calling_filler(const generated_data::fill_function& call) : call_(call) {}
-  void fill(const batch_request& wanted) override { call_(wanted); }
-  const generated_data::fill_function& call_;
-};
 
 }  // namespace detail
 
 GPIPE_INLINE std::unique_ptr<data_stream> generated_data::open(const batch_order& order) const {
   return std::make_unique<detail::prefetched_stream>(samples_, fields_, shuffle_, order,
-                                                     std::make_unique<detail::calling_filler>(fill_));
+                                                     [this](const batch_request& wanted) { fill_(wanted); });
 }
 
 }  // namespace gpipe

@@ -18,29 +18,21 @@ namespace gpipe {
 
 namespace detail {
 
-/// Fills batches on the thread of a stream.
-class batch_filler {
- public:
-  batch_filler() = default;
-  batch_filler(const batch_filler&) = delete;
-  batch_filler& operator=(const batch_filler&) = delete;
-  virtual ~batch_filler() = default;
-  virtual void fill(const batch_request& wanted) = 0;
-  /// Called before the first batch of a window, whose rows will be read, and then the rows of the next window.
-  virtual void enter(const row_order&) {}
-};
-
 /// Batches that a thread fills while the step runs. There are two buffers: the caller reads one, the thread fills the
 /// other.
 ///
 ///     thread   fill 0 | fill 1 | wait   | fill 2 | wait  | fill 3
 ///     caller   wait   | step on 0       | step on 1      | step on 2
 ///
-/// `next` throws an exception of the filler when it reaches that batch, and in every later call.
+/// `next` throws an exception of `fill` when it reaches that batch, and in every later call.
 class prefetched_stream final : public data_stream {
  public:
+  using fill_function = std::function<void(const batch_request&)>;
+  /// Called before the first batch of a window, whose rows will be read, and then the rows of the next window.
+  using enter_function = std::function<void(const row_order&)>;
+
   prefetched_stream(int samples, const std::vector<data_field>& fields, const block_shuffle& shuffle,
-                    const batch_order& order, std::unique_ptr<batch_filler> filler);
+                    const batch_order& order, fill_function fill, enter_function enter = {});
   /// Waits for the batch that is being filled.
   GPIPE_INLINE ~prefetched_stream() override;
 
@@ -63,7 +55,8 @@ class prefetched_stream final : public data_stream {
   const batch_order order_;
   data_position position_;
   row_order rows_;
-  std::unique_ptr<batch_filler> filler_;
+  const fill_function fill_;
+  const enter_function enter_;
   buffer buffers_[2];
   int reads_ = 0;         // the buffer of the caller's next batch
   bool holds_ = false;    // the caller has a batch, in the other buffer
@@ -90,7 +83,7 @@ class prefetched_stream final : public data_stream {
 /// same bits.
 class generated_data final : public data_source {
  public:
-  using fill_function = std::function<void(const batch_request&)>;
+  using fill_function = detail::prefetched_stream::fill_function;
 
   /// An epoch has `samples` samples, in the order that `shuffle` defines.
   generated_data(int samples, std::vector<data_field> fields, fill_function fill, block_shuffle shuffle = {})

@@ -22,11 +22,11 @@ namespace gpipe {
 ///     now     rows of window 0               window 0
 ///             + a part of window 1           window 0, some of window 1
 ///     next    rows of window 1               window 1; buffers of window 0 take window 2
-class mapped_data::filler final : public detail::batch_filler {
+class mapped_data::filler {
  public:
   explicit filler(const mapped_data& data) : data_(data) {}
 
-  void fill(const batch_request& wanted) override {
+  void fill(const batch_request& wanted) {
     for (std::size_t i = 0; i < wanted.samples().size(); ++i) {
       const int sample = wanted.samples()[i];
       const held_block* const held = find(sample / block_rows_);
@@ -52,7 +52,7 @@ class mapped_data::filler final : public detail::batch_filler {
     }
   }
 
-  GPIPE_COLD void enter(const detail::row_order& order) override {
+  GPIPE_COLD void enter(const detail::row_order& order) {
     block_rows_ = order.block_rows();
     const auto current = order.window(), upcoming = order.next_window();
     // The batch may read the end of the last window.
@@ -179,8 +179,10 @@ GPIPE_COLD GPIPE_INLINE block_shuffle mapped_data::shuffle() const {
 }
 
 GPIPE_INLINE std::unique_ptr<data_stream> mapped_data::open(const batch_order& order) const {
-  return std::make_unique<detail::prefetched_stream>(samples_, fields_, shuffle(), order,
-                                                     std::make_unique<filler>(*this));
+  const auto blocks = std::make_shared<filler>(*this);
+  return std::make_unique<detail::prefetched_stream>(
+      samples_, fields_, shuffle(), order, [blocks](const batch_request& wanted) { blocks->fill(wanted); },
+      [blocks](const detail::row_order& rows) { blocks->enter(rows); });
 }
 
 }  // namespace gpipe

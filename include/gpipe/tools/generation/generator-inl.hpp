@@ -21,8 +21,8 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
+#include <gpipe/tools/generation/decoder.hpp>
 #include <gpipe/tools/generation/generator.hpp>
-#include <gpipe/tools/generation/layer_share.hpp>
 #include <gpipe/transport/contract/call_fingerprint.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

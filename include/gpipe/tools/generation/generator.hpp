@@ -11,7 +11,6 @@
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/tools/generation/decoder.hpp>
-#include <gpipe/tools/generation/layer_share.hpp>
 #include <gpipe/tools/generation/sampling.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

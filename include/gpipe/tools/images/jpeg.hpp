@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <jpeglib.h>  // after <cstdio>, whose FILE it needs
 
@@ -25,6 +24,9 @@ inline bool is_jpeg(std::span<const std::byte> file) {
 /// continue with grey.
 class jpeg_reading {
  public:
+  static constexpr const char* name = "JPEG";
+  static constexpr std::size_t max_expansion = 1024;  // a block of 8 x 8 pixels takes some bits
+
   explicit jpeg_reading(std::span<const std::byte> file) : file_(file) {
     jpeg_.err = jpeg_std_error(&errors_);
     jpeg_.client_data = this;
@@ -43,6 +45,9 @@ class jpeg_reading {
   std::size_t width() const { return jpeg_.image_width; }
   std::size_t height() const { return jpeg_.image_height; }
   int channels() const { return jpeg_.out_color_space == JCS_GRAYSCALE ? 1 : 3; }
+  int bits() const { return 8; }
+  std::size_t row_bytes() const { return width() * static_cast<std::size_t>(channels()); }
+  std::size_t packed_row_bytes() const { return width(); }
   const char* message() const { return message_; }
 
  private:
@@ -80,31 +85,12 @@ inline bool jpeg_reading::read_pixels(JSAMPROW* rows) {
   return true;
 }
 
-inline image_set decode_jpeg(std::span<const std::byte> file, const std::string& path) {
-  jpeg_reading reading(file);
-  const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole JPEG file", {.file = path}); };
-  if (!reading.read_header()) fail(std::string("is no JPEG that can be read: ") + reading.message());
-  image_set image{.channels = reading.channels(),
-                  .height = static_cast<int>(reading.height()),
-                  .width = static_cast<int>(reading.width())};
-  // A block of 8 x 8 pixels takes some bits, so a small file with large extents is refused before they are allocated.
-  if (reading.width() * reading.height() > 1024 * file.size())
-    fail(concat({"has ", file.size(), " bytes, too few for ", image.width, " x ", image.height, " pixels"}));
-  std::vector<JSAMPLE> bytes(image.row());
-  std::vector<JSAMPROW> starts(reading.height());
-  for (std::size_t y = 0; y < starts.size(); ++y) starts[y] = bytes.data() + y * (image.row() / starts.size());
-  if (!reading.read_pixels(starts.data())) fail(std::string("is no JPEG that can be read: ") + reading.message());
-  image.pixels.resize(image.row());
-  for (std::size_t i = 0; i < image.row(); ++i) image.pixels[i] = static_cast<float>(bytes[i]) / 255.0F;
-  return image;
-}
-
 }  // namespace detail
 
 /// JPEG by libjpeg, such as libjpeg-turbo: grey, or red, green, blue, of 8 bits. The orientation in a camera's metadata
 /// is not applied. Files of four colours (CMYK) are refused.
 ///
 ///     read_image_folders("flowers", {.channels = 3, .formats = {jpeg_format, pnm_format}, .height = 64, .width = 64})
-inline constexpr image_format jpeg_format{"JPEG", detail::is_jpeg, detail::decode_jpeg};
+inline constexpr image_format jpeg_format{"JPEG", detail::is_jpeg, detail::decode_by<detail::jpeg_reading>};
 
 }  // namespace gpipe

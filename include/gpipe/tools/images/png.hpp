@@ -8,7 +8,6 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <gpipe/tools/images/image_format.hpp>
 
@@ -25,6 +24,9 @@ inline bool is_png(std::span<const std::byte> file) {
 /// has a destructor.
 class png_reading {
  public:
+  static constexpr const char* name = "PNG";
+  static constexpr std::size_t max_expansion = 1032;
+
   explicit png_reading(std::span<const std::byte> file) : file_(file) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, fail, [](png_structp, png_const_charp) {});
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
@@ -89,34 +91,11 @@ inline bool png_reading::read_pixels(png_bytep* rows) {
   return true;
 }
 
-inline image_set decode_png(std::span<const std::byte> file, const std::string& path) {
-  png_reading reading(file);
-  const auto fail = [&](const std::string& wrong) { throw error(wrong, "give a whole PNG file", {.file = path}); };
-  if (!reading.read_header()) fail(std::string("is no PNG that can be read: ") + reading.message());
-  image_set image{.channels = reading.channels(),
-                  .height = static_cast<int>(reading.height()),
-                  .width = static_cast<int>(reading.width())};
-  const std::size_t row_bytes = reading.row_bytes(), rows = reading.height();
-  // PNG's compression makes a byte of at most 1032, so a small file with large extents is refused before they are
-  // allocated.
-  if (reading.packed_row_bytes() * rows > 1032 * file.size())
-    fail(concat({"has ", file.size(), " bytes, too few for ", image.width, " x ", image.height, " pixels"}));
-  std::vector<png_byte> bytes(row_bytes * rows);
-  std::vector<png_bytep> starts(rows);
-  for (std::size_t y = 0; y < rows; ++y) starts[y] = bytes.data() + y * row_bytes;
-  if (!reading.read_pixels(starts.data())) fail(std::string("is no PNG that can be read: ") + reading.message());
-  image.pixels.resize(image.row());
-  for (std::size_t i = 0; i < image.row(); ++i)
-    image.pixels[i] = reading.bits() == 16 ? static_cast<float>(bytes[2 * i] << 8 | bytes[2 * i + 1]) / 65535.0F
-                                           : static_cast<float>(bytes[i]) / 255.0F;
-  return image;
-}
-
 }  // namespace detail
 
 /// PNG by libpng: grey, or red, green, blue; of 8 or 16 bits; palettes become colours. Transparency is dropped.
 ///
 ///     read_image_folders("flowers", {.formats = {png_format, pnm_format}})
-inline constexpr image_format png_format{"PNG", detail::is_png, detail::decode_png};
+inline constexpr image_format png_format{"PNG", detail::is_png, detail::decode_by<detail::png_reading>};
 
 }  // namespace gpipe

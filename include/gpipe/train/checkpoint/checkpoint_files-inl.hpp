@@ -1,13 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -97,16 +101,9 @@ GPIPE_COLD void read_array_as(const loaded_array& loaded, const array_visit& vis
     }
     return;
   }
-  const std::size_t rows = order.extent(0), row = elements / rows,
-                    block_rows = (std::min)((std::max)(block_elements / row, std::size_t{1}), rows);
-  std::vector<T> values(elements), block(block_rows * row);
+  std::vector<T> values(elements);
   loaded.tensor->read(0, std::span(values));
-  const auto bytes = std::as_writable_bytes(std::span(block));
-  for (std::size_t r = 0; r < rows; r += block_rows) {
-    const std::size_t count = (std::min)(block_rows, rows - r);
-    order.take(std::as_bytes(std::span(values)).data(), sizeof(T), r, count, bytes.data());
-    visit(r * row * sizeof(T), bytes.first(count * row * sizeof(T)));
-  }
+  order.take_blocks(std::as_bytes(std::span(values)).data(), sizeof(T), block_elements * sizeof(T), visit);
 }
 GPIPE_COLD GPIPE_INLINE void read_array(const loaded_array& loaded, const array_visit& visit) {
   visit_dtype<double, float>(loaded.array.type, [&]<class T>() { read_array_as<T>(loaded, visit); });
@@ -155,6 +152,85 @@ GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_
         folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : step_text,
         [&](const safetensors_entry& e, safetensors_sink& sink) { source(e, sink); }, files);
   }
+}
+
+GPIPE_COLD GPIPE_INLINE safetensors_metadata checkpoint_facts::texts() const {
+  return {{"gpipe.format", std::to_string(newest_format)},
+          {"gpipe.steps", std::to_string(steps)},
+          {"gpipe.seed", std::to_string(seed)},
+          {"gpipe.epoch", std::to_string(position.epoch)},
+          {"gpipe.batch", std::to_string(position.batch)},
+          {"gpipe.batch_size", std::to_string(position.batch_size)},
+          {"gpipe.samples", std::to_string(position.samples)},
+          {"gpipe.frozen", frozen.value_or("")},
+          {"gpipe.optimizer", optimizer},
+          {"gpipe.optimizer_trial", optimizer_trial},
+          {"gpipe.rate", rate},
+          {"gpipe.groups", groups}};
+}
+
+GPIPE_COLD GPIPE_INLINE void require_one_step(const std::deque<safetensors_set>& sets) {
+  const safetensors_file* first = nullptr;
+  for (const safetensors_set& set : sets)
+    for (const safetensors_file& file : set.files()) {
+      const auto steps = file.metadata().find("gpipe.steps");
+      if (steps == file.metadata().end()) continue;
+      if (first == nullptr) first = &file;
+      const std::string& first_steps = first->metadata().at("gpipe.steps");
+      if (steps->second != first_steps)
+        throw_error({"the file is of step ", detail::quoted(steps->second), ", but ", detail::quoted(first->path()),
+                     " is of step ", detail::quoted(first_steps)},
+                    {"load files of one checkpoint"}, {.file = file.path()});
+    }
+}
+
+GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file) {
+  const auto text = [&](const char* key) -> const std::string& {
+    const auto found = texts.find(key);
+    if (found == texts.end())
+      throw_error({"the file has no text ", quoted(key), ", so it is no checkpoint of a training"},
+                  {"give a folder that save has written"}, {.file = file});
+    return found->second;
+  };
+  const auto number = [&](const char* key, std::uint64_t max = UINT64_MAX, const char* kind = "") {
+    const std::string& digits = text(key);
+    std::uint64_t value = 0;
+    const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || end.ec != std::errc{} || end.ptr != digits.data() + digits.size())
+      throw_error({"the text ", quoted(key), " is ", detail::quoted(digits), ", which is no number"},
+                  {"load another checkpoint"}, {.file = file});
+    if (value > max)
+      throw_error({"the text ", quoted(key), " is ", value, ", which is no ", kind}, {"load another checkpoint"},
+                  {.file = file});
+    return value;
+  };
+  if (const std::uint64_t format = number("gpipe.format"); format > checkpoint_facts::newest_format)
+    throw_error(
+        {"the checkpoint has format ", format, ", but this library reads up to ", checkpoint_facts::newest_format},
+        {"use a newer gpipe"}, {.file = file});
+  checkpoint_facts facts;
+  const auto count = [&](const char* key) {
+    constexpr std::uint64_t max = 1'000'000'000'000'000'000;  // far from where counts overflow
+    return number(key, max, "count of a training");
+  };
+  facts.steps = count("gpipe.steps");
+  facts.seed = number("gpipe.seed");
+  facts.position = {count("gpipe.epoch"), static_cast<long>(count("gpipe.batch"))};
+  facts.frozen.reset();
+  if (number("gpipe.format") >= 2) {
+    const auto int_count = [&](const char* key) {
+      constexpr auto max = static_cast<std::uint64_t>((std::numeric_limits<int>::max)());
+      return static_cast<int>(number(key, max, "number of samples"));
+    };
+    facts.position.batch_size = int_count("gpipe.batch_size");
+    facts.position.samples = int_count("gpipe.samples");
+    facts.frozen = text("gpipe.frozen");
+  }
+  facts.optimizer = text("gpipe.optimizer");
+  facts.optimizer_trial = text("gpipe.optimizer_trial");
+  facts.rate = text("gpipe.rate");
+  facts.groups = text("gpipe.groups");
+  return facts;
 }
 
 }  // namespace gpipe::detail

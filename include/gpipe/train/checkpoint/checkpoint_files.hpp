@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
+#include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
-#include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/names/stored_array.hpp>
 
 namespace gpipe::detail {
@@ -95,17 +99,11 @@ class array_source {
   static constexpr std::size_t block_bytes = std::size_t{4} << 20;
 
   void write_in_order(const stored_array& array, safetensors_sink& sink) {
-    const axis_order order = array.order.inverse();
-    const std::size_t rows = order.extent(0), row_bytes = array.location.bytes / rows,
-                      block_rows = (std::min)((std::max)(block_bytes / row_bytes, std::size_t{1}), rows);
-    std::vector<std::byte> values(array.location.bytes), block(block_rows * row_bytes);
+    std::vector<std::byte> values(array.location.bytes);
     for (std::size_t offset = 0; offset < values.size(); offset += block_bytes)
       read_(array, offset, std::span(values).subspan(offset, (std::min)(block_bytes, values.size() - offset)));
-    for (std::size_t r = 0; r < rows; r += block_rows) {
-      const std::size_t count = (std::min)(block_rows, rows - r);
-      order.take(values.data(), bytes_of(array.type), r, count, block.data());
-      sink.write(std::span<const std::byte>(block).first(count * row_bytes));
-    }
+    array.order.inverse().take_blocks(values.data(), bytes_of(array.type), block_bytes,
+                                      [&](std::size_t, std::span<const std::byte> rows) { sink.write(rows); });
   }
 
   const array_reader& read_;
@@ -117,6 +115,36 @@ class array_source {
 /// step count in all.
 void write_arrays(const std::string& folder, const file_list& list, int rank, std::uint64_t steps,
                   safetensors_metadata facts, const array_reader& read, file_operations& files);
+
+// change: the random number generator; the user's choice
+// change: checkpoint contents; a number or a text; older files lack it
+/// The texts of a checkpoint, in the header of the optimizer's first file. The step count is in every file.
+///
+///     gpipe.format 2, gpipe.steps 120, gpipe.seed 7,
+///     gpipe.epoch 2, gpipe.batch 13, gpipe.batch_size 32, gpipe.samples 5000, gpipe.frozen 0.weight, 0.bias,
+///     gpipe.optimizer adamw, gpipe.optimizer_trial 0.87...,
+///     gpipe.rate 0.001, gpipe.groups *.bias: rate_factor 1, weight_decay 0
+struct checkpoint_facts {
+  static constexpr std::uint64_t newest_format = 2;
+
+  std::uint64_t steps = 0, seed = 0;
+  data_position position{};
+  std::string optimizer{};        ///< the name of its type
+  std::string optimizer_trial{};  ///< the result of two updates with its settings
+  std::string rate{};             ///< of the next step
+  std::string groups{};           ///< of parameters
+  /// The paths of the parameters frozen by `freeze`, one per line; nullopt: a checkpoint of format 1, which does not
+  /// store them.
+  std::optional<std::string> frozen = "";
+
+  safetensors_metadata texts() const;
+};
+
+/// Throws if files of a checkpoint are of different steps.
+void require_one_step(const std::deque<safetensors_set>& sets);
+
+/// Throws if a text is missing or is no number, or if the format is newer than this library.
+checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file);
 
 }  // namespace gpipe::detail
 

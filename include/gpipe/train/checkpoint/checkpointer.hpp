@@ -23,7 +23,6 @@
 #include <gpipe/train/checkpoint/background.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
-#include <gpipe/train/checkpoint/facts.hpp>
 #include <gpipe/train/checkpoint/names/map_names.hpp>
 #include <gpipe/train/checkpoint/names/model_config.hpp>
 #include <gpipe/train/checkpoint/values_before.hpp>
@@ -73,7 +72,7 @@ class checkpointer {
     if (options.wait || !together().alone()) return write(folder, options.keep, *content, reader());
     const array_reader read = copied(*content, copy);
     writer.start([this_one = *this, folder, keep = options.keep, content, read] {
-      this_one.write_alone(folder, keep, *content, read);
+      this_one.write(folder, keep, *content, read);
     });
   }
 
@@ -245,21 +244,8 @@ class checkpointer {
     folder.commit(step);
     folder.keep_newest(step, keep);
   }
-  GPIPE_COLD void write_alone(const std::string& path, int keep, const contents& content,
-                              const array_reader& read) const {
-    checkpoint_folder folder(path, files_);
-    const auto step = static_cast<long>(content.facts.steps);
-    try {
-      const std::string part = folder.begin(step);
-      write_files(part, 0, content, read);
-      complete(folder, part, keep, content);
-    } catch (...) {
-      folder.abandon(step);
-      throw;
-    }
-  }
+  /// Writes a checkpoint. A thread in the background may call it, if there is one process.
   GPIPE_COLD void write(const std::string& path, int keep, const contents& content, const array_reader& read) const {
-    if (together().alone()) return write_alone(path, keep, content, read);
     checkpoint_folder folder(path, files_);
     const auto step = static_cast<long>(content.facts.steps);
     const std::string part = folder.part_path(step);
@@ -272,7 +258,7 @@ class checkpointer {
     try {
       once([&] { folder.begin(step); }, 1);
       together().together([&] {
-        if (files_.kind_of(part.c_str()) != file_operations::kind::folder)
+        if (!together().is_first() && files_.kind_of(part.c_str()) != file_operations::kind::folder)
           throw error("rank 0 has made this folder, and it is not here",
                       "save into a folder that all hosts see, such as one of a shared file system", {.file = part});
         write_files(part, run_.rank(), content, read);

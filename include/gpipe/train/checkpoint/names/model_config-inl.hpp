@@ -21,13 +21,7 @@ namespace gpipe::detail {
 /// The members of an object, each as its text: `"gelu_new"` with the quotes.
 GPIPE_COLD inline std::map<std::string, std::string> members_of(const std::string& path, file_operations& files) {
   constexpr std::uint64_t max = std::uint64_t{1} << 20;
-  const open_file file(files, path, O_RDONLY | O_NONBLOCK);
-  const std::uint64_t size = file.size();
-  if (size > max)
-    throw_error({"the config has ", size, " bytes, but at most ", max, " are read"}, {"give the config of a model"},
-                {.file = path});
-  std::string text(static_cast<std::size_t>(size), '\0');
-  file.read_at(text.data(), text.size(), 0);
+  const std::string text = read_json(path, "the config", max, "give the config of a model", files);
   std::map<std::string, std::string> members;
   json_reader json(text, "the config", path);
   json.object([&](const std::string& key) { members[key] = json.value(); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,19 @@ class axis_order {
   /// array; `target` gets the indices `first` to `first + count` (excluded) of the first axis in memory.
   void take(const std::byte* source, std::size_t element, std::size_t first, std::size_t count,
             std::byte* target) const;
+  /// The same for all elements, in blocks of whole rows of at most `block_bytes`, or of one row. Calls
+  /// `visit(offset, bytes)` for each block.
+  template <class Visit>
+  void take_blocks(const std::byte* source, std::size_t element, std::size_t block_bytes, const Visit& visit) const {
+    const std::size_t rows = extents_[0], row_bytes = size() / rows * element,
+                      block_rows = (std::min)((std::max)(block_bytes / row_bytes, std::size_t{1}), rows);
+    std::vector<std::byte> block(block_rows * row_bytes);
+    for (std::size_t row = 0; row < rows; row += block_rows) {
+      const std::size_t count = (std::min)(block_rows, rows - row);
+      take(source, element, row, count, block.data());
+      visit(row * row_bytes, std::span<const std::byte>(block).first(count * row_bytes));
+    }
+  }
 
  private:
   int axes_ = 0;                               // without axes of one element
