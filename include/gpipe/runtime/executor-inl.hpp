@@ -7,10 +7,6 @@
 
 namespace gpipe {
 
-GPIPE_INLINE void detail::keep_stuck::operator()(executor* run) const {
-  if (!run->stuck()) delete run;
-}
-
 GPIPE_INLINE GPIPE_COLD executor::executor(const detail::device_functions& device, const network& net,
                                            const detail::kernel_row* kernels, step_plan plan,
                                            detail::optimizer_update rule, training_options options,
@@ -26,15 +22,19 @@ GPIPE_INLINE GPIPE_COLD executor::executor(const detail::device_functions& devic
       processes_(plan_, options_.job),
       report_{net_, admitted(), ranks_.count(), options_.trace_events,  // in this order: a job admits, then counts
               options_.job == nullptr ? host_cores{} : options_.job->on_this_host()},
-      watched_(net_, plan_, options_.digest_calls),
-      input_(net_, plan_, step_, {ranks_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
+      lengths_(net_, plan_, step_, options_.digest_calls,
+               {ranks_.layers_here(net_.layer_count), options_.job == nullptr ? -1 : rank()}),
       passes_(device_, net_, plan_, rule_, options_, ranks_, step_, decision_, report_.stages(),
               detail::wait_limits_of(ranks_.count(), options_.deadline)),
       parameters_(net_, plan_, ranks_, replicas()) {
-  passes_.connect(kernels, [this](int replica, int worker) { return report_.of_worker(replica, worker); });
-  for (const detail::length_plan& length : shorter_) add_length(length);
+  const auto recorder_of = [this](int replica, int worker) { return report_.of_worker(replica, worker); };
+  passes_.connect(kernels, recorder_of);
+  for (const detail::length_plan& length : shorter_) {
+    passes_.add(*length.net, length.plan, length.kernels, recorder_of);
+    lengths_.add(*length.net, length.plan);
+  }
   time_layers(options_.layer_times);
-  if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
+  if (options_.digest_calls > 0) each_stage([this](auto& stage) { stage.record_in(lengths_.digest()); });
   step_.seed = options_.seed;
   for (std::size_t k = 0; k < passes_.plans(); ++k)
     passes_.replicas(k).each([this](auto& replica) { replica.begin(step_); });
@@ -50,7 +50,7 @@ GPIPE_INLINE GPIPE_COLD executor::~executor() {
 }
 
 GPIPE_INLINE GPIPE_COLD step_result executor::train(const batch& data, double rate, double max_norm) {
-  input_.require_training();
+  lengths_.longest().input.require_training();
   calls().together([&] {
     // Updates compute with the rate as a number of the parameters' type.
     const double max_rate = detail::visit_dtype<double, float>(
@@ -83,7 +83,7 @@ GPIPE_INLINE GPIPE_COLD step_result executor::train(const batch& data, double ra
 }
 
 GPIPE_INLINE GPIPE_COLD step_result executor::accumulate(const batch& data) {
-  input_.require_training();
+  lengths_.longest().input.require_training();
   detail::require_kept_gradients(plan_);
   calls().together([&] {
     choose(data);
@@ -108,7 +108,7 @@ GPIPE_INLINE void executor::discard_accumulated() {
 }
 
 GPIPE_INLINE GPIPE_COLD step_result executor::evaluate(const batch& data) {
-  input_.require_loss();
+  lengths_.longest().input.require_loss();
   calls().together([&] {
     choose(data);
     input().begin(detail::pass_kind::evaluate, data);
@@ -122,9 +122,9 @@ GPIPE_INLINE GPIPE_COLD step_result executor::evaluate(const batch& data) {
 }
 
 GPIPE_INLINE GPIPE_COLD void executor::predict(const batch& data, tensor_rows& output, int first) {
-  input_.require_loss();
+  lengths_.longest().input.require_loss();
   choose(data);
-  if (!shorter_.empty()) require_size(output);
+  if (lengths_.several()) require_size(output);
   // A kernel that returns after the deadline still writes to the rows: then they stay here, and `output` has none.
   const struct lent {
     executor& borrower;
@@ -145,7 +145,7 @@ GPIPE_INLINE GPIPE_COLD void executor::predict(const batch& data, tensor_rows& o
 }
 
 GPIPE_INLINE GPIPE_COLD tensor_rows executor::predictions(int samples) const {
-  input_.require_loss();
+  lengths_.longest().input.require_loss();
   tensor_rows rows;
   for (const detail::edge_part& part : detail::predicted_parts(net_now())) rows.add(part, samples);
   rows.resize(samples);
@@ -154,8 +154,14 @@ GPIPE_INLINE GPIPE_COLD tensor_rows executor::predictions(int samples) const {
 
 GPIPE_INLINE GPIPE_COLD const step_plan& executor::choose(const batch& data) {
   usable();
-  if (shorter_.empty()) return plan_;
-  use(detail::length_of(nets_, data));
+  if (!lengths_.several()) return plan_;
+  lengths_.choose(data);
+  passes_.use(lengths_.number());
+  if (lengths_.derives_again()) {
+    const bool* const derives_anew = shorter_.front().derives_anew;
+    replicas_now().each_stage([derives_anew](auto& stage) { stage.refresh(derives_anew); });
+    replicas_now().each_stage([](auto& stage) { stage.context().finish(); });
+  }
   return plan_now();
 }
 
@@ -177,14 +183,14 @@ GPIPE_INLINE GPIPE_COLD void executor::watch(int layer, bool watched) {
   calls().agree_to_watch(layer, watched);
   ++step_.changes;
   for (std::size_t k = 0; k < passes_.plans(); ++k) {
-    detail::watched_rows* const rows = watched_of(k).watch(layer, watched);
+    detail::watched_rows* const rows = lengths_.at(k).watched.watch(layer, watched);
     usable().replicas(k).each_copy_of(stage_of(layer), [&](auto& stage) { stage.watch(layer, rows); });
   }
 }
 
 GPIPE_INLINE GPIPE_COLD measured_profile executor::profile_layers(const batch& data, int steps) {
   usable();
-  input_.require_training();
+  lengths_.longest().input.require_training();
   if (accumulated_ > 0)
     detail::throw_error({"the gradients of ", accumulated_, " accumulated calls wait for a step"},
                         {"take the step, or call discard_accumulated"});
@@ -275,7 +281,7 @@ GPIPE_INLINE GPIPE_COLD void executor::set_first_values() {
   const detail::default_float_environment exact;
   replicas().each_stage([this](auto& stage) { stage.begin_moments(rule_); });
   parameters_.initialize(options_.seed);
-  derived_for_ = 0;
+  lengths_.derived_for_longest();
   if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
   first_values_ = true;
 }
@@ -326,43 +332,15 @@ GPIPE_INLINE void executor::time_layers(bool enabled) {
   each_stage([enabled](auto& stage) { stage.time_layers(enabled); });
 }
 
-GPIPE_INLINE detail::watched_activations& executor::watched_of(std::size_t plan) {
-  return plan == 0 ? watched_ : shorter_states_[plan - 1].watched;
-}
-
-GPIPE_INLINE const detail::watched_activations& executor::watched_now() const {
-  return running_ == 0 ? watched_ : shorter_states_[running_ - 1].watched;
-}
-
 GPIPE_INLINE GPIPE_COLD step_plan executor::with_largest_arena(step_plan longest,
                                                                const std::vector<detail::length_plan>& shorter) {
   if (!shorter.empty()) detail::share_arenas(longest, shorter);
   return longest;
 }
 
-GPIPE_INLINE GPIPE_COLD void executor::add_length(const detail::length_plan& length) {
-  nets_.push_back(length.net);
-  passes_.add(*length.net, length.plan, length.kernels,
-              [this](int replica, int worker) { return report_.of_worker(replica, worker); });
-  shorter_states_.push_back(
-      length_state{{*length.net, length.plan, options_.digest_calls, &watched_.digest()},
-                   {*length.net, length.plan, step_, {ranks_.layers_here(net_.layer_count), -1}}});
-}
-
-GPIPE_INLINE GPIPE_COLD void executor::use(std::size_t plan) {
-  if (plan == running_ && plan == derived_for_) return;
-  passes_.use(plan);
-  running_ = plan;
-  if (plan == derived_for_) return;
-  derived_for_ = plan;
-  const bool* const derives_anew = shorter_.front().derives_anew;
-  replicas_now().each_stage([derives_anew](auto& stage) { stage.refresh(derives_anew); });
-  replicas_now().each_stage([](auto& stage) { stage.context().finish(); });
-}
-
 GPIPE_INLINE GPIPE_COLD void executor::refresh() {
   parameters_.refresh();
-  derived_for_ = 0;
+  lengths_.derived_for_longest();
 }
 
 GPIPE_INLINE GPIPE_COLD void executor::require_size(const tensor_rows& rows) const {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,14 +15,11 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/length_plan.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/run_report.hpp>
-#include <gpipe/runtime/step/step_input.hpp>
-#include <gpipe/runtime/watched_activations.hpp>
 #include <gpipe/runtime/worker/pass_runner.hpp>
 
 namespace gpipe {
@@ -100,7 +96,7 @@ class executor {
   /// none.
   const step_plan& choose(const batch& data);
   /// The plan that runs: of the last batch's length.
-  const step_plan& plan_now() const { return running_ == 0 ? plan_ : shorter_[running_ - 1].plan; }
+  const step_plan& plan_now() const { return lengths_.running().plan; }
   /// The plans of shorter lengths, the shortest first.
   const std::vector<detail::length_plan>& shorter() const { return shorter_; }
 
@@ -115,7 +111,7 @@ class executor {
   /// The rows of the last call, without samples if it failed. Null if the layer is not watched.
   const detail::watched_rows* watched(int layer) const { return usable(), watched_now().watched(layer); }
 
-  const gpipe::digest& digest() const { return usable(), watched_.digest(); }
+  const gpipe::digest& digest() const { return usable(), lengths_.longest().watched.digest(); }
 
   /// Times every layer in this number of steps over the batch. The steps are not applied: only the gradients change.
   measured_profile profile_layers(const batch& data, int steps);
@@ -196,7 +192,7 @@ class executor {
   const step_plan& admitted() const;
   const detail::pass_runner& usable() const;
   const detail::replica_list& replicas() const { return usable().replicas(); }
-  const detail::replica_list& replicas_now() const { return usable().replicas(running_); }
+  const detail::replica_list& replicas_now() const { return usable().replicas(lengths_.number()); }
   template <class Call>
   void each_stage(Call&& call) const {
     for (std::size_t k = 0; k < passes_.plans(); ++k) usable().replicas(k).each_stage(call);
@@ -218,22 +214,13 @@ class executor {
 
   void time_layers(bool enabled);
 
-  // The network of the plan that runs.
-  const network& net_now() const { return *nets_[running_]; }
-
-  // Each length has its own, because the sizes of its rows differ.
-  struct length_state {
-    detail::watched_activations watched;
-    detail::step_input input;
-  };
-  detail::watched_activations& watched_of(std::size_t plan);
-  detail::watched_activations& watched_now() { return watched_of(running_); }
-  const detail::watched_activations& watched_now() const;
-  detail::step_input& input() { return running_ == 0 ? input_ : shorter_states_[running_ - 1].input; }
+  // Of the length that runs.
+  const network& net_now() const { return lengths_.running().net; }
+  detail::watched_activations& watched_now() { return lengths_.running().watched; }
+  const detail::watched_activations& watched_now() const { return lengths_.running().watched; }
+  detail::step_input& input() { return lengths_.running().input; }
 
   static step_plan with_largest_arena(step_plan longest, const std::vector<detail::length_plan>& shorter);
-  void add_length(const detail::length_plan& length);
-  void use(std::size_t plan);
   // Recomputes all buffers that are derived from parameters, for the longest length.
   void refresh();
 
@@ -264,18 +251,13 @@ class executor {
   detail::rank_layout ranks_;
   detail::broadcast processes_;
   mutable detail::run_report report_;
-  detail::watched_activations watched_;
   detail::step_context step_;
-  detail::step_input input_;
+  detail::length_choice lengths_;
   detail::commit_decision decision_;
   int accumulated_ = 0;
   bool first_values_ = false;
-  tensor_rows predicted_;                    // while `predict` runs
-  double checked_rate_ = -1;                 // the largest rate for which an update is known to stay finite
-  std::vector<const network*> nets_{&net_};  // the longest length's, then those of `shorter_`
-  std::deque<length_state> shorter_states_;
-  std::size_t running_ = 0;      // the plan that runs: 0 is the longest length's, then `shorter_`
-  std::size_t derived_for_ = 0;  // the plan for which layers have derived their buffers
+  tensor_rows predicted_;     // while `predict` runs
+  double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
   detail::pass_runner passes_;
   detail::parameter_access parameters_;
 };

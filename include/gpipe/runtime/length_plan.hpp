@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
@@ -12,6 +14,8 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/batch.hpp>
+#include <gpipe/runtime/step/step_input.hpp>
+#include <gpipe/runtime/watched_activations.hpp>
 
 namespace gpipe::detail {
 
@@ -85,5 +89,55 @@ GPIPE_COLD inline std::size_t length_of(const std::vector<const network*>& nets,
                " samples, ", wrong.elements / samples, " each: no plan has rows of the batch's sizes"},
               {"pad the rows of all fields to one length of the plans: \"", wrong.name, "\" to ", sizes});
 }
+
+/// The lengths of a training: the longest, then the others. Each call runs the length of its batch.
+class length_choice {
+ public:
+  /// Each length checks and records its own rows, because their sizes differ.
+  struct length {
+    const network& net;
+    const step_plan& plan;
+    watched_activations watched;
+    step_input input;
+  };
+
+  GPIPE_COLD length_choice(const network& net, const step_plan& plan, step_context& step, std::size_t digest_calls,
+                           const local_layers& local)
+      : step_(step), digest_calls_(digest_calls), local_(local) {
+    add(net, plan);
+  }
+  /// Adds a shorter length; all have one digest.
+  GPIPE_COLD void add(const network& net, const step_plan& plan) {
+    gpipe::digest* const shared = lengths_.empty() ? nullptr : &digest();
+    nets_.push_back(&net);
+    lengths_.push_back({net, plan, {net, plan, digest_calls_, shared}, {net, plan, step_, local_}});
+  }
+
+  bool several() const { return lengths_.size() > 1; }
+  length& longest() { return lengths_.front(); }
+  const length& longest() const { return lengths_.front(); }
+  length& at(std::size_t number) { return lengths_[number]; }
+  gpipe::digest& digest() { return longest().watched.digest(); }
+
+  /// The length that runs, and its number.
+  length& running() { return lengths_[running_]; }
+  const length& running() const { return lengths_[running_]; }
+  std::size_t number() const { return running_; }
+  /// The batch's length runs until a batch has another.
+  void choose(const batch& data) { running_ = length_of(nets_, data); }
+
+  /// Whether layers must recompute the buffers that they derive from parameters: they have, for another length.
+  bool derives_again() { return std::exchange(derived_for_, running_) != running_; }
+  /// They have recomputed all buffers, for the longest length.
+  void derived_for_longest() { derived_for_ = 0; }
+
+ private:
+  step_context& step_;
+  std::size_t digest_calls_;
+  local_layers local_;
+  std::vector<const network*> nets_;
+  std::deque<length> lengths_;  // they do not move
+  std::size_t running_ = 0, derived_for_ = 0;
+};
 
 }  // namespace gpipe::detail

@@ -16,9 +16,9 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/runtime/length_plan.hpp>
-#include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/model_array-inl.hpp>
+#include <gpipe/train/model_array.hpp>
 
 // The definitions of basic_trainer's members. trainer.hpp includes them if the program is header-only. Else the
 // compiled library has them, for all devices.
@@ -26,6 +26,10 @@
 namespace gpipe {
 
 namespace detail {
+
+GPIPE_INLINE void keep_stuck::operator()(executor* run) const {
+  if (!run->stuck()) delete run;
+}
 
 /// The plan of a training: the plan of the source, or another one if the training has its own cut or a job. The plans
 /// of several lengths keep the same copies at the same bytes, whatever each recomputes and however many rows it has.

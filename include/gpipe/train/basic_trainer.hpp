@@ -13,6 +13,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -22,7 +23,6 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
-#include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
@@ -32,6 +32,8 @@
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
+
+class executor;
 
 namespace broken {
 
@@ -53,6 +55,29 @@ struct saving;
 struct trainer_checkpoints;
 
 class token_generator;
+
+/// Destroys an executor, or keeps it until the process ends if a kernel in it does not return: that thread still uses
+/// the executor's memory.
+struct keep_stuck {
+  void operator()(executor* run) const;
+};
+
+/// Each training has one. A training that was moved from has none, and its calls throw `error`.
+class executor_owner : public std::unique_ptr<executor, keep_stuck> {
+ public:
+  using std::unique_ptr<executor, keep_stuck>::unique_ptr;
+
+  executor& operator*() const {
+    if (this->get() == nullptr) throw_moved();
+    return *this->get();
+  }
+  executor* operator->() const { return &**this; }
+
+ private:
+  [[noreturn]] GPIPE_COLD static void throw_moved() {
+    throw_error({"the training was moved to another object"}, {"use that one"});
+  }
+};
 
 /// The source of a trainer's plan.
 struct plan_source {

@@ -9,7 +9,6 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/runtime/executor.hpp>
-#include <gpipe/train/array.hpp>
 #include <gpipe/train/model_array.hpp>
 
 // The definitions of model_array's members. basic_trainer-inl.hpp includes them.

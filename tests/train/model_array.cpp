@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/array.hpp>
+#include <gpipe/train/model_array.hpp>
 
 #include <doctest/doctest.h>
 
