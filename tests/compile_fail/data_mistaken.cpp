@@ -9,10 +9,16 @@
 // expect: field_has_a_name_and_rows<false, (unsigned long|std::size_t|long unsigned int), std::vector
 // expect: rows of predictions or activations are read with their type
 // expect: rows_have_a_type<int, false>
-// errors: 9
+// expect: are one array of numbers: give a std::vector, std::array, std::span or a built-in array
+// expect: numbers are float, double, std::int32_t, std::uint8_t or gpipe::bf16: convert an array of another type
+// expect: rows_have_an_element_type<long.*, false>
+// errors: 11
+#include <cstdint>
+#include <list>
+#include <vector>
+
 #include <gpipe/data.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
-#include <vector>
 
 using namespace gpipe;
 
@@ -27,6 +33,8 @@ inline void make(const std::vector<float>& pixels) {
   for (const batch& part : data.batches(2, true)) static_cast<void>(part);
   for (const batch& part : data.shuffled(2)) static_cast<void>(part);
   read_csv("digits.csv");
+  dataset{}.with("inputs", 1, std::list<float>{1, 2});
+  dataset{}.with("labels", 1, std::vector<std::int64_t>{1, 2});
 #else
   batch{2}.with("inputs", pixels);
   static_cast<void>(tensor_rows{}.all());
@@ -34,5 +42,7 @@ inline void make(const std::vector<float>& pixels) {
   static_cast<void>(dataset{}.split(0.5, 1));
   for (const batch& part : data.shuffled(2, 1, 1)) static_cast<void>(part);
   read_csv("digits.csv", {{"inputs", 4}});
+  dataset{}.with("inputs", 1, pixels);
+  dataset{}.with("labels", 1, std::vector<std::int32_t>{1, 2});
 #endif
 }

@@ -1,5 +1,7 @@
 // expect: deleted (function|constructor)
 // expect: a call takes a batch, and was given something else
+// expect: argument_is_a_batch<gpipe::dataset, false>
+// expect: argument_is_a_batch<std::vector<int
 // expect: training.step.batch. runs forward, backward and the update, with gradients that begin at zero
 // expect: an array is named by its path, parameter
 // expect: array_has_a_path<long
@@ -8,7 +10,7 @@
 // expect: fit takes a dataset or another source of batches, and was given something else
 // expect: a trainer is made of a plan and an optimizer
 // expect: a trainer.s third argument is a device
-// errors: 11
+// errors: 13
 #include <gpipe/data.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
@@ -28,6 +30,8 @@ inline void train(trainer<net, adamw>& training, const std::vector<float>& image
   trainer<net, adamw> other = training;
   training.zero_grad();
   training.step(images, labels);
+  training.step(data);
+  training.predict(labels);
   training.parameter(0);
   training.array(0L);
   training.state_array(0U);
@@ -39,6 +43,9 @@ inline void train(trainer<net, adamw>& training, const std::vector<float>& image
 #else
   trainer<net, adamw> other = std::move(training);
   training.step(batch{1}.with("inputs", images).with("labels", labels));
+  for (const batch& part : data.batches(32)) training.step(part);
+  training.evaluate(data);
+  training.predict(batch{1}.with("inputs", images));
   training.parameter(0, "weight");
   training.array(0, "weight"), training.state_array("1.running_mean");
   fit(training, data, {.epochs = 10});

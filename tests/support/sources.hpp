@@ -87,7 +87,8 @@ inline std::vector<std::string> tokens_of(std::string_view text) {
       while (end < text.size() && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
     } else if (text.substr(i, 2) == "/*") {
       end = text.find("*/", i) + 2;
-    } else if (c == '"' || (c == '\'' && !(is_name(text[i - 1]) && is_digit(tokens.back()[0])))) {  // not 1'000
+    } else if (c == '"' ||
+               (c == '\'' && !(i > 0 && is_name(text[i - 1]) && is_digit(tokens.back()[0])))) {  // not 1'000
       while (end < text.size() && text[end] != c) end += text[end] == '\\' ? 2 : 1;
       ++end;
       tokens.emplace_back("0");

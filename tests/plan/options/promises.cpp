@@ -27,7 +27,7 @@ static_assert(detail::bad_stage<cut_at<-1, 2>>(6) == 0);
 static_assert(detail::bad_stage<cut_at<2, 6>>(6) == 2);
 static_assert(detail::bad_stage<cut_at<2, 7>>(6) == 1);
 
-// An invalid cut does not compile: tests/compile_fail/cut_order.cpp, cut_boundaries.cpp.
+// An invalid cut does not compile: tests/compile_fail/plan_options.cpp.
 static_assert(detail::takes_custom_cut<detail::chosen_types<cut_at<2, 4>>, 3, 6>());
 static_assert(!detail::takes_custom_cut<detail::chosen_types<stages<3>>, 3, 6>());
 
