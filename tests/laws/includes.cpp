@@ -1,33 +1,22 @@
 // sanitizers: none
-/// The identifiers of a text, `std::` with the next; and the headers that it includes. A class that the text itself
-/// declares needs no include.
-using sources::joined;
-#include "support/sources.hpp"
+
 #include <doctest/doctest.h>
-all_words read_headers() {
-  explicit words_of(const std::string& text) {
-    for (const std::string& line : sources::lines_of(text))
-      if (line.starts_with("#include <")) includes.insert(line.substr(10, line.find('>') - 10));
-    const std::vector<std::string> tokens = sources::tokens_of(text);
-    const auto token = [&](std::size_t i) -> std::string_view {
-      return i < tokens.size() ? std::string_view(tokens[i]) : "";
-    };
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if ((token(i) == "struct" || token(i) == "class") && token(i + 2) == ";" && (i == 0 || token(i - 1) != "friend"))
-        declared.insert(tokens[++i]);
-      else if (token(i) == "std" && token(i + 1) == ":") names.insert("std::" + tokens[i += 3]);
-      else names.insert(tokens[i]);
+
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/sources.hpp"
+
 // A header includes what it uses, and nothing that it does not use: checked for a table of well-known names. A body
 // (-inl.hpp) has the includes of its interface, too.
 
 namespace {
 
+using sources::joined;
 
 /// Some names of a header. A name of the standard library is written with `std::`.
 struct known_header {
@@ -118,17 +107,30 @@ constexpr known_header table[] = {
 };
 // clang-format on
 
+/// The identifiers of a text, `std::` with the next; and the headers that it includes. A class that the text itself
+/// declares needs no include.
 struct words_of {
   std::set<std::string> names, declared, includes;
 
-
-
+  explicit words_of(const std::string& text) {
+    for (const std::string& line : sources::lines_of(text))
+      if (line.starts_with("#include <")) includes.insert(line.substr(10, line.find('>') - 10));
+    const std::vector<std::string> tokens = sources::tokens_of(text);
+    const auto token = [&](std::size_t i) -> std::string_view {
+      return i < tokens.size() ? std::string_view(tokens[i]) : "";
+    };
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if ((token(i) == "struct" || token(i) == "class") && token(i + 2) == ";" && (i == 0 || token(i - 1) != "friend"))
+        declared.insert(tokens[++i]);
+      else if (token(i) == "std" && token(i + 1) == ":") names.insert("std::" + tokens[i += 3]);
+      else names.insert(tokens[i]);
     }
   }
 };
 
 using all_words = std::map<std::string, words_of>;
 
+all_words read_headers() {
   all_words all;
   for (const auto& file : sources::files_of("include/gpipe", {".hpp"})) {
     const std::string name = sources::name_of(file, "include");
@@ -136,6 +138,7 @@ using all_words = std::map<std::string, words_of>;
     if (name.find('/', 6) != name.npos) all.emplace(name, words_of(sources::read(file)));
   }
   return all;
+}
 
 bool uses(const words_of& header, const known_header& known, bool but_declared) {
   std::istringstream names{std::string(known.names)};
@@ -166,9 +169,6 @@ std::vector<std::string> faults(const all_words& headers) {
   }
   return found;
 }
-
-}
-
 
 }  // namespace
 
