@@ -12,7 +12,7 @@
 #
 #   unoptimized       AVX2 and FMA, with -O0
 #
-# The first five run what rounds in every check, and all of device/host, layer and laws/transparency with the label
+# The first five run what rounds in every check, and all of device/host, layer and laws/same_bits with the label
 # "whole"; the others run all with that label. laws/everywhere runs for contract_off in every check, and for all sets
 # with the label "whole", also for arm64 and musl, by cross compilers and qemu.
 
@@ -67,7 +67,8 @@ function(instruction_set_tests name flags label)
 endfunction()
 
 # The tests of device/host, layer and testing that can stand behind others in one source, and that need no library.
-set(all_that_round core/numbers/multiply_add laws/row_bits laws/transparency)
+set(all_that_round core/numbers/multiply_add laws/row_bits laws/same_bits
+    laws/same_bits_calls laws/same_bits_schedules)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} device/host/*.cpp layer/*.cpp
      tools/testing/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/(gemm_rate|emulated_link)")  # they measure time
@@ -111,7 +112,7 @@ foreach(line IN LISTS instruction_sets)
       batch_source(instruction_sets.${set}.all.${begin} "${some}" source)
       list(APPEND batches ${source})
     endforeach()
-    instruction_set_tests(${set}/all "${flags}" whole ${batches})
+    instruction_set_tests(${set}/all "${flags}" whole ${batches} support/models.cpp)
   endif()
 endforeach()
 

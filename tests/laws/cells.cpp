@@ -109,8 +109,9 @@ TEST_CASE("two cells have the same bits with every schedule, number of stages an
 }
 
 TEST_CASE("a stage of cells uses its predicted memory") {
-  touches_what_is_predicted<net>(data, schedule_kind::fill_drain, 0, {1, 2, 7});
-  touches_what_is_predicted<net>(data, schedule_kind::one_f_one_b, 0, {3});
+  const measured_trainings cells = measured<trainer<net, adam>>(network_of<net>, data);
+  touches_what_is_predicted(cells, {}, {1, 2, 7});
+  touches_what_is_predicted(cells, {.schedule = schedule_kind::one_f_one_b}, {3});
 }
 
 TEST_CASE("a throw in the middle of a cell fails the step, names the layer and changes nothing; the next step works") {

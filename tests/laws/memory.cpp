@@ -10,12 +10,10 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/runtime/executor.hpp>
 #include <gpipe/tools/testing/emulated_link.hpp>
 
-#include "support/attended.hpp"
 #include "support/every_allocation.hpp"
-#include "support/imaged.hpp"
+#include "support/models.hpp"
 #include "support/nets.hpp"
 #include "support/touched_memory.hpp"
 
@@ -59,41 +57,31 @@ struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, ver
 }  // namespace
 
 TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behind it") {
-  touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
-  touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
-  touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
-  touches_what_is_predicted<token_net<float>>(samples<float, std::int32_t>(9, 3, 1));
-  touches_what_is_predicted<headed_net<float>>(samples<float, std::int32_t>(9, 3, 3));
-  touches_what_is_predicted<sliced_net<float>>(samples<float, std::int32_t>(9, 3, 3));
-  for (const int group : {2, 3}) {
-    touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, group);
-    touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, group);
-  }
-  touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9));
-  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::zb_h1);
-  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::fill_drain, 2);
-  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<broad_image_net<float>>(samples<float>(9, 64, 1));
-  touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
+  for (const test_model* model : {&models::residual, &models::skip, &models::pair_double, &models::integer,
+                                  &models::token, &models::headed, &models::sliced, &models::broad, &models::attended,
+                                  &models::image, &models::broad_image, &models::residual_bf16, &models::skip_bf16})
+    touches_what_is_predicted(measured(*model));
+  for (const test_model* model : {&models::residual, &models::skip})
+    for (const int group : {2, 3}) touches_what_is_predicted(measured(*model), {.group_gradients = group});
+  touches_what_is_predicted(measured(models::attended), {.schedule = schedule_kind::zb_h1});
+  touches_what_is_predicted(measured(models::attended), {.group_gradients = 2});
 }
 
 TEST_CASE("layers that share the memory of packed weights use what is predicted") {
-  touches_what_is_predicted<image_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4}, true);
-  touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule_kind::zb_h1, 0, {1, 2, 4}, true);
-  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::one_f_one_b, 0, {1, 2}, true);
+  touches_what_is_predicted(measured(models::image), {.share_packed_weights = true}, {1, 2, 4});
+  touches_what_is_predicted(measured(models::tied), {.schedule = schedule_kind::zb_h1, .share_packed_weights = true},
+                            {1, 2, 4});
+  touches_what_is_predicted(measured(models::attended),
+                            {.schedule = schedule_kind::one_f_one_b, .share_packed_weights = true}, {1, 2});
 }
 
 TEST_CASE("the digits example uses its predicted memory, as planned and with other schedules") {
-  samples<float> data(64, 64, 1);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
     for (const recompute_mode mode : {recompute_mode::except_last, recompute_mode::never}) {
       const plan_options options{
           .stages = 4, .micro_batches = 8, .micro_batch_size = 8, .recompute = mode, .schedule = schedule};
       CAPTURE(name_of(schedule));
-      for (const auto& lines : touched<digits_net>(options, data, std::byte{0xa5})) {
+      for (const auto& lines : measured(models::digits).touched(options, std::byte{0xa5})) {
         CHECK(lines[lines.size() - 2]);  // the highest predicted line
         CHECK(!lines.back());            // the first line behind it
       }
@@ -102,10 +90,9 @@ TEST_CASE("the digits example uses its predicted memory, as planned and with oth
 
 TEST_CASE("a stage uses its predicted memory with every schedule") {
   for (const schedule_kind schedule : schedule_kinds)
-    if (schedule != schedule_kind::fill_drain && schedule != schedule_kind::forward_only) {
-      touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule);
-      touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule);
-    }
+    if (schedule != schedule_kind::fill_drain && schedule != schedule_kind::forward_only)
+      for (const test_model* model : {&models::tied, &models::skip})
+        touches_what_is_predicted(measured(*model), {.schedule = schedule});
 }
 
 TEST_CASE("a plan predicts the same memory at compile time and at run time") {
@@ -115,21 +102,20 @@ TEST_CASE("a plan predicts the same memory at compile time and at run time") {
 }
 
 TEST_CASE("rows and columns of Adafactor, and the average of the weights, are in the predicted memory") {
-  touches_what_is_predicted<tied_net<float>, adafactor>(samples<float>(9, 12, 1));
-  touches_what_is_predicted<residual_net<double>, adafactor_with_momentum>(samples<double>(9, 12, 1));
+  touches_what_is_predicted(measured(models::tied, rule::adafactor));
+  touches_what_is_predicted(measured(models::residual_double, rule::adafactor_with_momentum));
 }
 
 TEST_CASE("replicas that keep shares use what is predicted") {
-  const samples<float> data(36, 12, 1);
-  const auto touches = [&]<class Net, class Optimizer>(Net, Optimizer, schedule_kind schedule, int group) {
+  const auto touches = [](const measured_trainings& trainings, schedule_kind schedule, int group) {
     for (const int R : {2, 4})
       for (const shard shares : {shard::none, shard::optimizer_state, shard::gradients})
-        touches_what_is_predicted<Net, Optimizer>(data, schedule, group, {1, 3}, false, R, shares);
+        touches_what_is_predicted(
+            trainings, {.schedule = schedule, .replicas = R, .shard = shares, .group_gradients = group}, {1, 3});
   };
-  touches(tied_net<float>{}, adam{}, schedule_kind::one_f_one_b, 0);
-  touches(tied_net<float>{}, adam{}, schedule_kind::fill_drain,
-          3);  // with gradients that leave, at three micro-batches
-  touches(residual_net<float>{}, adafactor_with_momentum{}, schedule_kind::zb_h1, 0);
+  touches(measured(models::tied), schedule_kind::one_f_one_b, 0);
+  touches(measured(models::tied), schedule_kind::fill_drain, 3);  // gradients that leave, at three micro-batches
+  touches(measured(models::residual, rule::adafactor_with_momentum), schedule_kind::zb_h1, 0);
 }
 
 namespace {
@@ -160,8 +146,8 @@ TEST_CASE("with Adam in float, four replicas keep 16 bytes a parameter, in share
   options.recompute = recompute_mode::never, options.group_gradients = 4;
   CHECK(planned(network_of<equal_net<64>>) == 7 + 4.0 / 64);
   options.micro_batches = options.group_gradients = 1;
-  CHECK(planned(network_of<equal_net<8>>) == 7 + 4.0 / 8);
-  const auto lines = touched<equal_net<8>>(options, samples<float>(8, 512, 1), std::byte{0xa5});
+  CHECK(planned(models::equal_layers.net) == 7 + 4.0 / 8);
+  const auto lines = measured(models::equal_layers).touched(options, std::byte{0xa5});
   CHECK(lines[0][lines[0].size() - 2]);
   CHECK(!lines[0].back());
   std::ptrdiff_t whole = 8 << 20;  // every line of parameters, gradients and moments
@@ -182,68 +168,53 @@ TEST_CASE("a plan predicts the same shares at compile time and at run time") {
 
 #ifdef LAWS_COUNTED
 TEST_CASE("a step with shares allocates nothing") {
-  const samples<float> data(9, 12, 1);
   for (const shard shares : {shard::optimizer_state, shard::gradients}) {
-    trainer<tied_net<float>, adam> training({.stages = 2, .micro_batch_size = 4, .replicas = 2, .shard = shares}, {},
-                                            {.average_weights = 0.9});
-    const batch b = data.take(0, 8);
+    const auto training = models::tied.trainer({.stages = 2, .micro_batch_size = 4, .replicas = 2, .shard = shares},
+                                               {.average_weights = 0.9});
+    const batch b = models::tied.take(0, 8);
     for (int i = 0; i < 3; ++i) {
       const long before = allocations;
-      training.step(b);
-      training.evaluate(b, weights::averaged);
+      training->step(b);
+      training->evaluate(b, weights::averaged);
       CHECK(allocations == before);
     }
   }
 }
 
 TEST_CASE("a step with Adafactor, groups and an average of the weights allocates nothing") {
-  const samples<float> data(9, 12, 1);
   for (const auto& [stages, replicas] : {std::pair(1, 1), {3, 1}, {2, 2}}) {
     const int S = stages, R = replicas;
     CAPTURE(S);
     CAPTURE(R);
-    const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3, .replicas = R};
-    trainer<tied_net<float>, adafactor_with_momentum> training(
-        options, {},
+    const auto training = models::tied.trainer(
+        {.stages = S, .micro_batches = 3, .micro_batch_size = 3, .replicas = R},
         {.groups = {no_decay_for_biases_and_norms(), {.parameters = {"0.weight"}, .rate_factor = 0.5}},
-         .average_weights = 0.9});
-    const batch b = data.take(0, 8);
+         .average_weights = 0.9},
+        rule::adafactor_with_momentum);
+    const batch b = models::tied.take(0, 8);
     const auto counted = [&](auto&& call) {
       const long before = allocations;
       call();
       return allocations - before;
     };
-    for (int i = 0; i < 3; ++i) CHECK(counted([&] { training.step(b); }) == 0);
-    CHECK(counted([&] { training.evaluate(b, weights::averaged); }) == 0);
-    training.freeze(0);
-    CHECK(counted([&] { training.step(b); }) == 0);
+    for (int i = 0; i < 3; ++i) CHECK(counted([&] { training->step(b); }) == 0);
+    CHECK(counted([&] { training->evaluate(b, weights::averaged); }) == 0);
+    training->freeze(0);
+    CHECK(counted([&] { training->step(b); }) == 0);
   }
 }
 
-TEST_CASE("a step with attention allocates nothing, the first step included") {
-  const token_samples<float> data(9);
-  for (const int stages : {1, 3}) {
-    trainer<attended_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
-    const batch b = data.take(0, 8);
-    for (int i = 0; i < 2; ++i) {
-      const long before = allocations;
-      training.step(b);
-      CHECK(allocations == before);
+TEST_CASE("a step with attention or convolutions allocates nothing, the first step included") {
+  for (const test_model* model : {&models::attended, &models::image})
+    for (const int stages : {1, 3}) {
+      const auto training = model->trainer({.stages = stages, .micro_batches = 3, .micro_batch_size = 3});
+      const batch b = model->take(0, 8);
+      for (int i = 0; i < 2; ++i) {
+        const long before = allocations;
+        training->step(b);
+        CHECK(allocations == before);
+      }
     }
-  }
-}
-
-TEST_CASE("a step with convolutions allocates nothing, the first step included") {
-  const samples<float> data(9, 12, 1);
-  for (const int stages : {1, 3}) {
-    trainer<image_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
-    const batch b = data.take(0, 8);
-    for (int i = 0; i < 2; ++i) {
-      const long before = allocations;
-      training.step(b);
-      CHECK(allocations == before);
-    }
-  }
 }
 
 TEST_CASE("a step allocates nothing on any thread, the first step included") {

@@ -26,11 +26,11 @@
 #include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/make_plan.hpp>
-#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/layers.hpp"
+#include "support/training_bits.hpp"
 
 namespace laws {
 
@@ -135,55 +135,5 @@ struct samples {
   }
   batch all() const { return take(0, count); }
 };
-
-/// The bits of all that a training has changed: parameters, moments, arrays of tensor rules, averages, state, the
-/// number of steps; of one replica.
-template <class Trainer>
-std::uint64_t state_of(const Trainer& training, int replica = 0) {
-  gpipe::detail::hash sum;
-  const auto& run = training.executor();
-  for (int l = 0; l < run.net().layer_count; ++l) {
-    const gpipe::detail::layer_type& r = run.net().type_of(l);
-    const auto add = [&](const array_location& from) {
-      std::vector<std::byte> copy(from.bytes);
-      run.read(from, copy.data(), replica);
-      sum.add(copy.data(), from.bytes);
-    };
-    const std::size_t own = run.net().own_bytes(l);
-    add({memory_kind::parameters, l, 0, 0, own});
-    for (int k = 0; k < run.plan().options.optimizer_moments; ++k)  // without the padding
-      for (int p = 0; p < r.parameter_count; ++p)
-        if (run.net().owns(l, p)) add(gpipe::detail::locate(run.net(), {l, p}).in(memory_kind::moments, k));
-    if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
-      add({memory_kind::arrays, l, 0, 0, gpipe::detail::arrays_before(run.net(), l, *rule)});
-    if (run.plan().options.average_weights) add({memory_kind::averages, l, 0, 0, own});
-    for (int i = 0; i < r.state_count; ++i)  // without the padding
-      add(gpipe::detail::locate(run.net(), {l, i, array_kind::state}));
-  }
-  const std::uint64_t steps = training.steps();
-  sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);
-  return sum.value();
-}
-
-/// Returns true if all replicas are equal.
-template <class Trainer>
-bool replicas_agree(const Trainer& training) {
-  bool agree = true;
-  for (int r = 1; r < training.plan().replicas(); ++r) agree = agree && state_of(training, r) == state_of(training);
-  return agree;
-}
-
-/// The bits of every parameter's gradient.
-template <class Trainer>
-std::uint64_t gradients_of(const Trainer& training) {
-  gpipe::detail::hash sum;
-  const auto& run = training.executor();
-  for (int l = 0; l < run.net().layer_count; ++l) {
-    std::vector<std::byte> copy(run.net().own_bytes(l));
-    run.read({memory_kind::gradients, l, 0, 0, copy.size()}, copy.data());
-    sum.add(copy.data(), copy.size());
-  }
-  return sum.value();
-}
 
 }  // namespace laws

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <gpipe/make_plan.hpp>
-#include <gpipe/train/trainer.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/runtime/executor.hpp>
+#include <gpipe/train/basic_trainer.hpp>
 
+#include "support/models.hpp"
 #include "support/sanitized.hpp"
 
 // Compares the memory that a training touches with what its plan predicts.
@@ -19,32 +23,54 @@ namespace laws {
 
 using namespace gpipe;
 
-/// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed, in
-/// any replica.
-template <class Net, class Optimizer = adam, class Data>
-std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
-  training_options how;
-  how.arena_fill = fill;
-  if (options.average_weights) how.average_weights = 0.9;
-  trainer<Net, Optimizer> training(options, Optimizer{}, how);
-  const batch all = data.take(0, options.all_micro_batches() * options.micro_batch_size);
-  for (int i = 0; i < 2; ++i) training.step(all);
-  training.evaluate(all);
-  std::vector<std::vector<bool>> lines;
-  for (int s = 0; s < options.stages; ++s) {
-    const auto bytes = static_cast<std::size_t>(training.plan().memory(s).total());
-    CHECK(bytes % gpipe::detail::alignment == 0);
-    lines.emplace_back(bytes / gpipe::detail::alignment + 1);
-    for (int r = 0; r < options.replicas; ++r) {
-      const auto& arena = training.executor().stage(s, r).arena();
-      CHECK(arena.size() == bytes);
-      for (std::size_t i = 0; i < lines.back().size(); ++i)
-        if (const std::byte* const line = arena.data() + i * gpipe::detail::alignment;
-            !std::all_of(line, line + gpipe::detail::alignment, [=](std::byte b) { return b == fill; }))
-          lines.back()[i] = true;
+/// Trainings of one network by one optimizer, and their data.
+struct measured_trainings {
+  std::function<std::shared_ptr<basic_trainer>(const plan_options&, const training_options&)> make;
+  std::function<batch(int first, int count)> take;
+  const network& net;
+  bool averages = false;  ///< with a moving average of the weights
+
+  /// The lines (of `alignment` bytes) of each stage's arena, and of the bytes after it, that a training has changed, in
+  /// any replica; and its plan.
+  std::vector<std::vector<bool>> touched(const plan_options& options, std::byte fill, step_plan* plan = nullptr) const {
+    training_options how;
+    how.arena_fill = fill;
+    if (averages) how.average_weights = 0.9;
+    const std::shared_ptr<basic_trainer> training = make(options, how);
+    const batch all = take(0, options.all_micro_batches() * options.micro_batch_size);
+    for (int i = 0; i < 2; ++i) training->step(all);
+    training->evaluate(all);
+    std::vector<std::vector<bool>> lines;
+    for (int s = 0; s < options.stages; ++s) {
+      const auto bytes = static_cast<std::size_t>(training->plan().memory(s).total());
+      CHECK(bytes % gpipe::detail::alignment == 0);
+      lines.emplace_back(bytes / gpipe::detail::alignment + 1);
+      for (int r = 0; r < options.replicas; ++r) {
+        const auto& arena = training->executor().stage(s, r).arena();
+        CHECK(arena.size() == bytes);
+        for (std::size_t i = 0; i < lines.back().size(); ++i)
+          if (const std::byte* const line = arena.data() + i * gpipe::detail::alignment;
+              !std::all_of(line, line + gpipe::detail::alignment, [=](std::byte b) { return b == fill; }))
+            lines.back()[i] = true;
+      }
     }
+    if (plan != nullptr) *plan = make_plan(net, training->plan().options);
+    return lines;
   }
-  return lines;
+};
+
+template <class Trainer, class Data>
+measured_trainings measured(const network& net, const Data& data) {
+  return {[](const plan_options& plan, const training_options& how) {
+            return std::shared_ptr<basic_trainer>(std::make_shared<Trainer>(Trainer(plan, {}, how)));
+          },
+          [&data](int first, int count) { return data.take(first, count); }, net};
+}
+inline measured_trainings measured(const test_model& model, rule optimizer = rule::adam) {
+  return {[&model, optimizer](const plan_options& plan, const training_options& how) {
+            return model.trainer(plan, how, optimizer);
+          },
+          model.take, model.net, optimizer >= rule::adafactor};
 }
 
 /// Bytes of unused slots: if several stages skip to one, each link gets as many slots as the largest of them uses.
@@ -75,11 +101,11 @@ inline constexpr recompute_mode touching_modes[] = {recompute_mode::always, reco
                                                     recompute_mode::never, recompute_mode::as_needed};
 
 /// Each stage touches what the plan predicts.
-template <class Net, class Optimizer, class Data>
-void touches_as_predicted(const plan_options& options, const Data& data) {
+inline void touches_as_predicted(const measured_trainings& trainings, const plan_options& options) {
   // A byte may equal the fill by chance, but not in both runs.
-  const auto one = touched<Net, Optimizer>(options, data, std::byte{0xa5});
-  const auto other = touched<Net, Optimizer>(options, data, std::byte{0x5a});
+  step_plan plan;
+  const auto one = trainings.touched(options, std::byte{0xa5});
+  const auto other = trainings.touched(options, std::byte{0x5a}, &plan);
   for (std::size_t s = 0; s < one.size(); ++s) {
     std::size_t untouched = 0;
     for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
@@ -91,40 +117,28 @@ void touches_as_predicted(const plan_options& options, const Data& data) {
     const std::size_t last = one[s].size() - 1;
     CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest predicted line
     CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
-    const step_plan plan = make_plan(network_of<Net>, options);
     const stage_memory& memory = plan.memory(static_cast<int>(s));
     CHECK(untouched * gpipe::detail::alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
-                                                      spare_slots(network_of<Net>, plan, static_cast<int>(s)));
+                                                      spare_slots(trainings.net, plan, static_cast<int>(s)));
   }
 }
 
-/// The same at each recompute mode and three numbers of micro-batches.
-template <class Net, class Optimizer = adam, class Data>
-void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
-                               int group_gradients = 0,
-                               std::initializer_list<int> stages = {1, 2, 3, 4, 5, layers_of<Net>},
-                               bool share_packed_weights = false, int replicas = 1, shard shares = shard::none) {
+/// The same at each recompute mode and three numbers of micro-batches, over some numbers of stages if there are none
+/// in `options`.
+inline void touches_what_is_predicted(const measured_trainings& trainings, plan_options options = {},
+                                      std::initializer_list<int> stages = {1, 2, 3, 4, 5, 0}) {
   int turn = 0;
-  for (const int S : stages)
+  options.micro_batch_size = 3;
+  for (const int count : stages)
     for (const recompute_mode mode : touching_modes)
       for (const int M : {1, 2, 3}) {
-        const plan_options options{.stages = S,
-                                   .micro_batches = M,
-                                   .micro_batch_size = 3,
-                                   .recompute = mode,
-                                   .schedule = schedule,
-                                   .replicas = replicas,
-                                   .shard = shares,
-                                   .group_gradients = group_gradients,
-                                   .optimizer_moments = Optimizer::moments,
-                                   .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
-                                   .average_weights = gpipe::tensor_rule<Optimizer>,
-                                   .share_packed_weights = share_packed_weights};
-        if (group_gradients > 1 && !options.may_group_gradients()) continue;
+        const int S = count > 0 ? count : trainings.net.layer_count;
+        options.stages = S, options.micro_batches = M, options.recompute = mode;
+        if (options.group_gradients > 1 && !options.may_group_gradients()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         if (sanitized && mode != touching_modes[(S + M) % 4]) continue;
         if (left_out(turn++)) continue;
-        touches_as_predicted<Net, Optimizer>(options, data);
+        touches_as_predicted(trainings, options);
       }
 }
 

@@ -242,9 +242,13 @@ TEST_CASE("a slice has a path, and its part of the weight") {
 }
 
 TEST_CASE("a head in slices uses its predicted memory") {
-  laws::touches_what_is_predicted<ending_in<float, slices<3>>>(numbers<float>());
-  laws::touches_what_is_predicted<ending_in<float, slices<3>>>(numbers<float>(), schedule_kind::zb_h1);
-  laws::touches_what_is_predicted<ending_in<bf16, slices<3>>>(numbers<float>());
+  const numbers<float> data;
+  const auto touches = [&]<class Net>(Net, const plan_options& options) {
+    laws::touches_what_is_predicted(laws::measured<trainer<Net, adam>>(network_of<Net>, data), options);
+  };
+  touches(ending_in<float, slices<3>>{}, {});
+  touches(ending_in<float, slices<3>>{}, {.schedule = schedule_kind::zb_h1});
+  touches(ending_in<bf16, slices<3>>{}, {});
 }
 
 TEST_CASE("of equal logits the first is the hit, in a slice and from slice to slice") {
