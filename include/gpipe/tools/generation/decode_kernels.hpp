@@ -139,12 +139,14 @@ struct forward_entry {
 
   template <class Bound>
   static constexpr row_type row() {
-    using functions = kernel_functions<kernel_view<Bound, Context>, Context>;
+    using view = kernel_view<Bound, Context>;
+    using functions = kernel_functions<view, Context>;
+    using kernels = kernels_in<view, Context>;
     row_type k;
     if constexpr (Bound::view) k.forward = &view_functions<Bound, Context>::forward;
     else if constexpr (Bound::predicted >= 0) k.forward = &functions::predict;
-    else if constexpr (functions::has_forward) k.forward = &functions::forward;
-    if constexpr (functions::has_prepare) k.prepare = &functions::prepare;
+    else if constexpr (kernels::has_forward) k.forward = &functions::forward;
+    if constexpr (kernels::has_prepare) k.prepare = &functions::prepare;
     return k;
   }
 };
