@@ -47,7 +47,7 @@ static_assert(edge_part{3, dtype::float32}.bytes(5) == 64 && edge_part{3, dtype:
 // Two layers written by hand: both read value 0, which enters; the second reads it as its input 1.
 constexpr layer_type rows[] = {r, loss};
 constexpr expanded_layer layers[] = {{0, 0, 1, 1, 1}, {1, 1, 2, 2, 1}};
-constexpr read reads[] = {{0, 0}, {1, 1}, {0, 1}};
+constexpr gpipe::detail::read reads[] = {{0, 0}, {1, 1}, {0, 1}};
 constexpr int readers[] = {0, 2, 1};
 constexpr value values[] = {{{}, -1, false, 0, 2}, {{}, 0, true, 2, 1}, {{}, 1, true, 3, 0}};
 constexpr network net{rows, layers, values, reads, readers, nullptr, 2, 2, 3, 3, 0, 1, dtype::float64};
