@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/recompute/place_recomputes.hpp>
+#include <gpipe/plan/recompute/recomputed_layers.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
 
 #include "support/random_network.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/slot_assignment.hpp>

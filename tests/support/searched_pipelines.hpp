@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/tools/search/order_times.hpp>
+#include <gpipe/tools/search/order_search.hpp>
 #include <gpipe/tools/search/pipeline.hpp>
-#include <gpipe/tools/search/worker_orders.hpp>
 
 namespace searches {
 

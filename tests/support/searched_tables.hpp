@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/plan/program/deadlock_check.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/tools/search/searched_schedule.hpp>

@@ -2,7 +2,7 @@
 
 // Law 3, second part: the checker finds every planted fault.
 
-#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 // Law 3, first part: the checker accepts every shipped schedule for every S <= 8 and M <= 16 that it admits, under
 // rendezvous and under one-slot channels.
 
-#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 
 #include <doctest/doctest.h>
 

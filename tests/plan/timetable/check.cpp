@@ -122,3 +122,13 @@ TEST_CASE("a worker without a stage is missing") {
   CHECK(found.worker == 0);
   CHECK(check_timetable(interleaved{4}, 4, 4, chain<4>.links, 3).ok());  // all stages are one worker's
 }
+
+static_assert(check_result{}.ok());
+static_assert(!check_result{.error = fault::deadlock}.ok());
+
+TEST_CASE("every fault has its own name") {
+  for (int a = 0; a <= static_cast<int>(fault::stash); ++a)
+    for (int b = 0; b < a; ++b)
+      CHECK(std::string(name_of(static_cast<fault>(a))) != std::string(name_of(static_cast<fault>(b))));
+  CHECK(std::string(name_of(fault::stash)) == "stash");
+}

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <gpipe/tools/search/list_schedule.hpp>
-#include <gpipe/tools/search/order_times.hpp>
+#include <gpipe/tools/search/order_search.hpp>
 #include <gpipe/tools/search/rules.hpp>
 
 #include "support/searched_pipelines.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>

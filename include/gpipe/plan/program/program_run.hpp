@@ -5,7 +5,7 @@
 #include <gpipe/plan/program/slot_channels.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/timetable/fault.hpp>
+#include <gpipe/plan/timetable/check.hpp>
 
 #include <initializer_list>
 

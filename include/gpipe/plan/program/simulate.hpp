@@ -3,12 +3,12 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
-#include <gpipe/plan/timetable/tick_index.hpp>
 
 #include <cstdint>
 #include <initializer_list>
@@ -88,16 +88,15 @@ class simulator {
  public:
   constexpr simulator(const Schedule& schedule, const simulation_input& input, const simulation_report& details,
                       const Witness& witness)
-      : schedule_(schedule),
+      : programs_(schedule, input.stages, input.micro_batches, input.recompute, input.links, input.link_count,
+                  input.sends),
         input_(input),
         details_(details),
         witness_(witness),
-        workers_(schedule.workers(input.stages)),
-        lines_(4 * input.micro_batches * (input.stages + input.link_count) + 2 * input.stages),
-        counts_(4 * workers_ + 1 + 4 * input.link_count + input.stages),
+        workers_(programs_.workers()),
+        counts_(3 * workers_ + 4 * input.link_count + input.stages),
         times_(2 * workers_ + 2 * input.link_count * (input.micro_batches + 1)) {
-    begin_ = counts_.data();
-    position_ = begin_ + workers_ + 1;
+    position_ = counts_.data();
     awaited_channel_ = position_ + workers_;
     ready_ = awaited_channel_ + workers_;
     sent_ = ready_ + workers_;
@@ -107,7 +106,6 @@ class simulator {
     busy_ = clock_ + workers_;
     free_ = busy_ + workers_;
     arrival_ = free_ + 2 * input.link_count;
-    lower_all();
   }
 
   constexpr std::int64_t run() {
@@ -116,9 +114,10 @@ class simulator {
     for (int w = workers_ - 1; w >= 0; --w) ready_[ready++] = w;
     while (ready > 0) {
       const int w = ready_[--ready];
+      const program_view& program = programs_.views()[w];
       awaited_channel_[w] = -1;
-      for (; position_[w] < begin_[w + 1]; ++position_[w]) {
-        const instruction& action = lines_[position_[w]];
+      for (; position_[w] < program.length; ++position_[w]) {
+        const instruction& action = program.lines[position_[w]];
         if (is_receive(action.kind)) {
           const int channel = 2 * action.link + (action.kind == action_kind::receive_gradient);
           if (received_[channel] == sent_[channel]) {
@@ -135,7 +134,7 @@ class simulator {
                : back            ? input_.transfers[action.link].back
                                  : input_.transfers[action.link].forward);
           const stage_link& link = input_.links[action.link];
-          const int peer = schedule_.worker_of(input_.stages, back ? link.source : link.target);
+          const int peer = programs_.worker_of(back ? link.source : link.target);
           if (awaited_channel_[peer] == channel) {
             awaited_channel_[peer] = -1;
             ready_[ready++] = peer;
@@ -157,21 +156,6 @@ class simulator {
   }
 
  private:
-  constexpr void lower_all() {
-    tick_index<Schedule> table(schedule_, input_.stages, input_.micro_batches);
-    const zeroed_array<bool> recomputed(input_.stages * input_.micro_batches);
-    for (int s = 0; s < input_.stages; ++s)
-      flag_recomputing(table, input_.recompute, s, recomputed.data() + s * input_.micro_batches);
-    int length = 0;
-    for (int w = 0; w < workers_; ++w) {
-      begin_[w] = position_[w] = length;
-      lower_worker(
-          table, recomputed.data(), input_.links, input_.link_count, w,
-          [&](const instruction& action) { lines_[length++] = action; }, input_.sends);
-    }
-    begin_[workers_] = length;
-  }
-
   constexpr void send(int channel, std::int64_t ready_time, std::int64_t time) {
     if (free_[channel] < ready_time) free_[channel] = ready_time;
     free_[channel] += time;
@@ -193,23 +177,21 @@ class simulator {
       ++held;
       if (details_.peak_stash && held > details_.peak_stash[action.stage]) details_.peak_stash[action.stage] = held;
     }
-    if (action.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) ||
+    if (action.kind == (programs_.trains() ? action_kind::backward_parameters : action_kind::forward) ||
         action.kind == action_kind::backward)
       --held;
   }
 
-  const Schedule schedule_;
+  const step_programs<Schedule> programs_;
   const simulation_input input_;
   const simulation_report details_;
   const Witness& witness_;
   const int workers_;
-  const zeroed_array<instruction> lines_;
   const zeroed_array<int> counts_;          // the memory of all arrays of int below
   const zeroed_array<std::int64_t> times_;  // the memory of the others
 
-  // Per worker: the begin of its program (and the last one's end), the current line, the channel that the worker waits
-  // for; a stack of the workers that may continue.
-  int *begin_ = nullptr, *position_ = nullptr, *awaited_channel_ = nullptr, *ready_ = nullptr;
+  // Per worker: the current line, the channel that the worker waits for; a stack of the workers that may continue.
+  int *position_ = nullptr, *awaited_channel_ = nullptr, *ready_ = nullptr;
   int *sent_ = nullptr, *received_ = nullptr;        // per channel
   int* held_ = nullptr;                              // per stage
   std::int64_t *clock_ = nullptr, *busy_ = nullptr;  // per worker: the present time, the time spent computing

@@ -13,8 +13,7 @@
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/layer_pattern.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
-#include <gpipe/plan/recompute/layer_knapsack.hpp>
-#include <gpipe/plan/recompute/place_recomputes.hpp>
+#include <gpipe/plan/recompute/recomputed_layers.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>

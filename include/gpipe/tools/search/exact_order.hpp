@@ -10,7 +10,6 @@
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/tools/search/pipeline.hpp>
 #include <gpipe/tools/search/table_bound.hpp>
-#include <gpipe/tools/search/worker_orders.hpp>
 
 namespace gpipe::detail {
 

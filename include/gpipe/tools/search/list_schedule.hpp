@@ -3,7 +3,6 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/tools/search/pipeline.hpp>
-#include <gpipe/tools/search/worker_orders.hpp>
 
 #include <cstdint>
 

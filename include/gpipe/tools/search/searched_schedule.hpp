@@ -15,11 +15,9 @@
 #include <gpipe/tools/search/exact_order.hpp>
 #include <gpipe/tools/search/list_schedule.hpp>
 #include <gpipe/tools/search/order_search.hpp>
-#include <gpipe/tools/search/order_times.hpp>
 #include <gpipe/tools/search/pipeline.hpp>
 #include <gpipe/tools/search/rules.hpp>
 #include <gpipe/tools/search/table_bound.hpp>
-#include <gpipe/tools/search/worker_orders.hpp>
 
 namespace gpipe {
 

@@ -1,4 +1,4 @@
-#include <gpipe/plan/recompute/place_recomputes.hpp>
+#include <gpipe/plan/recompute/recomputed_layers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // optimize: yes
 
-#include <gpipe/tools/search/order_times.hpp>
+#include <gpipe/tools/search/order_search.hpp>
 
 #include <doctest/doctest.h>
 
