@@ -160,10 +160,11 @@ class plan {
     return found;
   }();
 
-  static constexpr int link_count_ = detail::link_list(network_of<planned>, {cut_.first, valid_stages}).count();
+  static constexpr int link_count_ =
+      detail::link_list(network_of<planned>, gpipe::cut{cut_.first, valid_stages}).count();
   static constexpr auto links_ = [] {
     detail::constant_list<stage_link, link_count_> found;
-    detail::find_links(network_of<planned>, {cut_.first, valid_stages},
+    detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
                        [&, count = 0](const stage_link& link) mutable { found.elements[count++] = link; });
     return found;
   }();
@@ -187,7 +188,7 @@ class plan {
                             found.before);
     });
     found.any_by_layer =
-        detail::mark_by_layer(network_of<planned>, {cut_.first, valid_stages, found.before}, found.by_layer);
+        detail::mark_by_layer(network_of<planned>, gpipe::cut{cut_.first, valid_stages, found.before}, found.by_layer);
     return found;
   }();
 
@@ -245,7 +246,7 @@ class plan {
     static constexpr auto shares = [] {
       detail::constant_list<double, S> list;
       with_costs([&list](const stage_costs& layer_times) {
-        detail::set_shares(schedule, valid_options, layer_times, {cut_.first, S}, list.elements);
+        detail::set_shares(schedule, valid_options, layer_times, gpipe::cut{cut_.first, S}, list.elements);
       });
       return list;
     }();
