@@ -12,6 +12,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
 
+#include "support/error_message.hpp"
 #include "support/layers.hpp"
 
 using namespace gpipe;
@@ -32,13 +33,9 @@ TEST_CASE("the error of limits by device names the device, its stage and the sma
   const network& net = network_of<four>;
   std::string text;
   const auto refuses = [&] {
-    try {
-      make_plan(net, o);
-      return false;
-    } catch (const error& refused) {
-      text = refused.what();
-      return true;
-    }
+    const std::string refusal = error_message([&] { make_plan(net, o); });
+    if (refusal != "") text = refusal;
+    return refusal != "";
   };
   REQUIRE(refuses());
   const auto smallest = [&text] { return std::stoll(text.substr(text.find("choose at least ") + 16)); };
@@ -72,14 +69,7 @@ TEST_CASE("the plan's limit and those of devices: the error names each that is t
   struct eight : model<input<float, 64>, repeat<8, linear<64>>, passing_loss> {};
   const std::vector<device_spec> each(8, l4.with_limit(5000));
   plan_options o{.stages = 2, .micro_batches = 2, .devices = each.data(), .device_count = 2, .memory_limit = 6000};
-  const auto message = [&]() -> std::string {
-    try {
-      make_plan(network_of<eight>, o);
-    } catch (const error& refused) {
-      return refused.what();
-    }
-    return "";
-  };
+  const auto message = [&] { return error_message([&] { make_plan(network_of<eight>, o); }); };
   const std::string of_two = message();
   CAPTURE(of_two);
   CHECK(of_two.find("devices[0].memory_limit") != std::string::npos);
@@ -113,13 +103,8 @@ TEST_CASE("limits of devices that are raised as the error says fit a cut") {
                          .recompute = i % 2 == 0 ? recompute_mode::as_needed : recompute_mode::never,
                          .devices = each.data(),
                          .device_count = 3};
-    std::string text;
-    try {
-      make_plan(network_of<uneven>, o);
-      continue;
-    } catch (const error& refused) {
-      text = refused.what();
-    }
+    const std::string text = error_message([&] { make_plan(network_of<uneven>, o); });
+    if (text == "") continue;
     CAPTURE(text);
     const std::size_t choose = text.find("choose at least ") + 16, named = text.find("devices[") + 8;
     const auto device = [&](std::size_t at) -> device_spec& { return each[static_cast<std::size_t>(text[at] - '0')]; };
@@ -138,11 +123,7 @@ TEST_CASE("where a limit is too small and nothing is recomputed, the error offer
   CHECK_THROWS_WITH_AS(made(o), doctest::Contains("bytes, or recompute as-needed, which may need fewer"), error);
   o.recompute = recompute_mode::always;
   CHECK_THROWS_WITH_AS(made(o), doctest::Contains("; choose at least"), error);
-  try {
-    made(o);
-  } catch (const error& refused) {
-    CHECK(std::string(refused.what()).find("as-needed") == std::string::npos);
-  }
+  CHECK(error_message([&] { made(o); }).find("as-needed") == std::string::npos);
   o.recompute = recompute_mode::as_needed;
   o.recompute_layers = {"relu"};
   CHECK_THROWS_WITH_AS(made(o), doctest::Contains("bytes, or leave out recompute_layers, which may need fewer"), error);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/error_message.hpp"
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -20,12 +22,7 @@ constexpr bool sensible = [] {
 static_assert(sensible);
 
 std::string refusal(const plan_options& options) {
-  try {
-    require_valid(options, 7);
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
+  return error_message([&] { require_valid(options, 7); });
 }
 
 }  // namespace
@@ -144,12 +141,7 @@ TEST_CASE("devices name processes all or not at all, without a gap, and one for 
 namespace {
 
 std::string refusal(const option_description& option, std::int64_t value) {
-  try {
-    detail::require_in_range(option, value);
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
+  return error_message([&] { detail::require_in_range(option, value); });
 }
 
 constexpr const option_description& option_named(std::string_view name) {
