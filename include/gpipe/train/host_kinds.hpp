@@ -53,6 +53,8 @@ struct pointwise_stored;
 
 namespace detail {
 
+template <class Function, int Forward, int Backward>
+struct pointwise_by_value;
 template <double_bits Slope>
 struct leaky_function;
 template <class T, bool Padded>
@@ -119,8 +121,8 @@ struct upsample_kernels;
 // change: a compiled definition; its kinds
 // clang-format off
 #define GPIPE_LANGUAGE_KINDS(kind, T) \
-  kind(elements_kernels<relu, T, kept_value::output>) \
-  kind(elements_kernels<leaky_function<share<1000>(10).value>, T, kept_value::output>) \
+  kind(elements_kernels<pointwise_by_value<relu, 1, 1>, T, kept_value::output>) \
+  kind(elements_kernels<pointwise_by_value<leaky_function<share<1000>(10).value>, 1, 1>, T, kept_value::output>) \
   kind(elements_kernels<pointwise_stored<gelu>, T, kept_value::derivative>) \
   kind(elements_kernels<pointwise_stored<exact_gelu>, T, kept_value::derivative>) \
   kind(elements_kernels<pointwise_stored<silu>, T, kept_value::derivative>) \

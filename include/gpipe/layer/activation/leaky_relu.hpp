@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstddef>
-
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/double_bits.hpp>
-#include <gpipe/layer/contract/elements.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/layer/contract/share.hpp>
 
@@ -13,38 +11,16 @@ namespace detail {
 
 /// The function of a slope.
 template <double_bits Slope>
-struct leaky_function {
+struct leaky_function : pointwise_by_value<leaky_function<Slope>, 1, 1> {
   template <class T>
-  static constexpr T slope = static_cast<T>(double{Slope});
-
-  /// For layers that apply the function among other things: `feed_forward<2048, leaky_relu<10>>`.
-  template <class T>
-  GPIPE_HOST_DEVICE static value_and_derivative<T> both(T x) {
-    return {x > T(0) ? x : x * slope<T>, x > T(0) ? T(1) : slope<T>};
-  }
-
-  /// The value times 1, or times the slope where `sign` is negative or 0.
-  template <class T>
-  GPIPE_HOST_DEVICE static compute_type<T> scaled(T sign, T value) {
-    using number = compute_type<T>;
-    const number x = value;
-    return sign > number(0) ? x : x * slope<number>;
+  GPIPE_HOST_DEVICE static T value(T x) {
+    return gradient(x, x);
   }
   template <class T>
-  struct apply {
-    const T* x;
-    T* y;
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = scaled(x[i], x[i]); }
-  };
-  template <class T>
-  struct chain {
-    const T *y, *dy;
-    T* dx;
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = scaled(y[i], dy[i]); }
-  };
-
-  template <class T>
-  using kind_for = elements_kernels<leaky_function, T, kept_value::output>;
+  GPIPE_HOST_DEVICE static T gradient(T y, T dy) {
+    constexpr T slope = static_cast<T>(double{Slope});
+    return y > T(0) ? dy : dy * slope;
+  }
 };
 
 }  // namespace detail
@@ -58,13 +34,6 @@ struct leaky_relu : detail::leaky_function<Slope.value> {
                 "thousandths in 1 ... 999");
   static constexpr detail::short_name shown_name = detail::name_with("leaky_relu", Slope);
   using as_function = detail::leaky_function<Slope.value>;
-
-  template <class In>
-  struct on;
-
-  template <detail::floating_tensor In>
-  struct on<In> : detail::layer_of_elements<on<In>, typename as_function::template kind_for<typename In::value_type>,
-                                            In, 1, 1, 2> {};
 };
 
 }  // namespace gpipe

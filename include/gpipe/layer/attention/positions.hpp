@@ -14,57 +14,39 @@ namespace gpipe {
 
 namespace detail {
 
-/// Adds a table of rows to each sample, row by row.
-template <class T>
-struct add_rows_of_table {
-  const T* in;
-  const compute_type<T>* table;
-  std::ptrdiff_t rows, width;
-  T* out;
-  std::ptrdiff_t row_width() const { return width; }
-  template <class Team>
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-    const T* x = in + row * width;
-    const compute_type<T>* t = table + row % rows * width;
-    T* y = out + row * width;
-    team.each(width, [=](std::ptrdiff_t i) { y[i] = compute_type<T>(x[i]) + t[i]; });
-  }
-};
-
-template <class T>
-struct learned_positions_kernels {
-  using value_type = T;
-  using number = compute_type<T>;
-  using numbers = row_sizes;
-
+/// The kernels of both positions, which add a row of `Kernels::table(a)` to each token.
+template <class Kernels, class T>
+struct position_kernels {
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& sizes = a.sizes();
-    c.rows(sizes.count(a.samples()),
-           add_rows_of_table<T>{a.in(), a.template parameter<0>(), sizes.rows, sizes.width, a.out()});
+    const row_sizes sizes = a.sizes();
+    c.rows(sizes.count(a.samples()), add_rows_of_table<T>{a.in(), Kernels::table(a), sizes.rows, sizes.width, a.out()});
   }
   template <class C, class A>
   static void decode(const C& c, const A& a, int position) {
     const std::ptrdiff_t width = a.sizes().width;
-    c.rows(a.samples(), add_rows_of_table<T>{a.in(), a.template parameter<0>() + position * width, 1, width, a.out()});
+    c.rows(a.samples(), add_rows_of_table<T>{a.in(), Kernels::table(a) + position * width, 1, width, a.out()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     if (T* dx = a.in_gradient()) c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), dx);
   }
+};
+
+template <class T>
+struct learned_positions_kernels : position_kernels<learned_positions_kernels<T>, T> {
+  using value_type = T;
+  using numbers = row_sizes;
+
+  template <class A>
+  static const compute_type<T>* table(const A& a) {
+    return a.template parameter<0>();
+  }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
     const std::ptrdiff_t elements = a.sizes().elements();
-    c.columns(a.samples(), elements, row_major{a.out_gradient(), elements}, a.template gradient<0>());
+    c.columns(a.samples(), elements, row_entries<T>{a.out_gradient(), elements}, a.template gradient<0>());
   }
-
-  struct row_major {
-    const T* values;
-    std::ptrdiff_t elements;
-    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
-      return values[row * elements + column];
-    }
-  };
 };
 
 }  // namespace detail
@@ -103,9 +85,11 @@ struct sinusoidal_positions {
   struct on;
 
   template <class T, int Tokens, int Width>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>>
+      : detail::position_kernels<on<tensor<T, Tokens, Width>>, T> {
     using output = tensor<T, Tokens, Width>;
     using number = compute_type<T>;
+    static constexpr detail::row_sizes sizes{Tokens, Width};
 
     static constexpr buffer derived[] = {{"waves", output::size, dtype_of<number>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
@@ -115,20 +99,10 @@ struct sinusoidal_positions {
     static void refresh(const C& c, const A& a) noexcept {
       c.each((Width + 1) / 2, wave{a.template derived<0>()});
     }
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * Tokens,
-             detail::add_rows_of_table<T>{a.in(), a.template derived<0>(), Tokens, Width, a.out()});
-    }
     static constexpr int kept_extras = 0;
-    template <class C, class A>
-    static void decode(const C& c, const A& a, int position) {
-      c.rows(a.samples(), detail::add_rows_of_table<T>{
-                              a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width, 1, Width, a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (T* dx = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), dx);
+    template <class A>
+    static const number* table(const A& a) {
+      return a.template derived<0>();
     }
 
     /// A sine and its cosine are turned from one position to the next, because `refresh` runs after every update:

@@ -42,11 +42,28 @@ struct row_sizes {
 template <class Tensor>
 inline constexpr row_sizes row_sizes_of{rows_in<Tensor>, last_extent<Tensor>};
 
+/// Adds a table of rows to each sample, row by row; in place, if `in` is `out`.
+template <class T>
+struct add_rows_of_table {
+  const T* in;
+  const compute_type<T>* table;
+  std::ptrdiff_t rows, width;
+  T* out;
+  std::ptrdiff_t row_width() const { return width; }
+  template <class Team>
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+    const T* x = in + row * width;
+    const compute_type<T>* t = table + row % rows * width;
+    T* y = out + row * width;
+    team.each(width, [=](std::ptrdiff_t i) { y[i] = compute_type<T>(x[i]) + t[i]; });
+  }
+};
+
 /// The elements of rows, for sums of columns.
 template <class T>
 struct row_entries {
   const T* values;
-  int width;
+  std::ptrdiff_t width;
   GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
     return values[row * width + column];
   }

@@ -161,6 +161,40 @@ GPIPE_HOST_DEVICE value_and_derivative<T> value_and_slope(T x) {
   }
 }
 
+/// The same for a function whose derivative is known from its value y: `value(x)`, and `gradient(y, dy)` of x. Backward
+/// reads the output. The costs are operations per element.
+template <class Function, int Forward, int Backward>
+struct pointwise_by_value {
+  template <class T>
+  GPIPE_HOST_DEVICE static value_and_derivative<T> both(T x) {
+    const T y = Function::value(x);
+    return {y, Function::gradient(y, T(1))};
+  }
+  template <class T>
+  struct apply {
+    const T* x;
+    T* y;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = Function::value(compute_type<T>(x[i])); }
+  };
+  template <class T>
+  struct chain {
+    const T *y, *dy;
+    T* dx;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      dx[i] = Function::gradient(compute_type<T>(y[i]), compute_type<T>(dy[i]));
+    }
+  };
+
+  template <class T>
+  using kind_for = elements_kernels<pointwise_by_value, T, kept_value::output>;
+
+  template <class In>
+  struct on;
+
+  template <floating_tensor In>
+  struct on<In> : layer_of_elements<on<In>, kind_for<typename In::value_type>, In, Forward, Backward, 2> {};
+};
+
 }  // namespace detail
 
 /// The same for a function with `both(x)`: forward stores the derivative, and backward is one product per element.

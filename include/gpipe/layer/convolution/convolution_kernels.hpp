@@ -5,11 +5,11 @@
 #include <string_view>
 #include <utility>
 
-#include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/description.hpp>
+#include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 #include <gpipe/layer/contract/window.hpp>
@@ -97,7 +97,8 @@ struct convolution_kernels {
       c.convolve(shape, a.in(), weight, bias, a.out());
     } else {
       c.convolve_backward_input(shape, a.in(), weight, a.out());
-      if (bias != nullptr) c.rows(a.samples() * a.sizes().pixels(), shift{bias, a.out(), a.sizes().outputs()});
+      if (bias != nullptr)
+        c.rows(a.samples() * a.sizes().pixels(), add_rows_of_table<T>{a.out(), bias, 1, a.sizes().outputs(), a.out()});
     }
   }
   template <class C, class A>
@@ -138,28 +139,9 @@ struct convolution_kernels {
   static void add_bias_gradient(const C& c, const A& a) {
     if (!a.sizes().biased) return;
     const int outputs = a.sizes().outputs();
-    c.columns(a.samples() * a.sizes().pixels(), outputs, pixel_rows{a.out_gradient(), outputs},
+    c.columns(a.samples() * a.sizes().pixels(), outputs, row_entries<T>{a.out_gradient(), outputs},
               a.template gradient<1>());
   }
-
-  struct pixel_rows {
-    const T* values;
-    int channels;
-    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t pixel, std::ptrdiff_t channel) const {
-      return values[pixel * channels + channel];
-    }
-  };
-  struct shift {
-    const number* bias;
-    T* out;
-    int channels;
-    template <class Team>
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-      T* y = out + pixel * channels;
-      const number* b = bias;
-      team.each(channels, [=](std::ptrdiff_t k) { y[k] = y[k] + b[k]; });
-    }
-  };
 };
 
 /// The weight along a sequence has no extent for the height of 1.

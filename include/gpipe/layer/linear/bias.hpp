@@ -19,7 +19,6 @@ struct bias {
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
-    using number = compute_type<T>;
     static constexpr int N = detail::last_extent<output>, rows = detail::rows_in<output>;
 
     static constexpr parameter parameters[] = {{"bias", {N}, initializer::zeros()}};
@@ -30,7 +29,8 @@ struct bias {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * rows, shift{a.in(), a.template parameter<0>(), a.out()});
+      c.rows(std::ptrdiff_t{a.samples()} * rows,
+             detail::add_rows_of_table<T>{a.in(), a.template parameter<0>(), 1, N, a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
@@ -38,27 +38,9 @@ struct bias {
     }
     template <class C, class A>
     static void backward_parameters(const C& c, const A& a) {
-      c.columns(std::ptrdiff_t{a.samples()} * rows, N, of_bias{a.out_gradient()}, a.template gradient<0>());
+      c.columns(std::ptrdiff_t{a.samples()} * rows, N, detail::row_entries<T>{a.out_gradient(), N},
+                a.template gradient<0>());
     }
-
-    struct shift {
-      const T* in;
-      const number* bias;
-      T* out;
-      static constexpr std::ptrdiff_t row_width() { return N; }
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T* x = in + row * N;
-        const number* b = bias;
-        T* y = out + row * N;
-        team.each(N, [=](std::ptrdiff_t i) { y[i] = x[i] + b[i]; });
-      }
-    };
-
-    struct of_bias {
-      const T* dy;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const { return dy[row * N + i]; }
-    };
   };
 };
 

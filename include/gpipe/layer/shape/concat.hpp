@@ -95,41 +95,61 @@ struct replaced_extent<tensor<T, N...>, Axis, Extent, std::integer_sequence<int,
 template <class Tensor, int Axis, int Extent>
 using with_extent = typename replaced_extent<Tensor, Axis, Extent, std::make_integer_sequence<int, Tensor::rank>>::type;
 
+/// The sizes of `concat` and `split`.
+template <int Count>
+struct slice_sizes {
+  std::ptrdiff_t rows;  ///< of a sample
+  std::ptrdiff_t widths[std::size_t{Count}];
+
+  constexpr std::ptrdiff_t width() const {
+    std::ptrdiff_t sum = 0;
+    for (const std::ptrdiff_t slice_width : widths) sum += slice_width;
+    return sum;
+  }
+  /// The slices whose memory is part(0), part(1), ...
+  template <class T, class F>
+  slices<T, Count> with(F part) const {
+    return [&]<int... Indices>(std::integer_sequence<int, Indices...>) {
+      return slices<T, Count>{{widths[Indices]...}, {part(std::integral_constant<int, Indices>{})...}};
+    }
+    (std::make_integer_sequence<int, Count>{});
+  }
+};
+
 /// Kernels of `concat` for `Count` inputs: a row of the output consists of a row of each.
 template <class T, int Count>
 struct join_kernels {
   using value_type = T;
-  struct numbers {
-    std::ptrdiff_t rows;  ///< of a sample
-    std::ptrdiff_t widths[std::size_t{Count}];
-
-    constexpr std::ptrdiff_t width() const {
-      std::ptrdiff_t sum = 0;
-      for (const std::ptrdiff_t part_width : widths) sum += part_width;
-      return sum;
-    }
-  };
-  using indices = std::make_integer_sequence<int, Count>;
+  using numbers = slice_sizes<Count>;
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    const numbers& sizes = a.sizes();
-    c.rows(a.samples() * sizes.rows, join_rows<T, Count>{inputs(a, indices{}), a.out(), sizes.width()});
+    const auto inputs = a.sizes().template with<const T>([&](auto i) { return a.template in<i>(); });
+    c.rows(a.samples() * a.sizes().rows, join_rows<T, Count>{inputs, a.out(), a.sizes().width()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    const numbers& sizes = a.sizes();
-    c.rows(a.samples() * sizes.rows, cut_rows<T, Count>{a.out_gradient(), gradients(a, indices{}), sizes.width()});
+    const auto gradients = a.sizes().template with<T>([&](auto i) { return a.template in_gradient<i>(); });
+    c.rows(a.samples() * a.sizes().rows, cut_rows<T, Count>{a.out_gradient(), gradients, a.sizes().width()});
   }
+};
 
- private:
-  template <class A, int... Indices>
-  static slices<const T, Count> inputs(const A& a, std::integer_sequence<int, Indices...>) {
-    return {{a.sizes().widths[Indices]...}, {a.template in<Indices>()...}};
+/// Kernels of `split` for `Count` outputs.
+template <class T, int Count>
+struct cut_kernels {
+  using value_type = T;
+  using numbers = slice_sizes<Count>;
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const auto outputs = a.sizes().template with<T>([&](auto i) { return a.template out<i>(); });
+    c.rows(a.samples() * a.sizes().rows, cut_rows<T, Count>{a.in(), outputs, a.sizes().width()});
   }
-  template <class A, int... Indices>
-  static slices<T, Count> gradients(const A& a, std::integer_sequence<int, Indices...>) {
-    return {{a.sizes().widths[Indices]...}, {a.template in_gradient<Indices>()...}};
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (!a.in_gradient()) return;
+    const auto gradients = a.sizes().template with<const T>([&](auto i) { return a.template out_gradient<i>(); });
+    c.rows(a.samples() * a.sizes().rows, join_rows<T, Count>{gradients, a.in_gradient(), a.sizes().width()});
   }
 };
 

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/shape/concat.hpp>
 
 namespace gpipe {
@@ -24,34 +22,13 @@ struct split {
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>) &&
            detail::row_width<tensor<T, Extents...>>(static_cast<int>(sizeof...(Extents)) - 1) ==
-               (Sizes + ... + 0)) struct on<tensor<T, Extents...>> {
+               (Sizes + ... + 0)) struct on<tensor<T, Extents...>>
+      : of_kind<on<tensor<T, Extents...>>, detail::cut_kernels<T, static_cast<int>(sizeof...(Sizes))>> {
     using whole = tensor<T, Extents...>;
-    static constexpr int count = sizeof...(Sizes);
     using output = bundle<detail::with_extent<whole, whole::rank - 1, Sizes>...>;
     static constexpr auto elements = static_cast<std::int64_t>(whole::size);
+    static constexpr typename on::numbers sizes{elements / (Sizes + ...), {Sizes...}};
     static constexpr work cost{.bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-    static constexpr std::ptrdiff_t width = (Sizes + ...), rows = elements / width;
-    using indices = std::make_integer_sequence<int, count>;
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(a.samples() * rows, detail::cut_rows<T, count>{a.in(), outputs(a, indices{}), width});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(a.samples() * rows, detail::join_rows<T, count>{gradients(a, indices{}), a.in_gradient(), width});
-    }
-
-   private:
-    template <class A, int... Indices>
-    static detail::slices<T, count> outputs(const A& a, std::integer_sequence<int, Indices...>) {
-      return {{Sizes...}, {a.template out<Indices>()...}};
-    }
-    template <class A, int... Indices>
-    static detail::slices<const T, count> gradients(const A& a, std::integer_sequence<int, Indices...>) {
-      return {{Sizes...}, {a.template out_gradient<Indices>()...}};
-    }
   };
 };
 
