@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include <gpipe/layer/shape/upsample.hpp>
+
 #include "support/like_torch.hpp"
 
 using namespace gpipe;
@@ -27,4 +29,11 @@ TEST_CASE("pad_to appends rows below and columns to the right") {
   t.forward();
   const double want[] = {5, 7, 0, 0, 0, 0};
   for (std::size_t i = 0; i < 6; ++i) CHECK(t.out[0].get(i) == want[i]);
+}
+
+static_assert(std::is_same_v<bound<upsample<2>, map>::output, feature_map<float, 3, 6, 8>>);
+static_assert(std::is_same_v<bound<upsample<height_width{1, 3}>, map>::output, feature_map<float, 3, 3, 12>>);
+
+TEST_CASE("each pixel becomes a block, as with torch.nn.Upsample") {
+  laws::are_like_torch<map, upsample<2>, upsample<height_width{1, 3}>>(reference::feature_maps::upsample);
 }
