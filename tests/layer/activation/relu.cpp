@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/activation/leaky_relu.hpp>
 #include <gpipe/tools/testing/layer_fixture.hpp>
 
