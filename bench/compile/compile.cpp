@@ -138,7 +138,7 @@ std::vector<item> headers() {
         own[fs::relative(file.path(), root / "include").string()] = "header." + file.path().stem().string();
   for (const char* header :
        {"gpipe/core/descriptions/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
-        "gpipe/device/host/host.hpp", "gpipe/transport/in_process/barrier.hpp", "gpipe/plan/make_plan.hpp",
+        "gpipe/device/host/host.hpp", "gpipe/transport/in_process/worker_signals.hpp", "gpipe/plan/make_plan.hpp",
         "gpipe/runtime/executor.hpp", "gpipe/tools/report/report.hpp", "gpipe/train/trainer.hpp"})
     own[header];
   for (const auto& [header, result] : own) all.push_back({header, "#include <" + header + ">\n", result});

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/transport/in_process/barrier.hpp>
 #include <gpipe/transport/in_process/channel.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 

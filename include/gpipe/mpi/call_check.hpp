@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/mpi/ends.hpp>
-#include <gpipe/transport/contract/call_fingerprint.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 #include <array>
 #include <memory>

@@ -214,7 +214,7 @@ class executor {
 
   void time_layers(bool enabled);
 
-  // Of the length that runs.
+  // The length that runs.
   const network& net_now() const { return lengths_.running().net; }
   detail::watched_activations& watched_now() { return lengths_.running().watched; }
   const detail::watched_activations& watched_now() const { return lengths_.running().watched; }

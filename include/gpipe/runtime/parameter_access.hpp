@@ -1,19 +1,79 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/contract/description.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/shares.hpp>
 #include <gpipe/plan/step_plan.hpp>
-#include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 
 namespace gpipe::detail {
+
+// Makes a double above 0 and at most 1 of two words.
+inline double open_uniform(std::uint32_t high, std::uint32_t low) {
+  return (multiply_add(static_cast<double>(high), 4294967296.0, low) + 0.5) * 0x1p-64;
+}
+
+/// The deviation of a normal distribution, the limit of a uniform one, or the constant.
+inline double value_bound(const initializer& initial) {
+  return initial.scale / std::sqrt(static_cast<double>(initial.fan_in) * initial.divisor);
+}
+
+// change: an initializer
+// change: an initializer
+/// The first value of element `i` of a layer's array: `number` counts the layer's parameters and then the parts of its
+/// state. It depends only on these, the layer's position and the seed, so no cut changes it. It is drawn in double,
+/// then rounded. `initial` has its fan-in: see `initializer::of`. `bound` is `value_bound` of `initial`. The draw takes
+/// the lower 32 bits of `i`.
+inline double first_value(const initializer& initial, double bound, std::uint64_t seed, int layer, int number,
+                          std::size_t i) {
+  using enum initializer::kind;
+  if (initial.drawn == zeros) return 0;
+  if (initial.drawn == ones) return 1;
+  if (initial.drawn == constant) return bound;
+  const random_key key{seed, random_key::initializing, static_cast<std::uint32_t>(layer), 0};
+  const auto words = draw(key, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(i));
+  const double u = detail::open_uniform(words.word[0], words.word[1]);
+  if (initial.drawn == uniform) return bound * multiply_add(2.0, u, -1);
+  // The transform of Box and Muller.
+  const double v = detail::open_uniform(words.word[2], words.word[3]);
+  return bound * std::sqrt(-2 * math::log(u)) * math::cos(2 * std::numbers::pi * v);
+}
+
+inline double first_value(const initializer& initial, std::uint64_t seed, int layer, int number, std::size_t i) {
+  return first_value(initial, value_bound(initial), seed, layer, number, i);
+}
+
+/// Calls `put(offset, bytes, values)` for the first values of an array of a layer, in pieces.
+template <class Put>
+GPIPE_COLD void first_values(dtype type, const parameter& array, std::uint64_t seed, int layer, int number, Put&& put) {
+  constexpr std::size_t max_elements = 1 << 15;
+  std::vector<std::byte> values(max_elements * bytes_of(type));
+  const std::size_t n = array.extents.size();
+  const initializer initial = array.first.of(array.extents);
+  const double bound = value_bound(initial);
+  for (std::size_t first = 0; first < n; first += max_elements) {
+    const std::size_t some = (std::min)(max_elements, n - first);
+    visit_dtype<double, float>(type, [&]<class T>() {
+      for (std::size_t i = 0; i < some; ++i)
+        reinterpret_cast<T*>(values.data())[i] =
+            static_cast<T>(first_value(initial, bound, seed, layer, number, first + i));
+    });
+    put(first * bytes_of(type), some * bytes_of(type), values.data());
+  }
+}
 
 /// Reads and writes arrays of layers, in whichever stage they are.
 class parameter_access {

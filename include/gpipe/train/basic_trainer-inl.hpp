@@ -296,14 +296,6 @@ GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_values(std::span<const std::
 GPIPE_INLINE GPIPE_COLD void basic_trainer::keep_own_values(std::vector<std::byte>& values) const {
   executor_->read_own_values(values);
 }
-GPIPE_INLINE GPIPE_COLD process_group* basic_trainer::job() const { return executor_->options().job; }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::gather() const { executor_->gather(); }
-GPIPE_INLINE GPIPE_COLD void basic_trainer::read_value(const array_location& location, void* value) const {
-  executor_->read(location, value);
-}
-GPIPE_INLINE GPIPE_COLD void basic_trainer::read_own_value(const array_location& location, void* value) const {
-  executor_->read_here(location, value);
-}
 GPIPE_INLINE GPIPE_COLD void basic_trainer::restore_own_values(std::span<const std::byte> values) {
   if (const std::size_t bytes = executor_->own_value_bytes(); values.size() != bytes)
     detail::throw_error({"the values have ", values.size(), " bytes, but this process has ", bytes, " of the model"},

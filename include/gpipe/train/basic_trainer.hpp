@@ -315,13 +315,7 @@ class basic_trainer {
   void set_watched(int layer, bool watched);
 
   friend detail::trainer_checkpoints;
-  // For a generator: the job, null without one; the shares of replicas, gathered in each; and a value read from all
-  // processes together, or from this one.
   friend class detail::token_generator;
-  process_group* job() const;
-  void gather() const;
-  void read_value(const array_location& location, void* value) const;
-  void read_own_value(const array_location& location, void* value) const;
   template <class Checkpoints, class Call>
   decltype(auto) checkpoints(Call&& call) {
     using calls = Checkpoints;

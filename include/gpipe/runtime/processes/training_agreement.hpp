@@ -21,7 +21,6 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/contract/build_text.hpp>
-#include <gpipe/transport/contract/call_fingerprint.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {

@@ -10,7 +10,7 @@
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/transport/in_process/barrier.hpp>
+#include <gpipe/transport/in_process/worker_signals.hpp>
 
 namespace gpipe::detail {
 

@@ -25,7 +25,7 @@
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/tied_parameters.hpp>
 #include <gpipe/runtime/worker/watchdog.hpp>
-#include <gpipe/transport/in_process/barrier.hpp>
+#include <gpipe/transport/in_process/worker_signals.hpp>
 
 namespace gpipe::detail {
 

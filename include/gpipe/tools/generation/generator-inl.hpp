@@ -20,10 +20,10 @@
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/tools/generation/decoder.hpp>
 #include <gpipe/tools/generation/generator.hpp>
-#include <gpipe/transport/contract/call_fingerprint.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
@@ -58,24 +58,30 @@ GPIPE_COLD inline void require_same_layers(const network& trained, const network
   }
 }
 
-GPIPE_COLD GPIPE_INLINE void token_generator::take(const network& trained, const step_plan& plan, process_group* job,
-                                                   const generator_options& options,
-                                                   const decoded_parameters::value_reader& read) {
-  require_same_layers(trained, model_.sequence);
+GPIPE_COLD GPIPE_INLINE void token_generator::take_values(const basic_trainer& training,
+                                                          const generator_options& options) {
+  executor& run = *training.executor_;
+  run.gather();
+  require_same_layers(run.net(), model_.sequence);
+  process_group* const job = run.options().job;
   const agreed_value keeps[] = {agreed_value::number("whole_model of the generator", options.whole_model)};
   if (job != nullptr) job->agree(collective_kind::refresh, keeps);
   if (job == nullptr || options.whole_model || job->ranks() == 1) {  // all processes of a job read all values together
     parameters_ = std::make_shared<const decoded_parameters>(
         model_.sequence, model_.decode, layer_share(),
-        [&](const array_location& source, void* target, bool) { read(source, target, true); });
+        [&](const array_location& source, void* target, bool) { run.read(source, target); });
     return;
   }
-  const rank_layout layout(plan, job);
+  const rank_layout layout(run.plan(), job);
   std::vector<int> ranks;  // of the first replica
   for (int l = 0; l < model_.sequence.layer_count; ++l)
-    ranks.push_back(layout.rank_of_stage(0, plan.cut().stage_of(l)));
+    ranks.push_back(layout.rank_of_stage(0, run.plan().cut().stage_of(l)));
   const layer_share shared(*job, std::move(ranks));
-  auto made = std::make_shared<const decoded_parameters>(model_.sequence, model_.decode, shared, read);
+  auto made = std::make_shared<const decoded_parameters>(
+      model_.sequence, model_.decode, shared, [&](const array_location& source, void* target, bool together) {
+        if (together) run.read(source, target);
+        else run.read_here(source, target);
+      });
   job->agree(collective_kind::refresh, keeps);  // all have packed their weights
   parameters_ = std::move(made);
 }

@@ -82,18 +82,9 @@ class token_generator {
 
  protected:
   /// Packs the parameters, once for all texts.
-  void take_values(const basic_trainer& training, const generator_options& options) {
-    training.gather();
-    take(training.net(), training.plan(), training.job(), options,
-         [&](const array_location& source, void* target, bool together) {
-           if (together) training.read_value(source, target);
-           else training.read_own_value(source, target);
-         });
-  }
+  void take_values(const basic_trainer& training, const generator_options& options);
 
  private:
-  void take(const network& trained, const step_plan& plan, process_group* job, const generator_options& options,
-            const decoded_parameters::value_reader& read);
   void require_fits(std::span<const std::int32_t> prompt, int tokens) const;
   void require_source(const decoder& text_decoder, std::span<const std::int32_t> source, std::int32_t end) const;
   const layer_share& share() const { return parameters_->share(); }

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/binding/initial_values.hpp>
+#include <gpipe/runtime/parameter_access.hpp>
 
 #include <doctest/doctest.h>
 

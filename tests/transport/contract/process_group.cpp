@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/transport/contract/call_fingerprint.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 #include <doctest/doctest.h>
 
