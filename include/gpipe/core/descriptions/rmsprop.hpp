@@ -7,8 +7,9 @@ namespace gpipe {
 
 namespace detail {
 
-// Both forms keep v, the moving mean of the squared gradient, as moment 0.
-template <class T>
+// Keeps v, the moving mean of the squared gradient, as moment 0. As in TensorFlow, epsilon is inside the root, and a
+// step contains the rate.
+template <class T, bool AsTensorFlow>
 struct rmsprop_rule {
   static constexpr bool elementwise = true;
   update_operands<T> of;
@@ -18,26 +19,14 @@ struct rmsprop_rule {
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
     const T mean_square = shares.average(of.moment[0][i], gradient * gradient);
-    const T step = multiply_add(of.moment[1][i], momentum, gradient / (math::sqrt(mean_square) + epsilon));
+    T step;
+    if constexpr (AsTensorFlow) step = rate * gradient / math::sqrt(mean_square + epsilon);
+    else step = gradient / (math::sqrt(mean_square) + epsilon);
+    step = multiply_add(of.moment[1][i], momentum, step);
     of.moment[0][i] = mean_square;
     of.moment[1][i] = step;
-    of.parameter[i] = multiply_add(-rate, step, of.parameter[i]);
-  }
-};
-template <class T>
-struct rmsprop_tf_rule {
-  static constexpr bool elementwise = true;
-  update_operands<T> of;
-  T rate, scale;
-  average_shares<T> shares;
-  T epsilon, momentum, decay;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
-    const T mean_square = shares.average(of.moment[0][i], gradient * gradient);
-    const T step = multiply_add(of.moment[1][i], momentum, rate * gradient / math::sqrt(mean_square + epsilon));
-    of.moment[0][i] = mean_square;
-    of.moment[1][i] = step;
-    of.parameter[i] -= step;
+    if constexpr (AsTensorFlow) of.parameter[i] -= step;
+    else of.parameter[i] = multiply_add(-rate, step, of.parameter[i]);
   }
 };
 
@@ -62,8 +51,8 @@ struct rmsprop {
     detail::require_share("momentum", momentum);
     detail::require_not_negative("weight_decay", weight_decay);
   }
-  template <class T>
-  detail::rmsprop_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
+  template <class T, bool AsTensorFlow = false>
+  detail::rmsprop_rule<T, AsTensorFlow> rule(const update_operands<T>& operands, const update_terms& terms) const {
     return {operands,
             static_cast<T>(terms.rate),
             static_cast<T>(terms.scale),
@@ -90,17 +79,14 @@ struct rmsprop_tf {
   static constexpr int moments = 2;
   static constexpr double first_moments[] = {1, 0};
 
-  GPIPE_COLD void check() const { rmsprop{learning_rate, alpha, epsilon, momentum, weight_decay}.check(); }
+  GPIPE_COLD void check() const { as_in_pytorch().check(); }
   template <class T>
-  detail::rmsprop_tf_rule<T> rule(const update_operands<T>& operands, const update_terms& terms) const {
-    return {operands,
-            static_cast<T>(terms.rate),
-            static_cast<T>(terms.scale),
-            detail::average_shares<T>(alpha),
-            static_cast<T>(epsilon),
-            static_cast<T>(momentum),
-            static_cast<T>(weight_decay)};
+  detail::rmsprop_rule<T, true> rule(const update_operands<T>& operands, const update_terms& terms) const {
+    return as_in_pytorch().template rule<T, true>(operands, terms);
   }
+
+ private:
+  constexpr rmsprop as_in_pytorch() const { return {learning_rate, alpha, epsilon, momentum, weight_decay}; }
 };
 
 }  // namespace gpipe
