@@ -2,14 +2,16 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "support/models.hpp"
 #include "support/nets.hpp"
+#include "support/same_bits.hpp"
 #include "support/threaded_job.hpp"
+#include "support/training_bits.hpp"
 #include "support/wide.hpp"
 
 #include <gpipe/job.hpp>
@@ -137,47 +139,10 @@ TEST_CASE("a deadline without progress ends a wait, and the error names it") {
   CHECK(said.find("stage 3, micro-batch 5, send: waits for rank 1 to fill slot 2") == 0);
 }
 
-namespace {
-
-using bits = std::vector<std::uint64_t>;
-
-/// Steps, an accumulated call, an evaluation, predictions.
-template <class Net>
-bits train(plan_options options, process_group* job) {
-  const samples<float> data(19, 12, 1);
-  training_options how;
-  how.seed = 11;
-  how.max_grad_norm = 0.1;
-  how.arena_fill = std::byte{0xff};
-  how.canary = true;
-  how.job = job;
-  trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
-  bits found;
-  const auto add = [&](const step_result& result) {
-    for (const double x : {result.loss, result.weight, result.correct, result.norm})
-      found.push_back(std::bit_cast<std::uint64_t>(x));
-  };
-  for (const int size : {13, 4, 1}) {
-    add(training.step(data.take(0, size)));
-    found.push_back(gradients_of(training));
-    found.push_back(state_of(training));
-  }
-  add(training.evaluate(data.take(0, 9)));
-  add(training.accumulate(data.take(0, 9)));
-  add(training.step(data.take(9, 9)));
-  const auto rows = training.predict(dataset{}.with("inputs", 12, data.inputs));
-  gpipe::detail::hash sum;
-  sum.add(reinterpret_cast<const std::byte*>(rows.all().data()), rows.all().size_bytes());
-  found.push_back(sum.value());
-  found.push_back(training.parameter_hash());
-  return found;
-}
-
-}  // namespace
-
 TEST_CASE("a job whose messages are late and overtake one another has the bits of threads") {
   plan_options options{.micro_batches = 5, .micro_batch_size = 4};
-  const bits expected = train<tied_net<float>>(options, nullptr);
+  same_bits law{.model = models::tied, .accumulates = true, .predicts = true};
+  const bits expected = law.run({options});
   struct {
     schedule_kind schedule;
     int stages, workers;
@@ -193,7 +158,9 @@ TEST_CASE("a job whose messages are late and overtake one another has the bits o
       threaded::job job(options.chosen_schedule().workers(options.stages), ++random);
       std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
       job.run([&](process_group& here) {
-        found[static_cast<std::size_t>(here.rank())] = train<tied_net<float>>(options, &here);
+        same_bits its = law;
+        its.how.job = &here;
+        found[static_cast<std::size_t>(here.rank())] = its.run({options});
       });
       for (const bits& of_rank : found) CHECK(of_rank == expected);
     }
@@ -233,7 +200,8 @@ TEST_CASE("the best values come back in a job, in which each process keeps its s
     std::size_t share = 0;
   };
   const auto run = [&](const plan_options& options, process_group* job) {
-    trainer<tied_net<float>, adam> training(options, adam{.learning_rate = 0.2}, {.seed = 3, .job = job});
+    const auto handle = models::tied.trainer(options, {.seed = 3, .job = job}, rule::adam, 0.2);
+    basic_trainer& training = *handle;
     result found;
     found.best_epoch = fit(training, data, held_out, how, [&](const fit_progress& now) {
                          if (now.step == now.steps) found.last = state_of(training);
@@ -274,13 +242,13 @@ namespace {
 
 /// A job of three processes: one replica, or three. The second process has at least this many actions in a step.
 void fails_alike(const plan_options& options, int actions) {
-  const samples<float> data(40, 12, 1);
+  const test_model& data = models::tied;
   plan_options one = options;
   one.stages = 1, one.shard = shard::none;
-  trainer<tied_net<float>, adam> twin(one);
+  const auto twin = data.trainer(one);
   constexpr int rounds = 24;
   std::vector<std::uint64_t> expected;
-  for (int i = 0; i < rounds; ++i) twin.step(data.take(i, 11)), expected.push_back(state_of(twin));
+  for (int i = 0; i < rounds; ++i) twin->step(data.take(i, 11)), expected.push_back(state_of(*twin));
 
   threaded::job job(3);
   std::array<std::vector<std::string>, 3> said;
@@ -292,7 +260,8 @@ void fails_alike(const plan_options& options, int actions) {
     how.before = [&](const instruction&) {
       if (here.rank() == 1 && count++ == throws_at) throw std::runtime_error("thrown here");
     };
-    trainer<tied_net<float>, adam> training(options, adam{}, how);
+    const auto handle = data.trainer(options, how);
+    basic_trainer& training = *handle;
     const auto all_are_here = [&] {
       std::byte nothing{};
       here.broadcast(&nothing, 1, 0, 0);

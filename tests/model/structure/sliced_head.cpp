@@ -83,7 +83,8 @@ struct numbers {
 /// The same first values for every number of slices: arrays of the head are parts of one.
 template <class T, class Training>
 void set_first_values(Training& training, double scale) {
-  const auto of_head = laws::stream_of<T>(100, std::size_t{vocabulary} * width), biases = laws::stream_of<T>(101, vocabulary);
+  const auto of_head = laws::stream_of<T>(100, std::size_t{vocabulary} * width),
+             biases = laws::stream_of<T>(101, vocabulary);
   std::size_t weight_at = 0, bias_at = 0;
   int which = 0;
   for (auto& p : training.parameters()) {
