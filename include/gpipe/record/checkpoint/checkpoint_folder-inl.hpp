@@ -20,11 +20,6 @@ GPIPE_COLD GPIPE_INLINE checkpoint_folder::checkpoint_folder(std::string path, f
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
 }
 
-GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::name_of_step(long step) {
-  const std::string digits = std::to_string(step);
-  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
-}
-
 GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder::list(listed kinds) const {
   std::vector<std::string> names;
   if (files_->list(path_.c_str(), names) != 0) throw_file_error("reading the folder", path_);
@@ -46,10 +41,6 @@ GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder:
     return a.step != b.step ? a.step < b.step : a.ending > b.ending;  // the one without an ending comes last
   });
   return steps;
-}
-
-GPIPE_COLD GPIPE_INLINE void checkpoint_folder::rename(const std::string& path, const std::string& new_path) {
-  if (files_->rename(path.c_str(), new_path.c_str()) != 0) throw_file_error("renaming the checkpoint", path);
 }
 
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& part) {

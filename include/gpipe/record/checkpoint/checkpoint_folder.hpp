@@ -48,7 +48,10 @@ class checkpoint_folder {
 
   std::string part_path(long step) const { return named(step) + ".part"; }
 
-  static std::string name_of_step(long step);
+  GPIPE_COLD static std::string name_of_step(long step) {
+    const std::string digits = std::to_string(step);
+    return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+  }
   struct found {
     std::string name;
     long step;
@@ -64,7 +67,9 @@ class checkpoint_folder {
  private:
   std::string named(long step) const { return path_ + "/" + name_of_step(step); }
   bool exists(const std::string& path) const { return files_->kind_of(path.c_str()) != file_operations::kind::none; }
-  void rename(const std::string& path, const std::string& new_path);
+  GPIPE_COLD void rename(const std::string& path, const std::string& new_path) {
+    if (files_->rename(path.c_str(), new_path.c_str()) != 0) throw_file_error("renaming the checkpoint", path);
+  }
   void replace(const std::string& part, const std::string& name);
   void remove_part(const std::string& part);
   void lock();

@@ -15,12 +15,6 @@
 
 namespace gpipe {
 
-GPIPE_COLD GPIPE_INLINE std::uint64_t safetensors_entry::elements() const {
-  std::uint64_t product = 1;
-  for (const std::uint64_t extent : shape) product *= extent;
-  return product;
-}
-
 namespace detail {
 
 GPIPE_COLD GPIPE_INLINE std::uint64_t bytes_of(const safetensors_tensor& tensor, const std::string& file) {

@@ -93,7 +93,11 @@ struct safetensors_entry : safetensors_tensor {
   std::uint64_t begin = 0, end = 0;
 
   std::uint64_t bytes() const { return end - begin; }
-  std::uint64_t elements() const;
+  GPIPE_COLD std::uint64_t elements() const {
+    std::uint64_t product = 1;
+    for (const std::uint64_t extent : shape) product *= extent;
+    return product;
+  }
 };
 
 /// Texts in addition to the tensors.

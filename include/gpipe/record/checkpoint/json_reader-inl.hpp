@@ -70,37 +70,6 @@ GPIPE_COLD GPIPE_INLINE void json_reader::fail(std::string_view wrong) const {
   throw_error({subject_, ", byte ", at_, ": ", wrong}, {"write the file anew"}, {.file = *file_});
 }
 
-GPIPE_COLD GPIPE_INLINE void json_reader::blank() {
-  while (!done() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
-}
-/// The next character that is not blank; 0 at the end.
-GPIPE_COLD GPIPE_INLINE char json_reader::peek() {
-  blank();
-  return done() ? '\0' : text_[at_];
-}
-GPIPE_COLD GPIPE_INLINE void json_reader::expect(char c) {
-  const char expected[] = {'\'', c, '\'', ' ', 'i', 's', ' ', 'm', 'i', 's', 's', 'i', 'n', 'g'};
-  if (peek() != c || done()) fail({expected, sizeof expected});
-  ++at_;
-}
-GPIPE_COLD GPIPE_INLINE void json_reader::enter(char c) {
-  expect(c);
-  if (++depth_ > max_depth) fail("objects and arrays are nested too deeply");
-}
-/// Whether another member follows; reads the comma before it, or the closing bracket.
-GPIPE_COLD GPIPE_INLINE bool json_reader::next(char closing, bool first) {
-  if (peek() == closing) {
-    ++at_;
-    return false;
-  }
-  if (!first) expect(',');
-  return true;
-}
-GPIPE_COLD GPIPE_INLINE void json_reader::word(std::string_view expected) {
-  if (text_.substr(at_, expected.size()) != expected) fail("a value is missing");
-  at_ += expected.size();
-}
-
 GPIPE_COLD GPIPE_INLINE unsigned json_reader::hex() {
   unsigned code = 0;
   if (text_.size() - at_ < 4) fail("\\u needs four digits");
@@ -220,17 +189,6 @@ GPIPE_COLD GPIPE_INLINE std::string json_reader::value() {
   const std::size_t begin = at_;
   skip();
   return std::string(text_.substr(begin, at_ - begin));
-}
-
-GPIPE_COLD GPIPE_INLINE bool json_reader::is_null() {
-  if (peek() != 'n') return false;
-  word("null");
-  return true;
-}
-
-GPIPE_COLD GPIPE_INLINE void json_reader::end() {
-  blank();
-  if (!done()) fail("something follows the object");
 }
 
 }  // namespace gpipe::detail

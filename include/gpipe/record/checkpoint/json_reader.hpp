@@ -52,8 +52,17 @@ class json_reader {
   std::uint64_t number();
   void skip();          ///< any value
   std::string value();  ///< any value, as its text
-  bool is_null();       ///< reads null, if it is next
-  void end();           ///< nothing but white space may follow
+  /// Reads null, if it is next.
+  GPIPE_COLD bool is_null() {
+    if (peek() != 'n') return false;
+    word("null");
+    return true;
+  }
+  /// Nothing but white space may follow.
+  GPIPE_COLD void end() {
+    blank();
+    if (!done()) fail("something follows the object");
+  }
 
   [[noreturn]] void fail(std::string_view wrong) const;
 
@@ -62,12 +71,36 @@ class json_reader {
   static constexpr int max_depth = 127;
 
   bool done() const { return at_ == text_.size(); }
-  void blank();
-  char peek();
-  void expect(char c);
-  void enter(char c);
-  bool next(char closing, bool first);
-  void word(std::string_view expected);
+  GPIPE_COLD void blank() {
+    while (!done() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+  }
+  /// The next character that is not blank; 0 at the end.
+  GPIPE_COLD char peek() {
+    blank();
+    return done() ? '\0' : text_[at_];
+  }
+  GPIPE_COLD void expect(char c) {
+    const char expected[] = {'\'', c, '\'', ' ', 'i', 's', ' ', 'm', 'i', 's', 's', 'i', 'n', 'g'};
+    if (peek() != c || done()) fail({expected, sizeof expected});
+    ++at_;
+  }
+  GPIPE_COLD void enter(char c) {
+    expect(c);
+    if (++depth_ > max_depth) fail("objects and arrays are nested too deeply");
+  }
+  /// Whether another member follows; reads the comma before it, or the closing bracket.
+  GPIPE_COLD bool next(char closing, bool first) {
+    if (peek() == closing) {
+      ++at_;
+      return false;
+    }
+    if (!first) expect(',');
+    return true;
+  }
+  GPIPE_COLD void word(std::string_view expected) {
+    if (text_.substr(at_, expected.size()) != expected) fail("a value is missing");
+    at_ += expected.size();
+  }
   unsigned hex();
   void escape(std::string& result);
   void any_number();

@@ -94,11 +94,6 @@ GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* data, std::siz
   }
 }
 
-GPIPE_COLD GPIPE_INLINE void safetensors_sink::flush() {
-  if (!block_.empty()) file_->write(block_.data(), block_.size());
-  block_.clear();
-}
-
 namespace detail {
 
 // change: the array order in a file

@@ -144,7 +144,10 @@ class safetensors_sink {
   // For the library.
   safetensors_sink(detail::open_file& file, std::uint64_t bytes_of_file);
   void append(const void* data, std::size_t bytes);
-  void flush();
+  GPIPE_COLD void flush() {
+    if (!block_.empty()) file_->write(block_.data(), block_.size());
+    block_.clear();
+  }
   std::uint64_t written() const { return written_; }
 
  private:

@@ -132,16 +132,6 @@ GPIPE_COLD GPIPE_INLINE safetensors_set::safetensors_set(const std::string& path
                 {"correct total_size, or delete it"}, {.file = path});
 }
 
-GPIPE_COLD GPIPE_INLINE const safetensors_set::tensor_location* safetensors_set::find(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : &found->second;
-}
-
-GPIPE_COLD GPIPE_INLINE const safetensors_metadata& safetensors_set::metadata() const {
-  static const safetensors_metadata none;
-  return files_.empty() ? none : files_.front().metadata();
-}
-
 namespace detail {
 
 GPIPE_COLD GPIPE_INLINE safetensors_set open_set(const std::string& folder, const std::string& stem,

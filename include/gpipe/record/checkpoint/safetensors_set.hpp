@@ -73,11 +73,17 @@ class safetensors_set {
   /// All tensors, sorted by name.
   const std::map<std::string_view, tensor_location>& tensors() const { return tensors_; }
   /// Null if no file has such a tensor.
-  const tensor_location* find(std::string_view name) const;
+  GPIPE_COLD const tensor_location* find(std::string_view name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
   /// The files, sorted by name, each with metadata.
   const std::deque<safetensors_file>& files() const { return files_; }
   /// The metadata of the first file.
-  const safetensors_metadata& metadata() const;
+  GPIPE_COLD const safetensors_metadata& metadata() const {
+    static const safetensors_metadata none;
+    return files_.empty() ? none : files_.front().metadata();
+  }
 
  private:
   std::string path_;

@@ -12,20 +12,6 @@
 
 namespace gpipe::detail {
 
-GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
-  return ::open(path, flags | O_CLOEXEC, mode);
-}
-GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
-GPIPE_INLINE long file_operations::read(int file, void* buffer, std::size_t bytes) {
-  return ::read(file, buffer, bytes);
-}
-GPIPE_INLINE long file_operations::read_at(int file, void* buffer, std::size_t bytes, std::uint64_t offset) {
-  return ::pread(file, buffer, bytes, static_cast<off_t>(offset));
-}
-GPIPE_INLINE long file_operations::write(int file, const void* data, std::size_t bytes) {
-  return ::write(file, data, bytes);
-}
-GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
 GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t offset, std::uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
   static_cast<void>(
@@ -51,13 +37,6 @@ GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
   bytes = static_cast<std::uint64_t>(about.st_size);
   return 0;
 }
-GPIPE_INLINE int file_operations::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
-GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
-  struct stat about {};
-  if (::lstat(path, &about) != 0) return kind::none;
-  return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
-}
-GPIPE_INLINE int file_operations::rename(const char* path, const char* new_path) { return ::rename(path, new_path); }
 GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
 #ifdef SYS_renameat2
   constexpr unsigned exchange_both = 2;  // RENAME_EXCHANGE of linux/fs.h
@@ -68,9 +47,6 @@ GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
   return -1;
 #endif
 }
-GPIPE_INLINE int file_operations::make_folder(const char* path) { return ::mkdir(path, 0777); }
-GPIPE_INLINE int file_operations::remove_file(const char* path) { return ::unlink(path); }
-GPIPE_INLINE int file_operations::remove_folder(const char* path) { return ::rmdir(path); }
 GPIPE_INLINE int file_operations::list(const char* folder, std::vector<std::string>& names) {
   DIR* const open = ::opendir(folder);
   if (!open) return -1;
@@ -139,7 +115,6 @@ GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* buffer, std::size_t bytes,
     next += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
   }
 }
-GPIPE_COLD GPIPE_INLINE bool open_file::lock() { return files_->lock(file_) == 0 || errno != EWOULDBLOCK; }
 GPIPE_COLD GPIPE_INLINE void open_file::write(const void* data, std::size_t bytes) {
   for (const auto* next = static_cast<const char*>(data); bytes > 0;) {
     const long count = files_->write(file_, next, bytes);

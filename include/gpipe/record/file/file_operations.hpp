@@ -23,27 +23,34 @@ namespace gpipe::detail {
 struct file_operations {
   virtual ~file_operations() = default;
 
-  GPIPE_INLINE virtual int open(const char* path, int flags, int mode);
-  GPIPE_INLINE virtual int close(int file);
-  GPIPE_INLINE virtual long read(int file, void* buffer, std::size_t bytes);
-  GPIPE_INLINE virtual long read_at(int file, void* buffer, std::size_t bytes, std::uint64_t offset);
-  GPIPE_INLINE virtual long write(int file, const void* data, std::size_t bytes);
-  GPIPE_INLINE virtual int sync(int file);
+  virtual int open(const char* path, int flags, int mode) { return ::open(path, flags | O_CLOEXEC, mode); }
+  virtual int close(int file) { return ::close(file); }
+  virtual long read(int file, void* buffer, std::size_t bytes) { return ::read(file, buffer, bytes); }
+  virtual long read_at(int file, void* buffer, std::size_t bytes, std::uint64_t offset) {
+    return ::pread(file, buffer, bytes, static_cast<off_t>(offset));
+  }
+  virtual long write(int file, const void* data, std::size_t bytes) { return ::write(file, data, bytes); }
+  virtual int sync(int file) { return ::fsync(file); }
   /// A hint: the disk may begin to write these bytes.
   GPIPE_INLINE virtual void write_behind(int file, std::uint64_t offset, std::uint64_t bytes);
   /// A hint: these bytes are read soon.
   GPIPE_INLINE virtual void read_ahead(int file, std::uint64_t offset, std::uint64_t bytes);
   GPIPE_INLINE virtual int size(int file, std::uint64_t& bytes);
   /// Locks the file for this descriptor, until it is closed or its process ends; does not wait.
-  GPIPE_INLINE virtual int lock(int file);
+  virtual int lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
 
   enum class kind { none, file, folder, other };
-  GPIPE_INLINE virtual kind kind_of(const char* path);  ///< does not follow links
-  GPIPE_INLINE virtual int rename(const char* path, const char* new_path);
+  /// Does not follow links.
+  virtual kind kind_of(const char* path) {
+    struct stat about {};
+    if (::lstat(path, &about) != 0) return kind::none;
+    return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
+  }
+  virtual int rename(const char* path, const char* new_path) { return ::rename(path, new_path); }
   GPIPE_INLINE virtual int exchange(const char* a, const char* b);  ///< exchanges two names atomically
-  GPIPE_INLINE virtual int make_folder(const char* path);
-  GPIPE_INLINE virtual int remove_file(const char* path);
-  GPIPE_INLINE virtual int remove_folder(const char* path);
+  virtual int make_folder(const char* path) { return ::mkdir(path, 0777); }
+  virtual int remove_file(const char* path) { return ::unlink(path); }
+  virtual int remove_folder(const char* path) { return ::rmdir(path); }
   GPIPE_INLINE virtual int list(const char* folder, std::vector<std::string>& names);
 };
 
@@ -78,7 +85,7 @@ class open_file {
   /// A hint: these bytes are read soon.
   void read_ahead(std::uint64_t offset, std::uint64_t bytes) const { files_->read_ahead(file_, offset, bytes); }
   /// False if another descriptor has the lock. A file system without locks is no error.
-  bool lock();
+  GPIPE_COLD bool lock() { return files_->lock(file_) == 0 || errno != EWOULDBLOCK; }
   /// Appends to the bytes written before. The disk works meanwhile.
   void write(const void* data, std::size_t bytes);
   /// Makes the written bytes durable, and closes the file.

@@ -19,12 +19,6 @@ inline constexpr std::size_t read_block_bytes = std::size_t{1} << 16;
 GPIPE_COLD GPIPE_INLINE file_stream::file_stream(const std::string& path, file_operations& files)
     : file_(files, path, O_RDONLY), block_(read_block_bytes) {}
 
-GPIPE_COLD GPIPE_INLINE bool file_stream::fill() {
-  at_ = 0;
-  size_ = file_.read(block_.data(), block_.size());
-  return size_ > 0;
-}
-
 }  // namespace detail
 
 GPIPE_COLD GPIPE_INLINE std::string read_file(const std::string& path, detail::file_operations& files) {

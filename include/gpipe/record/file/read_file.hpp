@@ -32,7 +32,11 @@ class file_stream {
   }
 
  private:
-  bool fill();
+  GPIPE_COLD bool fill() {
+    at_ = 0;
+    size_ = file_.read(block_.data(), block_.size());
+    return size_ > 0;
+  }
 
   open_file file_;
   std::vector<char> block_;

@@ -34,12 +34,6 @@ Word big_endian(const std::byte* bytes) {
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE std::size_t idx_array::row() const {
-  std::size_t size = 1;
-  for (std::size_t d = 1; d < extents_.size(); ++d) size *= extents_[d];
-  return size;
-}
-
 GPIPE_INLINE double idx_array::element(std::size_t i) const {
   const std::byte* bytes = elements_.data() + i * detail::idx_bytes(type_);
   switch (type_) {

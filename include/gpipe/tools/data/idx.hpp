@@ -36,7 +36,11 @@ class idx_array {
   /// The first extent: the number of samples.
   std::size_t rows() const { return extents_.front(); }
   /// The elements of a sample: all other extents, multiplied.
-  std::size_t row() const;
+  GPIPE_COLD std::size_t row() const {
+    std::size_t size = 1;
+    for (std::size_t d = 1; d < extents_.size(); ++d) size *= extents_[d];
+    return size;
+  }
   /// All elements, converted. A pixel of 255 becomes 255.0F. Throws `error` if T is an integer type and cannot hold an
   /// element.
   template <detail::element T>

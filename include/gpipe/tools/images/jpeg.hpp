@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <span>
-#include <string>
 
 #include <jpeglib.h>  // after <cstdio>, whose FILE it needs
 

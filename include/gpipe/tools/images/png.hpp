@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 
 #include <gpipe/tools/images/image_format.hpp>
 
