@@ -6,13 +6,13 @@
 
 #include <thread>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
-
 #include <gpipe/layer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/model.hpp>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -93,3 +93,51 @@ TEST_CASE("a report says to how many cores its process is bound") {
       .join();
 }
 #endif
+
+namespace {
+
+struct watched_net : model<input<float, 4>, linear<3>, gelu, linear<2>, softmax_cross_entropy> {};
+const step_plan watched_plan =
+    make_plan(network_of<watched_net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2}, {2});
+
+}  // namespace
+
+TEST_CASE("watched rows have samples only after a call that succeeded") {
+  detail::watched_activations watched(network_of<watched_net>, watched_plan, 0);
+  const broadcast alone(watched_plan, nullptr);
+  CHECK(watched.watched(1) == nullptr);
+  detail::watched_rows* const rows = watched.watch(1, true);
+  CHECK(watched.watched(1) == rows);
+  step_context step;
+  step.rows.samples = 3;
+  step.per_micro_batch = 2;
+  watched.open(step);
+  CHECK(rows->outputs.samples() == 0);
+  watched.close(step, 0, alone);
+  CHECK(rows->outputs.samples() == 3);
+  CHECK(rows->outputs.row_bytes(0) == 3 * sizeof(float));
+  CHECK(rows->gradients.has_rows(0));
+  CHECK(watched.watch(1, false) == nullptr);
+  CHECK(watched.watched(1) == nullptr);
+}
+
+TEST_CASE("a digest keeps the given number of calls, each with a hash of its data") {
+  const broadcast alone(watched_plan, nullptr);
+  const auto digest_of = [&](float x) {
+    detail::watched_activations watched(network_of<watched_net>, watched_plan, 2);
+    const std::vector<float> inputs(4, x);
+    step_context step;
+    step.rows.samples = step.per_micro_batch = 1;
+    step.rows.inputs = reinterpret_cast<const std::byte*>(inputs.data());
+    step.rows.fields.resize(detail::index(network_of<watched_net>.field_count));
+    for (int call = 0; call < 2; ++call) {
+      CHECK(!watched.digest().full());
+      watched.open(step);
+      watched.close(step, call, alone);
+    }
+    CHECK(watched.digest().full());
+    return watched.digest();
+  };
+  CHECK(!first_difference(digest_of(1), digest_of(1)));
+  CHECK(first_difference(digest_of(1), digest_of(2)).has_value());
+}

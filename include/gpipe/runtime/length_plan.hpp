@@ -13,9 +13,9 @@
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/runtime/run_report.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/step_input.hpp>
-#include <gpipe/runtime/watched_activations.hpp>
 
 namespace gpipe::detail {
 

@@ -16,7 +16,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 

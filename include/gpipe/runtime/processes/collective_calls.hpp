@@ -11,7 +11,6 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
-#include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>

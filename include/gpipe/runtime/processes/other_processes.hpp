@@ -12,7 +12,7 @@
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/processes/remote_links.hpp>
-#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

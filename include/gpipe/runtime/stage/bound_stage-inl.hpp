@@ -98,7 +98,7 @@ GPIPE_INLINE GPIPE_COLD void bound_stage::refresh(const bool* layers) {
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::copy_tied_values(const named_array& user, const std::byte* values) {
   const bound& b = at(user.layer_index);
   std::byte* const target = b.parameter_at[index(user.index)];
-  const std::size_t bytes = size_of(b, user) * bytes_of(b.layer->type);
+  const std::size_t bytes = b.layer->parameters[user.index].extents.size() * bytes_of(b.layer->type);
   if (values != target) context_.copy(static_cast<std::ptrdiff_t>(bytes), values, target);
 }
 
@@ -164,15 +164,10 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::predict_columns(const bound& b,
   for (int first = 0; first < c.samples * blocks.rows; first += c.samples * blocks.block, ++c.block) {
     b.kernels->predict(handle_, c);
     const int rows = (std::min)(c.samples * blocks.block, c.samples * blocks.rows - first);
-    download_rows(rows, range, c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
-                  target + detail::index(first) * range.of_row);
+    context_.download_rows(rows, static_cast<std::ptrdiff_t>(range.bytes),
+                           c.extras + b.layer->extra_offset(b.layer->predicted, c.capacity),
+                           target + detail::index(first) * range.of_row, static_cast<std::ptrdiff_t>(range.of_row));
   }
-}
-
-GPIPE_INLINE void bound_stage::download_rows(int rows, const detail::column_range& range, const std::byte* source,
-                                             std::byte* target) {
-  const auto bytes = static_cast<std::ptrdiff_t>(range.bytes), stride = static_cast<std::ptrdiff_t>(range.of_row);
-  context_.download_rows(rows, bytes, source, target, stride);
 }
 
 GPIPE_INLINE GPIPE_OUT_OF_LINE void bound_stage::clear_each_frozen(const bound& b) {

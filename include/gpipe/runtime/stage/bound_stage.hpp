@@ -136,9 +136,6 @@ class alignas(alignment) bound_stage : public stage_arena {
   enum class reader : std::uint8_t { none, forward, backward };
 
   void refresh(const bound& b);
-  static std::size_t size_of(const bound& b, const named_array& array) {
-    return b.layer->parameters[array.index].extents.size();
-  }
   reader& packed_for(const bound& b) {
     return packed_for_[detail::index(b.layer_index - binding_.layers.front().layer_index)];
   }
@@ -182,7 +179,6 @@ class alignas(alignment) bound_stage : public stage_arena {
 
   /// Makes a layer's columns block by block, and brings each block into its rows.
   void predict_columns(const bound& b, const step_context& step, int m);
-  void download_rows(int rows, const detail::column_range& range, const std::byte* source, std::byte* target);
 
   // The listener may wait for other replicas, and no kernel runs meanwhile.
   void report_complete(gradient_listener& listener, const bound& b, int m) {

@@ -27,7 +27,6 @@
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/thread_team.hpp>
-#include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
 #include <gpipe/transport/in_process/core_placement.hpp>
 

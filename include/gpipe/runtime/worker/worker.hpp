@@ -19,12 +19,11 @@
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
-#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 #include <gpipe/runtime/worker/captured_step.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/tied_parameters.hpp>
-#include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
 namespace gpipe::detail {
