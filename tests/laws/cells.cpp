@@ -6,15 +6,17 @@
 
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "support/celled.hpp"
 #include "support/disturbed_training.hpp"
 #include "support/every_allocation.hpp"
+#include "support/model_of.hpp"
+#include "support/models.hpp"
+#include "support/same_bits.hpp"
+#include "support/sanitized.hpp"
 #include "support/touched_memory.hpp"
 
 using namespace laws;
@@ -24,24 +26,9 @@ namespace {
 using net = celled_net<double>;
 constexpr int L = layers_of<net>;
 const samples<double> data(20, 12, 1);
-constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
-
-/// The bits of three steps, and of an evaluation.
-std::vector<std::uint64_t> bits_of(plan_options plan, std::vector<int> cut = {}, std::byte fill = std::byte{0xff}) {
-  plan.micro_batches = 3;
-  plan.micro_batch_size = 3;
-  trainer<net, adam> training(plan, {.learning_rate = 0.05},
-                              {.max_grad_norm = 0.1, .cut = std::move(cut), .arena_fill = fill, .canary = true});
-  std::vector<std::uint64_t> found;
-  for (const int size : {8, 2, 9}) {  // 3 + 3 + 2; 1 + 1 and an empty micro-batch
-    const step_result step = training.step(data.take(0, size));
-    for (const double x : {step.loss, step.norm}) found.push_back(std::bit_cast<std::uint64_t>(x));
-    found.push_back(gradients_of(training));
-    found.push_back(state_of(training));
-  }
-  found.push_back(std::bit_cast<std::uint64_t>(training.evaluate(data.take(0, 9)).loss));
-  return found;
-}
+constexpr test_model cells = model_of<net, numbers<double, 1>, adam>();
+/// 8 samples are 3 + 3 + 2; 2 are 1 + 1 and an empty micro-batch.
+const same_bits bits_of_cells{.model = cells, .sizes = {8, 2, 9}, .micro_batches = 3, .micro_batch_size = 3};
 
 std::vector<int> fragile_layers() {
   std::vector<int> found;
@@ -81,37 +68,25 @@ TEST_CASE("the gradient of each array of two cells is the loss's derivative, in 
 }
 
 TEST_CASE("two cells have the same bits wherever one cut goes through them") {
-  const auto expected = bits_of({}, {}, std::byte{0});
-  for (int at = 1; at < L; at += sanitized ? 11 : 1) {
-    CAPTURE(at);
-    const bool same = bits_of({.stages = 2, .recompute = modes[at % 3]}, {at}) == expected;
-    CHECK(same);
-  }
+  same_bits law = bits_of_cells;
+  for (int at = 1; at < L; at += sanitized ? 11 : 1) law.holds({{.stages = 2, .recompute = kept_modes[at % 3]}, {at}});
 }
 
 TEST_CASE("two cells have the same bits with every schedule, number of stages and recompute mode") {
-  const auto expected = bits_of({}, {}, std::byte{0});
+  same_bits law = bits_of_cells;
   int turn = 0;
   for (const schedule_kind schedule : schedule_kinds)
     for (const int S : {1, 3, 4, 8, L})
-      for (const recompute_mode mode : in_turn(modes, S)) {
-        const plan_options plan{.stages = S, .recompute = mode, .schedule = schedule};
-        plan_options three = plan;
-        three.micro_batches = 3;
-        if (schedule == schedule_kind::forward_only || !three.chosen_schedule().admits(S, 3)) continue;
-        if (left_out(turn++)) continue;
-        CAPTURE(name_of(schedule));
-        CAPTURE(S);
-        CAPTURE(static_cast<int>(mode));
-        const bool same = bits_of(plan) == expected;
-        CHECK(same);
+      for (const recompute_mode mode : in_turn(kept_modes, S)) {
+        const plan_options plan{.stages = S, .micro_batches = 3, .recompute = mode, .schedule = schedule};
+        if (schedule == schedule_kind::forward_only || !plan.chosen_schedule().admits(S, 3)) continue;
+        if (!left_out(turn++)) law.holds({plan});
       }
 }
 
 TEST_CASE("a stage of cells uses its predicted memory") {
-  const measured_trainings cells = measured<trainer<net, adam>>(network_of<net>, data);
-  touches_what_is_predicted(cells, {}, {1, 2, 7});
-  touches_what_is_predicted(cells, {.schedule = schedule_kind::one_f_one_b}, {3});
+  touches_what_is_predicted(measured(cells), {}, {1, 2, 7});
+  touches_what_is_predicted(measured(cells), {.schedule = schedule_kind::one_f_one_b}, {3});
 }
 
 TEST_CASE("a throw in the middle of a cell fails the step, names the layer and changes nothing; the next step works") {

@@ -142,7 +142,7 @@ TEST_CASE("a deadline without progress ends a wait, and the error names it") {
 TEST_CASE("a job whose messages are late and overtake one another has the bits of threads") {
   plan_options options{.micro_batches = 5, .micro_batch_size = 4};
   same_bits law{.model = models::tied, .accumulates = true, .predicts = true};
-  const bits expected = law.run({options});
+  const training_bits expected = law.run({options});
   struct {
     schedule_kind schedule;
     int stages, workers;
@@ -156,13 +156,13 @@ TEST_CASE("a job whose messages are late and overtake one another has the bits o
       CAPTURE(name_of(c.schedule));
       CAPTURE(c.stages);
       threaded::job job(options.chosen_schedule().workers(options.stages), ++random);
-      std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
+      std::vector<training_bits> found(static_cast<std::size_t>(job.ranks()));
       job.run([&](process_group& here) {
         same_bits its = law;
         its.how.job = &here;
         found[static_cast<std::size_t>(here.rank())] = its.run({options});
       });
-      for (const bits& of_rank : found) CHECK(of_rank == expected);
+      for (const training_bits& of_rank : found) CHECK(of_rank == expected);
     }
 }
 
@@ -176,14 +176,14 @@ TEST_CASE("replicas in a job sum gradients during backward and have the bits of 
       CAPTURE(name_of(shares));
       options.shard = shares;
       threaded::job job(2 * S);
-      std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
+      std::vector<training_bits> found(static_cast<std::size_t>(job.ranks()));
       std::atomic<int> fewest{1000};
       job.run([&](process_group& here) {
         const wide_training training(options, &here);
         found[static_cast<std::size_t>(here.rank())] = training.bits;
         if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
       });
-      for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
+      for (const training_bits& of_rank : found) CHECK(of_rank == alone.bits);
       CHECK(fewest >= wide_training::min_sums);
     }
   }

@@ -137,7 +137,7 @@ TEST_CASE("parameters that are set or loaded are packed before the next kernel")
 namespace {
 
 /// Calls of all kinds, in an order in which each follows each. `fails`: set before a step that shall fail.
-bits called(const test_model& data, plan_options options) {
+training_bits called(const test_model& data, plan_options options) {
   options.micro_batch_size = 3;
   bool fails = false;
   training_options how;
@@ -149,7 +149,7 @@ bits called(const test_model& data, plan_options options) {
   };
   const auto handle = data.trainer(options, how, rule::adam, 0.05);
   basic_trainer& training = *handle;
-  bits found;
+  training_bits found;
   const auto look = [&] {
     found.push_back(training.parameter_hash());
     found.push_back(std::bit_cast<std::uint64_t>(training.evaluate(data.take(2, 7)).loss));
@@ -185,7 +185,7 @@ bits called(const test_model& data, plan_options options) {
 
 TEST_CASE("calls of all kinds one after the other: the same bits") {
   const auto same = [](const test_model& model, const plan_options& o) {
-    const bits expected = called(model, with(packing::kept, o));
+    const training_bits expected = called(model, with(packing::kept, o));
     for (const packing choice : packings) CHECK(called(model, with(choice, o)) == expected);
   };
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b})

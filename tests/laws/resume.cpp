@@ -40,7 +40,7 @@ plan_options plan_number(int i, int replicas = 1) {
   }
 }
 
-void step(basic_trainer& training, int from, int to, bits& found) {
+void step(basic_trainer& training, int from, int to, training_bits& found) {
   for (int i = from; i < to; ++i) {
     found.push_back(std::bit_cast<std::uint64_t>(training.step(models::tied.take(i % 5, 9 + i % 6)).loss));
     found.push_back(state_of(training));
@@ -60,11 +60,11 @@ void resumes_exactly(rule optimizer, int replicas = 1) {
     if (groups == 1)
       how.groups = {{.parameters = {"0.*"}, .rate_factor = 0.25},
                     {.parameters = {"*.running_*", "10.bias"}, .frozen = true, .may_be_empty = true}};
-    bits expected;
+    training_bits expected;
     step(*make(0, how), 0, steps, expected);
     for (int k = 1; k <= 20; k += sanitized ? 9 : replicas > 1 ? 4 : 1) {
       CAPTURE(k);
-      bits found;
+      training_bits found;
       {
         const auto first = make(k, how);
         step(*first, 0, k, found);
@@ -98,7 +98,7 @@ TEST_CASE("the files do not depend on the plan") {
   const temporary_folder folder;
   const auto bytes_of_plan = [&](int i) {
     const auto training = models::tied.trainer(plan_number(i), {.seed = 5});
-    bits found;
+    training_bits found;
     step(*training, 0, 2, found);
     training->save(folder.path());
     std::string all = folder.read("step-00000002/model.safetensors");

@@ -26,10 +26,10 @@ using namespace laws;
 namespace {
 
 /// Two calls and the step over both, with frozen and watched layers; then a short step without; predictions.
-bits train_in_parts(const test_model& model, const plan_options& options, gpipe::digest& found) {
+training_bits train_in_parts(const test_model& model, const plan_options& options, gpipe::digest& found) {
   const auto training = model.trainer(
       options, {.seed = 11, .max_grad_norm = 0.1, .arena_fill = std::byte{0xff}, .digest_calls = 3}, rule::adam, 0.05);
-  bits all;
+  training_bits all;
   const int L = model.layers(), watched[] = {0, 4, 7, L - 2};
   for (const int layer : watched) training->watch(layer);
   const auto record = [&](const step_result& result) {
@@ -58,7 +58,7 @@ void holds_in_parts(const test_model& model, int replicas = 1) {
   gpipe::digest hashes, others;
   plan_options options{
       .micro_batches = 5, .micro_batch_size = 4, .recompute = recompute_mode::never, .replicas = replicas};
-  const bits expected = train_in_parts(model, options, hashes);
+  const training_bits expected = train_in_parts(model, options, hashes);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
     for (const int S : {1, 2, 3, 4, 8, model.layers()})
       for (const recompute_mode mode : in_turn(kept_modes, S)) {
@@ -71,10 +71,10 @@ void holds_in_parts(const test_model& model, int replicas = 1) {
 }
 
 /// One step over the first 17 samples, in calls of `sizes`, with micro-batches of at most 3.
-bits step_in_calls(const test_model& model, int S, int M, std::initializer_list<int> sizes) {
+training_bits step_in_calls(const test_model& model, int S, int M, std::initializer_list<int> sizes) {
   const auto training =
       model.trainer({.stages = S, .micro_batches = M, .micro_batch_size = 3}, {.max_grad_norm = 0.1}, rule::adam, 0.05);
-  bits found;
+  training_bits found;
   int first = 0;
   for (const int size : sizes) {
     if (first + size < 17) training->accumulate(model.take(first, size));
@@ -121,7 +121,7 @@ TEST_CASE("accumulated calls with replicas: the same bits") {
 
 TEST_CASE("calls with the micro-batches of one larger step equal that step, to the bit") {
   for (const test_model* model : {&models::residual, &models::tied}) {  // with dropout, and weights other than 1
-    const bits whole = step_in_calls(*model, 1, 6, {17});
+    const training_bits whole = step_in_calls(*model, 1, 6, {17});
     for (const int S : {1, 2, 5}) {
       CHECK(step_in_calls(*model, S, 2, {6, 6, 5}) == whole);
       CHECK(step_in_calls(*model, S, 3, {9, 8}) == whole);

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +11,15 @@
 
 #include <gpipe/checkpoint.hpp>
 #include <gpipe/core/descriptions/adafactor.hpp>
-#include <gpipe/job.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/train.hpp>
 
 #include "support/larger_error.hpp"
+#include "support/models.hpp"
 #include "support/nets.hpp"
+#include "support/same_bits.hpp"
 #include "support/temporary_folder.hpp"
-#include "support/tied_job.hpp"
 
 // The slices of a head share rows of an embedding's weight. They train as the whole head does, whose sums have another
 // order, and with the same bits in every cut: a slice and the embedding in one stage or in several, of threads or of
@@ -30,12 +29,10 @@ using namespace laws;
 
 namespace {
 
-/// Two tables of one weight, and a head whose slices have 3, 2 and 2 of its rows.
 template <class T, class... Head>
-struct ending_in : model<input<std::int32_t, 3>, tied<"words", embedding<7, 6, T>>, residual<rms_norm, feed_forward<9>>,
-                         named<"head", Head...>> {};
+using ending_in = words_net<T, Head...>;
 template <class T>
-struct sliced : ending_in<T, tied<"words", token_head<7, slices<3>>>> {};
+using sliced = rows_net<T>;
 template <class T>
 struct whole : ending_in<T, tied<"words", token_head<7>>> {};
 template <class T>
@@ -132,35 +129,17 @@ TEST_CASE("the owner's gradient is its own and those of the slices, each at its 
 }
 
 TEST_CASE("every cut, schedule and recompute mode has the same bits, in one precision or in two") {
-  const auto run = [](auto& t, const auto& data) {
-    std::vector<std::uint64_t> found;
-    const auto note = [&](const step_result& r) {
-      found.insert(found.end(), {std::bit_cast<std::uint64_t>(r.loss), std::bit_cast<std::uint64_t>(r.norm),
-                                 gradients_of(t), state_of(t)});
-    };
-    note(t.step(data.take(0, 13)));
-    t.accumulate(data.take(13, 9));
-    note(t.step(data.take(22, 4)));
-    found.push_back(std::bit_cast<std::uint64_t>(t.evaluate(data.take(0, 9), weights::averaged).loss));
-    return found;
-  };
-  const auto same_bits = [&]<class Model>(const auto& data) {
-    std::vector<std::uint64_t> expected;
-    for (int S = 1; S <= layers_of<Model>; ++S)
+  for (const test_model* model : {&models::rows, &models::rows_bf16}) {
+    same_bits law{.model = *model,
+                  .sizes = {13},
+                  .micro_batches = 4,
+                  .how = {.seed = 4, .max_grad_norm = 0.1, .average_weights = 0.9},
+                  .accumulates = true};
+    for (int S = 1; S <= model->layers(); ++S)
       for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
-        for (const auto recompute : {recompute_mode::never, recompute_mode::always}) {
-          CAPTURE(S);
-          plan_options options = plan_of(S, schedule);
-          options.recompute = recompute;
-          trainer<Model, adam> t(options, adam{.learning_rate = 0.05},
-                                 {.seed = 4, .max_grad_norm = 0.1, .average_weights = 0.9});
-          const auto found = run(t, data);
-          if (expected.empty()) expected = found;
-          CHECK(found == expected);
-        }
-  };
-  same_bits.operator()<sliced<float>>(texts<float>(26));
-  same_bits.operator()<sliced<bf16>>(texts<float>(26));
+        for (const auto recompute : {recompute_mode::never, recompute_mode::always})
+          law.holds({{.stages = S, .recompute = recompute, .schedule = schedule}});
+  }
 }
 
 TEST_CASE("a plan that the compiler has made has the same bits") {
@@ -323,21 +302,4 @@ TEST_CASE("weights go from a whole tied head to one in slices, and back, as a pa
   trainer<whole_without_bias, adamw> back(plan_of(1), {}, {.seed = 7});
   back.load(folder.beside("cut.safetensors"), load_mode::partial);
   CHECK(back.parameter_hash() == one.parameter_hash());
-}
-
-TEST_CASE("a job of processes has the bits of threads, also with replicas and a frozen slice") {
-  const auto data = texts<float>(40);
-  for (const int R : {1, 2})
-    for (const int S : {2, 5, layers_of<sliced<float>>}) {
-      if (R * S > 10) continue;
-      CAPTURE(R);
-      CAPTURE(S);
-      plan_options options = plan_of(S, schedule_kind::one_f_one_b);
-      options.replicas = R;
-      a_job_has_the_bits_of_one<sliced<float>>(data, options, first_slice + 1, [](auto& t, auto& found) {
-        for (const std::string& name : names)
-          for (const float x : t.parameter(name)) found.push_back(std::bit_cast<std::uint32_t>(x));
-        t.array(names[2]).set(std::vector<float>(2 * width, 0.25F));
-      });
-    }
 }

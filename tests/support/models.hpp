@@ -54,7 +54,7 @@ namespace models {
 
 extern const test_model residual, residual_double, residual_bf16, skip, skip_double, skip_bf16, pair_double, pair_bf16,
     integer, tied, tied_bf16, headed, sliced, sliced_bf16, losses, losses_bf16, broad, attended, attended_bf16, image,
-    image_double, broad_image, token;
+    image_double, broad_image, token, rows, rows_bf16;
 
 /// Small networks in pairs that compute the same: a layer of two users, and two layers; a residual, and a skip.
 extern const test_model shared_layer, two_layers, written_residual, written_skip;

@@ -81,6 +81,13 @@ template <class T>
 struct sliced_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>,
                           residual<rms_norm, feed_forward<20>>, tied<"words", token_head<7, slices<3>>>> {};
 
+/// A table of words of six numbers, and a head; in slices: 8 layers, whose slices have 3, 2 and 2 rows of the table.
+template <class T, class... Head>
+struct words_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 6, T>>, residual<rms_norm, feed_forward<9>>,
+                         named<"head", Head...>> {};
+template <class T>
+struct rows_net : words_net<T, tied<"words", token_head<7, slices<3>>>> {};
+
 /// 8 layers: three losses, of which two read a value that goes on.
 template <class T>
 struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>,

@@ -73,7 +73,7 @@ struct same_bits {
   bool predicts = false;         ///< a dataset of several batches
 
   /// The bits of every result, gradient, parameter, moment and state.
-  bits run(const variation& with, gpipe::digest* hashes = nullptr) const {
+  training_bits run(const variation& with, gpipe::digest* hashes = nullptr) const {
     training_options options = how;
     if (!with.cut.empty()) options.cut = with.cut;
     options.canary = with.canary;
@@ -85,7 +85,7 @@ struct same_bits {
     plan.micro_batch_size = micro_batch_size;
     plan.replicas = replicas;
     const std::shared_ptr<basic_trainer> training = model.trainer(plan, options, optimizer, rate);
-    bits found;
+    training_bits found;
     const auto look = [&] {
       append(found, *training);
       CHECK(replicas_agree(*training));
@@ -148,7 +148,7 @@ struct same_bits {
     CHECK(hashes.calls() == digest_calls);
   }
 
-  bits expected{};
+  training_bits expected{};
   gpipe::digest expected_hashes{};
 };
 

@@ -59,13 +59,6 @@ struct measured_trainings {
   }
 };
 
-template <class Trainer, class Data>
-measured_trainings measured(const network& net, const Data& data) {
-  return {[](const plan_options& plan, const training_options& how) {
-            return std::shared_ptr<basic_trainer>(std::make_shared<Trainer>(Trainer(plan, {}, how)));
-          },
-          [&data](int first, int count) { return data.take(first, count); }, net};
-}
 inline measured_trainings measured(const test_model& model, rule optimizer = rule::adam) {
   return {[&model, optimizer](const plan_options& plan, const training_options& how) {
             return model.trainer(plan, how, optimizer);

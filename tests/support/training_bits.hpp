@@ -67,9 +67,9 @@ inline std::uint64_t gradients_of(const basic_trainer& training) {
   return sum.value();
 }
 
-using bits = std::vector<std::uint64_t>;
+using training_bits = std::vector<std::uint64_t>;
 
-inline void append(bits& found, const step_result& result) {
+inline void append(training_bits& found, const step_result& result) {
   for (const double x : {result.loss, result.weight, result.correct, result.norm})
     found.push_back(std::bit_cast<std::uint64_t>(x));
   found.push_back(static_cast<std::uint64_t>(result.samples));
@@ -77,7 +77,7 @@ inline void append(bits& found, const step_result& result) {
     for (const double x : {auxiliary.loss, auxiliary.weight}) found.push_back(std::bit_cast<std::uint64_t>(x));
 }
 
-inline void append(bits& found, const tensor_rows& rows) {
+inline void append(training_bits& found, const tensor_rows& rows) {
   found.push_back(static_cast<std::uint64_t>(rows.samples()));
   for (int t = 0; t < rows.tensors(); ++t) {
     const auto bytes = std::as_bytes(rows.all(t));
@@ -88,7 +88,7 @@ inline void append(bits& found, const tensor_rows& rows) {
 }
 
 /// Gradients, and all that the training has changed.
-inline void append(bits& found, const basic_trainer& training) {
+inline void append(training_bits& found, const basic_trainer& training) {
   found.push_back(gradients_of(training));
   found.push_back(state_of(training));
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -244,8 +245,12 @@ TEST_CASE("a slice has a path, and its part of the weight") {
 
 TEST_CASE("a head in slices uses its predicted memory") {
   const numbers<float> data;
-  const auto touches = [&]<class Net>(Net, const plan_options& options) {
-    laws::touches_what_is_predicted(laws::measured<trainer<Net, adam>>(network_of<Net>, data), options);
+  const auto touches = [&]<class Net>(Net, const plan_options& with) {
+    const auto make = [](const plan_options& plan, const training_options& how) {
+      return std::make_shared<trainer<Net, adam>>(plan, adam{}, how);
+    };
+    const auto take = [&](int first, int samples) { return data.take(first, samples); };
+    laws::touches_what_is_predicted({make, take, network_of<Net>}, with);
   };
   touches(ending_in<float, slices<3>>{}, {});
   touches(ending_in<float, slices<3>>{}, {.schedule = schedule_kind::zb_h1});
