@@ -5,7 +5,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
-#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/train/trainer_checkpoints.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
@@ -58,14 +58,11 @@ class training {
                                      .micro_batch_size = 1,
                                      .recompute = gpipe::recompute_mode::never},
                  gpipe::sgd{}, options(trace_events)) {
-    for (int s = 0; s < stages; ++s) {
-      const auto& plan = trainer_.plan();
-      const int length = gpipe::with_schedule(plan.options.chosen_schedule(), [&](auto schedule) {
-        return gpipe::detail::program_length(schedule, stages, count, plan.options.recompute, plan.links.data(),
-                                             static_cast<int>(plan.links.size()), s);
-      });
-      longest_ = std::max(longest_, length);
-    }
+    const auto& plan = trainer_.plan();
+    const gpipe::detail::step_programs programs(plan.options.chosen_schedule(), stages, count, plan.options.recompute,
+                                                plan.links.data(), static_cast<int>(plan.links.size()),
+                                                gpipe::detail::send_mode::synchronous);
+    for (int w = 0; w < programs.workers(); ++w) longest_ = std::max(longest_, programs.views()[w].length);
   }
 
   void step() { trainer_.step(gpipe::batch(static_cast<int>(inputs_.size())).with("inputs", inputs_)); }

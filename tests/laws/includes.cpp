@@ -93,7 +93,7 @@ constexpr known_header table[] = {
     {"gpipe/plan/memory/requirements.hpp", "memory_requirements slots_for outgoing_slots packed_weights stage_plan"},
     {"gpipe/plan/options/options.hpp", "plan_option_list", false},
     {"gpipe/plan/options/plan_options.hpp", "plan_options no_memory_limit"},
-    {"gpipe/plan/program/lower.hpp", "lower_worker send_mode program_length"},
+    {"gpipe/plan/program/lower.hpp", "send_mode transfer_queue"},
     {"gpipe/plan/schedule/any_schedule.hpp",
      "schedule_choice schedule_kinds with_schedule parse_schedule stages_per_worker", false},
     {"gpipe/plan/schedule/contract/action.hpp", "instruction action_kind program_view is_send is_receive", false},

@@ -85,17 +85,14 @@ struct programs {
   template <class Schedule>
   programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const linked_stages& over,
            send_mode sends = send_mode::synchronous)
-      : net(over), lines(static_cast<std::size_t>(schedule.workers(stages))) {
-    for (int w = 0; w < schedule.workers(stages); ++w)
-      lower(
-          schedule, stages, micro_batches, mode, net.links, net.count, w,
-          [&](const instruction& it) { lines[static_cast<std::size_t>(w)].push_back(it); }, sends);
-    for (int s = 0; s < stages; ++s) {
-      in_flight.push_back(schedule.in_flight(stages, micro_batches, s));
-      worker_of.push_back(schedule.worker_of(stages, s));
-      flag_recomputed(schedule, stages, micro_batches, mode, s, recomputed.data() + s * micro_batches);
-    }
-    terms = {.stages = stages, .micro_batches = micro_batches, .link_count = net.count, .trains = schedule.trains};
+      : net(over) {
+    const step_programs<Schedule> made(schedule, stages, micro_batches, mode, net.links, net.count, sends);
+    for (int w = 0; w < made.workers(); ++w)
+      lines.emplace_back(made.views()[w].lines, made.views()[w].lines + made.views()[w].length);
+    terms = made.expected();
+    in_flight.assign(terms.in_flight, terms.in_flight + stages);
+    worker_of.assign(terms.worker_of, terms.worker_of + stages);
+    std::copy_n(terms.recomputed, stages * micro_batches, recomputed.begin());
   }
 
   check_result run(int memory_slots) {

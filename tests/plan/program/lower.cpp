@@ -1,6 +1,7 @@
 #include <gpipe/plan/program/lower.hpp>
 
-#include <gpipe/plan/schedule/contract/label.hpp>
+#include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 
 #include <doctest/doctest.h>
 
@@ -18,12 +19,7 @@ constexpr stage_link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
 template <class Schedule>
 std::string text(Schedule schedule, int S, int M, recompute_choice choice, const stage_link* links, int count,
                  int worker, send_mode sends = send_mode::synchronous, int group_gradients = 1) {
-  std::string out;
-  lower(
-      schedule, S, M, choice, links, count, worker,
-      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends,
-      group_gradients);
-  return out;
+  return describe(step_programs(schedule, S, M, choice, links, count, sends, group_gradients).views()[worker]);
 }
 
 /// Two stages on each of two workers (0 2 | 1 3), backward in two parts: what later schedules need.
@@ -45,15 +41,14 @@ struct two_each {
 };
 
 constexpr instruction line_of(int worker, int line) {
-  instruction found;
-  lower(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, worker, [&](const instruction& it) {
-    if (line-- == 0) found = it;
-  });
-  return found;
+  const step_programs programs(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, send_mode::synchronous);
+  return programs.views()[worker].lines[line];
 }
 static_assert(line_of(1, 0) == instruction{action_kind::receive_activation, 1, 1, 0});
 static_assert(line_of(1, 1) == instruction{action_kind::forward, 1, 1, -1});
-static_assert(program_length(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) == 18);
+static_assert(
+    step_programs(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, send_mode::synchronous).views()[1].length ==
+    18);
 
 }  // namespace
 
@@ -127,36 +122,27 @@ TEST_CASE("a link without gradient returns nothing") {
 
 TEST_CASE("workers with several stages and split cells need no other lowering") {
   const stage_link links[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};  // 0 and 2 are one worker's: no transfer
-  std::string out;
-  lower(two_each{}, 4, 1, recompute_mode::always, links, 4, 0,
-        [&](const instruction& it) { out.append(label_of(it, true).text()).append(" "); });
-  CHECK(out == "0F0 0F0>0 2F0<2 2F0 2F0>3 2R0 2B0<3 2I0 2B0>2 2W0 0R0 0B0<0 0I0 0W0 0reduce 2reduce 0update 2update ");
+  const step_programs programs(two_each{}, 4, 1, recompute_mode::always, links, 4, send_mode::synchronous);
+  CHECK(describe(programs.views()[0], true) ==
+        "0F0 0F0>0 2F0<2 2F0 2F0>3 2R0 2B0<3 2I0 2B0>2 2W0 0R0 0B0<0 0I0 0W0 0reduce 2reduce 0update 2update");
 }
 
 TEST_CASE("a schedule may be chosen at run time") {
-  for (const auto kind : {schedule_kind::fill_drain, schedule_kind::forward_only}) {
-    std::string out;
-    lower(kind, 2, 2, recompute_mode::never, chain, 1, 0,
-          [&](const instruction& it) { out.append(label_of(it).text()).append(" "); });
-    CHECK(out ==
-          (kind == schedule_kind::fill_drain ? "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update " : "F0 F0>0 F1 F1>0 "));
-  }
+  const auto first = [](schedule_choice kind) { return text(kind, 2, 2, recompute_mode::never, chain, 1, 0); };
+  CHECK(first(schedule_kind::fill_drain) == "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update");
+  CHECK(first(schedule_kind::forward_only) == "F0 F0>0 F1 F1>0");
 }
 
-TEST_CASE("an invalid schedule, worker or link is rejected and named") {
-  const auto drop = [](const instruction&) {};
-  const auto never = recompute_mode::never;
+TEST_CASE("an invalid schedule or link is rejected and named") {
+  const auto rejected = [](int S, const stage_link* links, int count, const char* message) {
+    CHECK_THROWS_WITH_AS(text(fill_drain{}, S, 2, recompute_mode::never, links, count, 0), doctest::Contains(message),
+                         error);
+  };
   const stage_link unsorted[] = {{1, 2}, {0, 1}}, backwards[] = {{1, 0}}, beyond[] = {{1, 3}};
-  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 0, 2, never, chain, 2, 0, drop),
-                       doctest::Contains("fill-drain does not admit 0 stages"), error);
-  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, chain, 2, 3, drop),
-                       doctest::Contains("fill-drain has no worker 3"), error);
-  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, unsorted, 2, 0, drop),
-                       doctest::Contains("link 1 goes from stage 0 to stage 1"), error);
-  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, backwards, 1, 0, drop),
-                       doctest::Contains("from stage 1 to stage 0"), error);
-  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, beyond, 1, 0, drop),
-                       doctest::Contains("from stage 1 to stage 3"), error);
+  rejected(0, chain, 2, "fill-drain does not admit 0 stages");
+  rejected(3, unsorted, 2, "link 1 goes from stage 0 to stage 1");
+  rejected(3, backwards, 1, "from stage 1 to stage 0");
+  rejected(3, beyond, 1, "from stage 1 to stage 3");
 }
 
 TEST_CASE("transfers are ordered by tick, by rank and by micro-batch") {

@@ -179,9 +179,10 @@ TEST_CASE("the programs of all workers are those that lower makes") {
     REQUIRE(all.workers() == 3);
     for (int w = 0; w < 3; ++w) {
       std::vector<instruction> lines;
+      detail::tick_index table(one_f_one_b{}, 3, 4);
+      const bool recomputed[] = {true, true, true, true, true, true, true, true, true, true, true, true};
       lower(
-          one_f_one_b{}, 3, 4, recompute_mode::always, chain, 2, w, [&](const instruction& it) { lines.push_back(it); },
-          mode);
+          table, recomputed, chain, 2, w, [&](const instruction& line) { lines.push_back(line); }, mode);
       CHECK(describe(all.views()[w]) == describe(program_view{lines.data(), static_cast<int>(lines.size())}));
     }
     const expected_step terms = all.expected();

@@ -165,7 +165,7 @@ TEST_CASE("slots of working sets are never shared, and there are no more than ne
           slots_are_distinct(schedule, S, M, {recompute_mode::as_needed, room});
         });
   int forward[4], backward[4];
-  CHECK(working_set_slots(schedule_kind::forward_only, 3, 4, recompute_mode::always, 1, forward, backward) == 1);
+  CHECK(working_set_slots(forward_only{}, 3, 4, recompute_mode::always, 1, forward, backward) == 1);
 }
 
 TEST_CASE("too few working sets are rejected and named") {

@@ -10,7 +10,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/make_plan.hpp>
-#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/runtime/step/step_input.hpp>
 
@@ -67,9 +67,9 @@ struct one_worker {
     stage().begin_moments(rule);
     decision.reserve(network_of<Net>, 3);
     decision.terms.rate = 1;
-    lower(
-        fill_drain{}, 1, 3, mode, nullptr, 0, 0, [&](const instruction& i) { program.push_back(i); },
-        send_mode::synchronous, group_gradients);
+    const step_programs programs(fill_drain{}, 1, 3, mode, nullptr, 0, send_mode::synchronous, group_gradients);
+    const program_view view = programs.views()[0];
+    program.assign(view.lines, view.lines + view.length);
     give(5);
   }
   void give(int samples) {

@@ -3,12 +3,10 @@
 #include <initializer_list>
 #include <limits>
 
-#include <gpipe/core/error.hpp>
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
 namespace gpipe::detail {
@@ -59,15 +57,36 @@ class transfer_queue {
 /// never does.
 enum class send_mode { synchronous, buffered };
 
-[[noreturn]] inline void bad_worker(const char* schedule, int worker, int workers) {
-  throw_error({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
-}
-
-/// `lower` without its checks. `recomputed` has one element per (stage, micro-batch), or is null.
+/// Lowers a schedule to one worker's program: calls `sink(instruction)` for each line of a step, in order.
+///
+///     F_m  [receive activation]...  forward  [send activation]...
+///     B_m  [recompute]  [receive gradient]...  backward input  [send gradient]...  backward parameters
+///
+/// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
+///   sends no gradient runs the fused `backward`. Cells that the table has split stay at their ticks.
+/// - The parameter parts of each `group_gradients` consecutive micro-batches come together, after the last one's input
+///   part.
+/// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
+/// - A link between two stages of one worker is no transfer and makes no instruction.
+///
+/// If sends are synchronous, a transfer happens before a tick that both ends can compute: the first tick after the cell
+/// that produces the value, and after the cell that the receiver runs before the one that needs the value. (So a
+/// receiver receives nothing early, and a sender may run cells in between.) Before a tick gradients go first, over
+/// ascending links, then activations, over descending ones: a worker with one stage sends before it receives. `links`
+/// ascend in (source, target).
+///
+/// This is one total order of all cells and transfers, and each program is a part of it: the first event that has not
+/// happened can happen, because both of its ends have reached it. So programs of a sound table run to their end under
+/// rendezvous, and also with slots between.
+///
+/// If sends are buffered, a send follows its cell at once, a receive comes right before its cell, and neither end waits
+/// for the cells of the other in between; so channels need slots for the values on the way. Activations go over
+/// ascending links, gradients over descending ones.
+///
+/// `recomputed` has one element per (stage, micro-batch), or is null.
 template <scheduler Schedule, class Sink>
-GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const stage_link* links,
-                                       int link_count, int worker, Sink&& sink,
-                                       send_mode mode = send_mode::synchronous) {
+GPIPE_COLD constexpr void lower(tick_index<Schedule>& table, const bool* recomputed, const stage_link* links,
+                                int link_count, int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
   const zeroed_array<int> indices(2 * link_count);  // the links that reach this worker, and those that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
@@ -140,66 +159,6 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     for (const action_kind kind : {action_kind::reduce, action_kind::update})
       for (int s = 0; s < table.stages(); ++s)
         if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});
-}
-
-/// Lowers a schedule to one worker's program: calls `sink(instruction)` for each line of a step, in order.
-///
-///     F_m  [receive activation]...  forward  [send activation]...
-///     B_m  [recompute]  [receive gradient]...  backward input  [send gradient]...  backward parameters
-///
-/// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
-///   sends no gradient runs the fused `backward`. Cells that the table has split stay at their ticks.
-/// - The parameter parts of each `group_gradients` consecutive micro-batches come together, after the last one's input
-///   part.
-/// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
-/// - A link between two stages of one worker is no transfer and makes no instruction.
-///
-/// If sends are synchronous, a transfer happens before a tick that both ends can compute: the first tick after the cell
-/// that produces the value, and after the cell that the receiver runs before the one that needs the value. (So a
-/// receiver receives nothing early, and a sender may run cells in between.) Before a tick gradients go first, over
-/// ascending links, then activations, over descending ones: a worker with one stage sends before it receives. `links`
-/// ascend in (source, target).
-///
-/// This is one total order of all cells and transfers, and each program is a part of it: the first event that has not
-/// happened can happen, because both of its ends have reached it. So programs of a sound table run to their end under
-/// rendezvous, and also with slots between.
-///
-/// If sends are buffered, a send follows its cell at once, a receive comes right before its cell, and neither end waits
-/// for the cells of the other in between; so channels need slots for the values on the way. Activations go over
-/// ascending links, gradients over descending ones.
-///
-/// Throws if the schedule does not admit (stages, micro_batches), or the worker or a link does not exist.
-template <scheduler Schedule, class Sink>
-constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
-                     const stage_link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous, int group_gradients = 1) {
-  detail::require_admitted(schedule, stages, micro_batches);
-  if (worker < 0 || worker >= schedule.workers(stages))
-    detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
-  detail::require_links(stages, links, link_count);
-
-  detail::tick_index<Schedule> table(schedule, stages, micro_batches, group_gradients);
-  const detail::zeroed_array<bool> recomputed(stages * micro_batches);
-  for (int s = 0; s < stages; ++s)
-    if (table.worker_of(s) == worker) flag_recomputing(table, choice, s, recomputed.data() + s * micro_batches);
-  detail::lower_worker(table, recomputed.data(), links, link_count, worker, sink, mode);
-}
-
-/// The same for a schedule chosen at run time.
-template <class Sink>
-constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
-                     const stage_link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous, int group_gradients = 1) {
-  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, group_gradients);
-}
-
-/// The number of instructions that `lower` makes.
-template <class Schedule>
-constexpr int program_length(Schedule schedule, int stages, int micro_batches, const recompute_choice& choice,
-                             const stage_link* links, int link_count, int worker) {
-  int length = 0;
-  lower(schedule, stages, micro_batches, choice, links, link_count, worker, [&](const instruction&) { ++length; });
-  return length;
 }
 
 }  // namespace gpipe::detail

@@ -207,7 +207,7 @@ class simulator {
 ///
 /// Calls `witness(instruction, begin, end)` for every computation, in order for each worker.
 ///
-/// Throws as `lower` does, for a wrong table, and for times that are negative or overflow.
+/// Throws as `step_programs` does, for a wrong table, and for times that are negative or overflow.
 template <scheduler Schedule, class Witness = detail::no_witness>
 GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_input& input,
                                            const simulation_report& details = {}, const Witness& witness = {}) {

@@ -25,7 +25,8 @@ namespace detail {
               {"choose fewer"});
 }
 
-/// The programs that `lower` makes for all workers of a schedule, and the contents of a valid step.
+/// The programs that `lower` makes for all workers of a schedule, and the contents of a valid step. Throws if the
+/// schedule does not admit (stages, micro_batches), or a link does not exist.
 template <scheduler Schedule>
 class step_programs {
  public:
@@ -52,7 +53,7 @@ class step_programs {
       const auto append = [&](const instruction& line) {
         if (length < max_lines_) lines_[length++] = line;
       };
-      lower_worker(table_, recomputed_.data(), links, link_count, w, append, mode);
+      lower(table_, recomputed_.data(), links, link_count, w, append, mode);
       views_[w].length = static_cast<int>(lines_.data() + length - views_[w].lines);
     }
   }
@@ -166,7 +167,7 @@ GPIPE_COLD constexpr void find_cycle_of(const Schedule& schedule, int stages, in
 
 }  // namespace detail
 
-/// Runs the programs that `lower` makes of a schedule as `detail::check` does. Throws as `lower` does.
+/// Runs the programs that `lower` makes of a schedule as `detail::check` does. Throws as `step_programs` does.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int stages, int micro_batches,
                                                  const detail::recompute_choice& choice, const stage_link* links,

@@ -173,7 +173,7 @@ GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stage
 // assumes: one commit per step
 /// Checks the rows of workers [first, last) of a table, with the links that reach them: a table that is too large for
 /// one constant evaluation is checked in pieces. Returns the first bad cell; its position is a tick. A stage whose
-/// worker does not exist is `unknown`, a worker without a stage is `missing`. Throws as `lower` does.
+/// worker does not exist is `unknown`, a worker without a stage is `missing`. Throws as `step_programs` does.
 ///
 /// It needs no programs. Let each row be right: every cell once, each (stage, micro-batch) forward, then backward,
 /// parameter gradients ascending, stash within its bound; and let each value that goes over a link be made in an

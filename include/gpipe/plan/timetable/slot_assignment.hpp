@@ -150,9 +150,4 @@ GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages,
   return count;
 }
 
-constexpr int working_set_slots(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
-                                int stage, int* forward, int* backward) {
-  return working_set_slots<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
-}
-
 }  // namespace gpipe::detail
