@@ -50,6 +50,27 @@ struct random_pipeline {
   random_pipeline(const random_pipeline&) = delete;
 };
 
+/// The input of a simulation of a pipeline's tables, with its arrays.
+struct simulated_pipeline {
+  std::vector<stage_link> links;
+  std::vector<stage_times> times;
+  std::vector<link_times> transfers;
+  simulation_input input;
+
+  explicit simulated_pipeline(const searched_pipeline& pipeline) {
+    const int S = pipeline.stage_count();
+    for (int s = 0; s < S; ++s) {
+      const searched_stage stage = pipeline.stage(s);
+      times.push_back({stage.forward, stage.backward_input, stage.backward_parameters});
+      if (s + 1 == S) break;
+      links.push_back({s, s + 1});
+      transfers.push_back({pipeline.transfer(s, false), pipeline.transfer(s, true)});
+    }
+    input = {S, pipeline.micro_batches, {}, times.data(), links.data(), S - 1, transfers.data()};
+  }
+  simulated_pipeline(const simulated_pipeline&) = delete;
+};
+
 /// A pipeline whose shortest makespan another solver has proven.
 struct solved_pipeline {
   std::vector<searched_stage> stages;

@@ -63,27 +63,19 @@ inline void check_searched_tables(std::uint32_t seed, int count) {
     const random_pipeline it(random, workers, M, v ? placement::v : placement::one_each);
     const int S = it.is.stage_count();
     const searched_schedule found(it.is, 0.0005);
-    std::vector<stage_link> links;
-    std::vector<stage_times> times;
-    std::vector<link_times> transfers;
-    for (int s = 0; s < S; ++s) {
-      const searched_stage of = it.is.stage(s);
-      times.push_back({of.forward, of.backward_input, of.backward_parameters});
-      if (s + 1 < S)
-        links.push_back({s, s + 1}), transfers.push_back({it.is.transfer(s, false), it.is.transfer(s, true)});
-    }
-    const simulation_input terms{S, M, recompute_mode::never, times.data(), links.data(), S - 1, transfers.data()};
+    const simulated_pipeline simulated(it.is);
+    const stage_link* const links = simulated.links.data();
     CAPTURE(i);
     for (const int slots : {gpipe::detail::rendezvous, 1})
-      REQUIRE(check_schedule(found.table(), S, M, recompute_mode::except_last, links.data(), S - 1, slots).ok());
+      REQUIRE(check_schedule(found.table(), S, M, recompute_mode::except_last, links, S - 1, slots).ok());
     REQUIRE(fits(it.is, found.table()));
-    REQUIRE(simulate(found.table(), terms) == found.makespan());
+    REQUIRE(simulate(found.table(), simulated.input) == found.makespan());
     REQUIRE(found.lower_bound() <= found.makespan());
     std::int64_t best = -1;
     for (const schedule_kind kind : schedule_kinds) {
       const schedule_choice shipped(kind);
       if (!has_placement_of(it.is, shipped) || !fits(it.is, shipped)) continue;
-      const std::int64_t its = simulate(shipped, terms);
+      const std::int64_t its = simulate(shipped, simulated.input);
       if (best < 0 || its < best) best = its;
     }
     known += best >= 0;

@@ -8,7 +8,6 @@
 
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/timetable/check.hpp>
-#include <gpipe/plan/timetable/slot_assignment.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 using namespace gpipe;
@@ -100,18 +99,6 @@ void is_as_it_says(const Schedule& schedule, int S, int M) {
   for (int s = 0; s < S; ++s) REQUIRE(schedule.in_flight(S, M, s) == held[static_cast<std::size_t>(s)]);
   if constexpr (requires { schedule.makespan(S, M, 1, 1); })
     REQUIRE(schedule.makespan(S, M, 3, 5) == timetable(schedule, S, M).simulate(3, schedule.trains ? 5 : 0, 0));
-  gpipe::detail::tick_index<Schedule> table(schedule, S, M);
-  for (int to = 0; to < S; ++to)
-    for (int from = 0; from <= to; ++from)
-      for (const int late : {0, 1, 2}) {
-        if constexpr (requires { schedule.stash_slots(S, M, from, to, late); })
-          REQUIRE(schedule.stash_slots(S, M, from, to, late) ==
-                  gpipe::detail::stash_slots(table, from, to, nullptr, late));
-        if constexpr (requires { schedule.returned_slots(S, M, to, from, late); })
-          if (from < to)
-            REQUIRE(schedule.returned_slots(S, M, to, from, late) ==
-                    gpipe::detail::returned_slots(table, to, from, nullptr, late));
-      }
 }
 
 }  // namespace

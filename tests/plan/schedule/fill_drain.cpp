@@ -1,20 +1,11 @@
 #include <gpipe/plan/schedule/fill_drain.hpp>
 
-#include <gpipe/plan/schedule/contract/label.hpp>
+#include <gpipe/plan/program/print.hpp>
 
 #include <doctest/doctest.h>
 
-#include <string>
-
 using namespace gpipe;
 using namespace gpipe::detail;
-
-static std::string row(int stages, int micro_batches, int worker) {
-  std::string text;
-  for (int t = 0; t < fill_drain::ticks(stages, micro_batches); ++t)
-    text.append(t ? " " : "").append(label_of(fill_drain::at(stages, micro_batches, worker, t)).text());
-  return text;
-}
 
 static_assert(fill_drain::at(3, 2, 0, 0) == cell{action_kind::forward, 0, 1});
 static_assert(fill_drain::at(3, 2, 1, 5) == cell{action_kind::backward, 1, 0});
@@ -25,10 +16,14 @@ static_assert(fill_drain::returned_slots(4, 8, 1, 0, 2, 4) == 7);  // 4 wait for
 static_assert(!fill_drain::admits(0, 1) && !fill_drain::admits(1, 0) && fill_drain::admits(1, 1));
 
 TEST_CASE("the table matches the drawing") {
-  CHECK(row(3, 2, 0) == "F1 F0 . . . . B0 B1");
-  CHECK(row(3, 2, 1) == ". F1 F0 . . B0 B1 .");
-  CHECK(row(3, 2, 2) == ". . F1 F0 B0 B1 . .");
-  CHECK(row(1, 3, 0) == "F2 F1 F0 B0 B1 B2");
+  CHECK(describe(timetable(fill_drain{}, 3, 2)) ==
+        "tick     0   1   2   3   4   5   6   7\n"
+        "stage 0  F1  F0  .   .   .   .   B0  B1\n"
+        "stage 1  .   F1  F0  .   .   B0  B1  .\n"
+        "stage 2  .   .   F1  F0  B0  B1  .   .\n");
+  CHECK(describe(timetable(fill_drain{}, 1, 3)) ==
+        "tick     0   1   2   3   4   5\n"
+        "stage 0  F2  F1  F0  B0  B1  B2\n");
 }
 
 TEST_CASE("the duration of a step is that of the paper's schedule") {

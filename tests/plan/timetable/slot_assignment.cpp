@@ -165,9 +165,10 @@ TEST_CASE("a schedule's formula for slots equals the count from its rows") {
       for (int M = 1; M <= 20; ++M) {
         tick_index<decltype(schedule)> table(schedule, S, M);
         for (int a = 0; a < S; ++a)
-          for (int b = a + 1; b < S; ++b) {
+          for (int b = a; b < S; ++b)
             for (const int late : {0, 1, 2, 3}) {
               REQUIRE(schedule.stash_slots(S, M, a, b, late) == stash_slots(table, a, b, nullptr, late));
+              if (a == b) continue;
               if constexpr (requires { schedule.returned_slots(S, M, b, a, late); })
                 REQUIRE(schedule.returned_slots(S, M, b, a, late) == returned_slots(table, b, a, nullptr, late));
               if constexpr (requires { schedule.returned_slots(S, M, b, a, late, 1); })
@@ -176,7 +177,6 @@ TEST_CASE("a schedule's formula for slots equals the count from its rows") {
                   REQUIRE(schedule.returned_slots(S, M, b, a, late, G) == returned_slots(grouped, b, a, nullptr, late));
                 }
             }
-          }
       }
   };
   check(fill_drain{});

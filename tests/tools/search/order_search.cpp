@@ -22,18 +22,8 @@ TEST_CASE("the times of orders are those of the simulated programs") {
     const int workers = 1 + static_cast<int>(random() % 5), M = 1 + static_cast<int>(random() % 8);
     const searches::random_pipeline it(random, workers, M, i % 2 == 0 ? placement::one_each : placement::v);
     const ruled_schedule made(it.is, gradients_first{});
-    const int S = it.is.stage_count();
-    std::vector<stage_link> links;
-    std::vector<stage_times> times;
-    std::vector<link_times> transfers;
-    for (int s = 0; s < S; ++s) {
-      const searched_stage& of = it.stages[static_cast<std::size_t>(s)];
-      times.push_back({of.forward, of.backward_input, of.backward_parameters});
-      if (s + 1 < S) links.push_back({s, s + 1});
-      if (s + 1 < S) transfers.push_back({it.is.transfer(s, false), it.is.transfer(s, true)});
-    }
     CAPTURE(i);
-    CHECK(simulate(made.table(), {S, M, {}, times.data(), links.data(), S - 1, transfers.data()}) == made.makespan());
+    CHECK(simulate(made.table(), searches::simulated_pipeline(it.is).input) == made.makespan());
   }
 }
 

@@ -56,13 +56,23 @@ constexpr std::int64_t update_time(const network& net, const plan_options& optio
   return longest;
 }
 
+/// A layer whose stage holds the value for backward, for any cut; -1: there is none.
+constexpr int holder_of(const network& net, int v) {
+  const value& value = net.values[v];
+  if (value.writer < 0 || net.type_of(value.writer).view) return -1;
+  if (net.type_of(value.writer).keeps.output) return value.writer;
+  for (int i = 0; i < value.readers; ++i)
+    if (net.type_of(net.reader(v, i)).keeps.input) return net.reader(v, i);
+  return -1;
+}
+
 /// Estimates the memory that plans of a model need, before they have a cut.
 class memory_estimate {
  public:
   constexpr explicit memory_estimate(const network& net)
       : net_(net), parameter_bytes_(detail::parameter_bytes(net, 0, net.layer_count)) {
     for (int v = 0; v < net.value_count; ++v)
-      if (is_kept(v)) kept_bytes_ += bytes_sent(net.values[v].part, 1);
+      if (holder_of(net, v) >= 0) kept_bytes_ += bytes_sent(net.values[v].part, 1);
     for (int l = 0; l < net.layer_count; ++l) kept_bytes_ += static_cast<std::int64_t>(net.type_of(l).extra_bytes(1));
   }
 
@@ -127,15 +137,6 @@ class memory_estimate {
  private:
   /// The number of stages with different limits: on equal devices all have the first stage's.
   static constexpr int kinds(const plan_options& options) { return options.device_count > 0 ? options.stages : 1; }
-  /// Whether backward reads the value, for any cut.
-  constexpr bool is_kept(int v) const {
-    const value& value = net_.values[v];
-    if (value.writer < 0 || net_.type_of(value.writer).view) return false;
-    if (net_.type_of(value.writer).keeps.output) return true;
-    for (int i = 0; i < value.readers; ++i)
-      if (net_.type_of(net_.reader(v, i)).keeps.input) return true;
-    return false;
-  }
 
   const network& net_;
   std::int64_t parameter_bytes_, kept_bytes_ = 0;  // kept: per sample, for backward

@@ -13,6 +13,7 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
+#include <gpipe/tools/best/estimates.hpp>
 
 namespace gpipe::detail {
 
@@ -90,15 +91,6 @@ class memory_bound {
       if (const int holder = holder_of(net, v); holder >= 0)
         items_.push_back({static_cast<std::int64_t>(net.values[v].part.bytes(options.micro_batch_size)),
                           net.values[v].writer, holder});
-  }
-  /// A layer whose stage holds the value for backward, for any cut; -1: there is none.
-  static int holder_of(const network& net, int v) {
-    const value& value = net.values[v];
-    if (value.writer < 0 || net.type_of(value.writer).view) return -1;
-    if (net.type_of(value.writer).keeps.output) return value.writer;
-    for (int i = 0; i < value.readers; ++i)
-      if (net.type_of(net.reader(v, i)).keeps.input) return net.reader(v, i);
-    return -1;
   }
   // Groups the items into classes of about the same time per byte, and sums the bytes of each class.
   void class_items(const stage_costs& costs) {
