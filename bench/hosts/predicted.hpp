@@ -9,7 +9,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/structure/items.hpp>
 #include <gpipe/mpi.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/record/trace.hpp>

@@ -8,7 +8,7 @@
 #include <gpipe/make_plan.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/tools/drawing/timeline.hpp>
 

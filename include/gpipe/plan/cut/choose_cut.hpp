@@ -4,7 +4,6 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/cut/memory_limited_cut.hpp>
 #include <gpipe/plan/cut/probed_cut.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cut/stage_costs.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/program/simulate.hpp>

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <utility>
 
+#include <gpipe/core/descriptions/plan_choices.hpp>
 #include <gpipe/model/layer_types.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/cost/profile.hpp>
-#include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/partition/equal_devices.hpp>
 #include <gpipe/plan/partition/objective.hpp>
-#include <gpipe/plan/partition/prefix_probe.hpp>
 
 namespace gpipe::detail {
 

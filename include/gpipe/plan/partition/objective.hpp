@@ -134,6 +134,14 @@ constexpr void take_cut(const int* between, int count, int layers, int stages, i
   require_cut(first, layers, stages, fits);
 }
 
+/// The cost of a range of layers, or the limits of every stage.
+struct load {
+  std::int64_t forward = 0, backward = 0, both = 0;
+  std::int64_t recompute = 0;  ///< see `pass_cost`; a probe does not sum it
+
+  constexpr std::int64_t once() const { return both - recompute; }
+};
+
 /// The objective of a cut. Throws if a count, the cut or a cost is not valid, or if 64 bits do not suffice.
 ///
 /// With r for the part of b that runs forward again, a fill-drain step with free transfers takes

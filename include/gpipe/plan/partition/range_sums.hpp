@@ -4,7 +4,6 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/objective.hpp>
-#include <gpipe/plan/partition/prefix_probe.hpp>
 
 namespace gpipe::detail {
 

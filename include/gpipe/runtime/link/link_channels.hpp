@@ -8,7 +8,7 @@
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_functions.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/step_context.hpp>

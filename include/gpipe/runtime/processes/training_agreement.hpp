@@ -15,6 +15,7 @@
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/model/network.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>

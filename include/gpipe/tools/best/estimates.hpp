@@ -7,7 +7,6 @@
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/partition.hpp>

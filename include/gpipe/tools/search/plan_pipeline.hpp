@@ -6,7 +6,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/model/network.hpp>
-#include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
