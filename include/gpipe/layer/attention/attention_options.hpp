@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -160,45 +161,31 @@ constexpr work cost_of_attention(const attention_extents& heads, int queries, in
 /// The parameters of the four projections, of queries, keys, values and of the heads' output, as in
 /// torch.nn.MultiheadAttention: one weight for queries, keys and values, whose rows are stacked in this order; three
 /// weights if the keys' input has another width. `of_x` is the parameter's index.
-template <attention_options Options, int Width, int KeyWidth, attention_extents Heads, bool Bias = Options.bias,
-          bool Stacked = Width == KeyWidth>
-struct attention_parameters;
-
-template <attention_options Options, int Width, attention_extents Heads>
-struct attention_parameters<Options, Width, Width, Heads, true, true> {
-  static constexpr int of_queries = 0, of_keys = 0, of_values = 0, in_bias = 1, of_heads = 2, out_bias = 3;
-  static constexpr parameter parameters[] = {
-      {"in_proj_weight", {Heads.queries() + 2 * Heads.keys(), Width}, with_inputs(Options.in_proj, Width)},
-      {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
-      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
-      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
-};
-template <attention_options Options, int Width, attention_extents Heads>
-struct attention_parameters<Options, Width, Width, Heads, false, true> {
-  static constexpr int of_queries = 0, of_keys = 0, of_values = 0, in_bias = -1, of_heads = 1, out_bias = -1;
-  static constexpr parameter parameters[] = {
-      {"in_proj_weight", {Heads.queries() + 2 * Heads.keys(), Width}, with_inputs(Options.in_proj, Width)},
-      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"}};
-};
 template <attention_options Options, int Width, int KeyWidth, attention_extents Heads>
-struct attention_parameters<Options, Width, KeyWidth, Heads, true, false> {
-  static constexpr int of_queries = 0, of_keys = 1, of_values = 2, in_bias = 3, of_heads = 4, out_bias = 5;
-  static constexpr parameter parameters[] = {
-      {"q_proj_weight", {Heads.queries(), Width}, with_inputs(Options.in_proj, Width)},
-      {"k_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
-      {"v_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
-      {"in_proj_bias", {Heads.queries() + 2 * Heads.keys()}},
-      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"},
-      {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"}};
-};
-template <attention_options Options, int Width, int KeyWidth, attention_extents Heads>
-struct attention_parameters<Options, Width, KeyWidth, Heads, false, false> {
-  static constexpr int of_queries = 0, of_keys = 1, of_values = 2, in_bias = -1, of_heads = 3, out_bias = -1;
-  static constexpr parameter parameters[] = {
-      {"q_proj_weight", {Heads.queries(), Width}, with_inputs(Options.in_proj, Width)},
-      {"k_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
-      {"v_proj_weight", {Heads.keys(), KeyWidth}, with_inputs(Options.in_proj, KeyWidth)},
-      {"out_proj_weight", {Width, Heads.queries()}, with_inputs(Options.out_proj, Heads.queries()), "out_proj.weight"}};
+struct attention_parameters {
+  static constexpr bool stacked = Width == KeyWidth;
+  static constexpr int of_queries = 0, of_keys = stacked ? 0 : 1, of_values = stacked ? 0 : 2;
+  static constexpr int in_bias = Options.bias ? of_values + 1 : -1, of_heads = of_values + (Options.bias ? 2 : 1),
+                       out_bias = Options.bias ? of_heads + 1 : -1;
+  static constexpr auto parameters = [] {
+    constexpr int Q = Heads.queries(), K = Heads.keys();
+    constexpr initializer in_proj = with_inputs(Options.in_proj, Width),
+                          keys_in_proj = with_inputs(Options.in_proj, KeyWidth);
+    std::array<parameter, of_heads + (Options.bias ? 2 : 1)> list{};
+    if (stacked) {
+      list[0] = {"in_proj_weight", {Q + 2 * K, Width}, in_proj};
+    } else {
+      list[0] = {"q_proj_weight", {Q, Width}, in_proj};
+      list[of_keys] = {"k_proj_weight", {K, KeyWidth}, keys_in_proj};
+      list[of_values] = {"v_proj_weight", {K, KeyWidth}, keys_in_proj};
+    }
+    list[of_heads] = {"out_proj_weight", {Width, Q}, with_inputs(Options.out_proj, Q), "out_proj.weight"};
+    if constexpr (Options.bias) {
+      list[in_bias] = {"in_proj_bias", {Q + 2 * K}};
+      list[out_bias] = {"out_proj_bias", {Width}, initializer::zeros(), "out_proj.bias"};
+    }
+    return list;
+  }();
 };
 
 }  // namespace detail

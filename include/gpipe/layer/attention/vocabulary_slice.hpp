@@ -109,15 +109,10 @@ struct slice_kernels {
       const auto value = [](std::ptrdiff_t j, auto z) { return number(z[j]); };
       const number bound = limit, most = team.maximum(words, settings::lowest, array_function{value, row_logits});
       const number max = settings::clamped(most, bound);
-      number total, logit_sum = 0;
       const auto clamped = [bound](std::ptrdiff_t j, auto z) { return settings::clamped(number(z[j]), bound); };
-      if constexpr (settings::clips) {
-        const auto power = [=](std::ptrdiff_t j, auto z) { return math::exp(clamped(j, z) - max); };
-        total = team.sum(words, array_function{power, row_logits});
-      } else {
-        const auto power = [max](std::ptrdiff_t j, auto z) { return math::exp(number(z[j]) - max); };
-        total = team.sum(words, array_function{power, row_logits});
-      }
+      const auto power = [=](std::ptrdiff_t j, auto z) { return math::exp(clamped(j, z) - max); };
+      const number total = team.sum(words, array_function{power, row_logits});
+      number logit_sum = 0;
       if constexpr (settings::smooths) logit_sum = team.sum(words, array_function{clamped, row_logits});
       number extended[carried::count] = {max + math::log_alone(total), number(0), logit_sum, most, number(0)};
       if (has_label) {

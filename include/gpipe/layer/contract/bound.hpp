@@ -70,6 +70,10 @@ constexpr std::array<T, N> to_array(const From (&list)[N]) {
   for (std::size_t i = 0; i < N; ++i) out[i] = list[i];
   return out;
 }
+template <class T, std::size_t N>
+constexpr std::array<T, N> to_array(const std::array<T, N>& list) {
+  return list;
+}
 
 template <class Edge>
 struct element_of_edge {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
 
@@ -37,14 +36,7 @@ struct redrawn_parameters {
     return out;
   }
 
-  template <class Indices>
-  struct list;
-  template <std::size_t... Indices>
-  struct list<std::index_sequence<Indices...>> {
-    static constexpr auto redrawn_list = redrawn();
-    static constexpr parameter parameters[] = {redrawn_list[Indices]...};
-  };
-  using type = list<std::make_index_sequence<count>>;
+  static constexpr std::array<parameter, count> parameters = redrawn();
 };
 
 /// The layer with these rules.
@@ -59,8 +51,8 @@ struct initialized_item {
   struct on;
   template <class In>
   requires(requires { Layer::template on<In>::parameters; }) struct on<In>
-      : Layer::template on<In>, redrawn_parameters<typename Layer::template on<In>, Rules>::type {
-    using redrawn_parameters<typename Layer::template on<In>, Rules>::type::parameters;
+      : Layer::template on<In>, redrawn_parameters<typename Layer::template on<In>, Rules> {
+    using redrawn_parameters<typename Layer::template on<In>, Rules>::parameters;
     // It is of the layer's kind, if there is one.
     using declared_by = std::conditional_t<is_of_kind<typename Layer::template on<In>>, on, void>;
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/layer/convolution/convolution_kernels.hpp>
+#include <gpipe/layer/convolution/conv2d.hpp>
 
 namespace gpipe {
 

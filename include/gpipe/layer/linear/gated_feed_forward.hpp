@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <gpipe/layer/activation/silu.hpp>
-#include <gpipe/layer/linear/feed_forward_kernels.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
 
 namespace gpipe {
 

@@ -10,11 +10,6 @@
 
 namespace gpipe::detail {
 
-template <class On>
-inline constexpr bool has_parameters = requires {
-  sizeof(On::parameters);
-};
-
 /// Outside of the layer, whose type has the loss's name: nvcc does not compile a kernel with a text in its type.
 template <class T>
 struct scale_by {

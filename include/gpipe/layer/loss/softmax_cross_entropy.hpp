@@ -78,7 +78,8 @@ struct cross_entropy_kernels {
   GPIPE_HOST_DEVICE static bool is_ignored(std::int32_t label) { return ignores && label == Settings.ignored; }
   // NaN stays NaN.
   GPIPE_HOST_DEVICE static number clamped(number x, number limit) {
-    return x > limit ? limit : x < -limit ? -limit : x;
+    if constexpr (!clips) return x;
+    else return x > limit ? limit : x < -limit ? -limit : x;
   }
 
   struct summarize {
@@ -100,22 +101,16 @@ struct cross_entropy_kernels {
       const auto is_top = [top](std::ptrdiff_t j, auto x) { return x[j] == top ? number(1) : number(0); };
       const number equals = team.sum(label, array_function{is_top, inputs});
       const number hit = inputs[label] == top && equals == number(0) ? number(1) : number(0);
-      if constexpr (clips || smooths) {
-        const number max = clamped(top, limit), bound = limit;
-        const auto power = [max, bound](std::ptrdiff_t j, auto x) {
-          return math::exp(clamped(number(x[j]), bound) - max);
-        };
-        const number total = team.sum(count, array_function{power, inputs});
-        number loss = multiply_add(on_label, max - clamped(number(inputs[label]), bound), math::log_alone(total));
-        const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
-        if constexpr (smooths)
-          loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, inputs}), loss);
-        out[row] = {max, number(1) / total, loss, hit};
-      } else {
-        const auto power = [top](std::ptrdiff_t j, auto x) { return math::exp(x[j] - top); };
-        const number total = team.sum(count, array_function{power, inputs});
-        out[row] = {top, number(1) / total, math::log_alone(total) + (top - inputs[label]), hit};
-      }
+      const number max = clamped(top, limit), bound = limit;
+      const auto power = [max, bound](std::ptrdiff_t j, auto x) {
+        return math::exp(clamped(number(x[j]), bound) - max);
+      };
+      const number total = team.sum(count, array_function{power, inputs});
+      number loss = multiply_add(on_label, max - clamped(number(inputs[label]), bound), math::log_alone(total));
+      const auto below = [max, bound](std::ptrdiff_t j, auto x) { return max - clamped(number(x[j]), bound); };
+      if constexpr (smooths)
+        loss = multiply_add(elsewhere(classes), team.sum(count, array_function{below, inputs}), loss);
+      out[row] = {max, number(1) / total, loss, hit};
     }
   };
 
