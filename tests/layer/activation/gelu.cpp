@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include <gpipe/layer/activation/silu.hpp>
 #include <gpipe/tools/testing/layer_fixture.hpp>
 
 using namespace gpipe;
@@ -40,14 +41,25 @@ TEST_CASE_TEMPLATE("value and derivative agree with the formula", T, float, doub
   }
 }
 
-TEST_CASE_TEMPLATE("far from 0 gelu is x or 0, and never NaN", T, float, double) {
-  for (const T x : {T(40), T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
-    CHECK(gelu::both(x).value == x);
-    CHECK(gelu::both(x).derivative == 1);
-    CHECK(gelu::both(-x).value == 0);
-    CHECK(gelu::both(-x).derivative == 0);
-  }
-  CHECK(std::isnan(gelu::both(std::numeric_limits<T>::quiet_NaN()).value));
+TEST_CASE_TEMPLATE("far from 0 the functions are x or 0, and never NaN", T, float, double) {
+  const auto holds = []<class Function>(Function, T nearest) {
+    for (const T x : {nearest, T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
+      CHECK(Function::both(x).value == x);
+      CHECK(Function::both(x).derivative == 1);
+      CHECK(Function::both(-x).value == 0);
+      CHECK(Function::both(-x).derivative == 0);
+    }
+    CHECK(std::isnan(Function::both(std::numeric_limits<T>::quiet_NaN()).value));
+  };
+  holds(gelu{}, T(40)), holds(exact_gelu{}, T(40)), holds(silu{}, T(1e4));
+}
+
+TEST_CASE("silu has the values of PyTorch's silu") {
+  CHECK(silu::both(1.0).value == doctest::Approx(0.7310585786300049).epsilon(1e-15));
+  CHECK(silu::both(-1.0).value == doctest::Approx(-0.2689414213699951).epsilon(1e-15));
+  CHECK(silu::both(2.0).derivative == doctest::Approx(1.0907842487848955).epsilon(1e-15));
+  CHECK(silu::both(0.0).value == 0);
+  CHECK(silu::both(0.0).derivative == 0.5);
 }
 
 TEST_CASE("exact_gelu has the values of PyTorch's gelu(x), its default") {
@@ -67,16 +79,6 @@ TEST_CASE_TEMPLATE("value and derivative of exact_gelu agree with the error func
     const double density = std::exp(-at * at / 2) / std::sqrt(2 * 3.14159265358979323846);
     CHECK(std::fabs(static_cast<double>(derivative) - (share + at * density)) <= 4 * tolerance);
   }
-}
-
-TEST_CASE_TEMPLATE("far from 0 exact_gelu is x or 0, and never NaN", T, float, double) {
-  for (const T x : {T(40), T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
-    CHECK(exact_gelu::both(x).value == x);
-    CHECK(exact_gelu::both(x).derivative == 1);
-    CHECK(exact_gelu::both(-x).value == 0);
-    CHECK(exact_gelu::both(-x).derivative == 0);
-  }
-  CHECK(std::isnan(exact_gelu::both(std::numeric_limits<T>::quiet_NaN()).value));
 }
 
 TEST_CASE("gelu and exact_gelu differ by less than 5e-4, and by more than 4e-4 somewhere") {
