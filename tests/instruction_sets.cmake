@@ -28,7 +28,7 @@ set(instruction_sets
     "unoptimized|avx2,fma|-march=x86-64-v3 -O0")
 set(that_round core/numbers/multiply_add device/host/attention/attention device/host/context
     device/host/convolution/convolution
-    device/host/gemm/gemm_bf16 device/host/gemm/gemm_portable device/host/gemm/vector device/host/team laws/row_bits)
+    device/host/gemm/gemm device/host/gemm/product_block device/host/gemm/vector device/host/team laws/row_bits)
 
 # Whether this machine has the features, such as avx2,fma.
 function(machine_has features result)
@@ -117,7 +117,7 @@ foreach(line IN LISTS instruction_sets)
 endforeach()
 
 # Products with the kernels that libxsmm makes for processors without AVX-512 (hsw), and without fused operations (snb).
-foreach(path IN ITEMS laws/everywhere device/host/gemm/gemm_libxsmm)
+foreach(path IN ITEMS laws/everywhere device/host/gemm/gemm_tile)
   string(REPLACE "/" "." target tests.${path})
   if(NOT TARGET ${target} OR NOT GPIPE_MACHINE_HAS_avx2_fma)
     continue()

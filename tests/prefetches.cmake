@@ -1,7 +1,7 @@
 # What a product asks for ahead of time is asked for however it is compiled: a call that changes nothing, as asking seems
 # to, a compiler may leave out.
 
-file(WRITE ${scratch}/prefetches.cpp "#include <gpipe/device/host/gemm/gemm_portable.hpp>
+file(WRITE ${scratch}/prefetches.cpp "#include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/device/host/gemm/gemm_transposed.hpp>
 using tile = gpipe::host::portable_tile;
 void product(int n, const gpipe::row_parts<float>& a, const gpipe::row_parts<float>& b, float* c) {

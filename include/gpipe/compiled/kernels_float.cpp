@@ -5,5 +5,4 @@
 #endif
 
 #include <gpipe/device/host/convolution/convolution_plan-inl.hpp>
-#include <gpipe/device/host/convolution/weight_gradient-inl.hpp>
 #include <gpipe/train/host_kinds.hpp>

@@ -10,17 +10,13 @@
 #include <gpipe/device/host/attention/attention.hpp>
 #include <gpipe/device/host/column_sums.hpp>
 #include <gpipe/device/host/convolution/convolution.hpp>
-#include <gpipe/device/host/gemm/gemm_bf16.hpp>
-#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/device/host/gemm/gemm.hpp>
+#include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/device/host/team.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-
-#if GPIPE_WITH_LIBXSMM
-#include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
-#endif
 
 namespace gpipe::host {
 

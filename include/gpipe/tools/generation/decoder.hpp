@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/device/host/gemm/product_sharing.hpp>
+#include <gpipe/device/host/gemm/gemm.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>

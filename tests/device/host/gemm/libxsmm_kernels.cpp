@@ -9,7 +9,7 @@
 
 #include "support/sanitized.hpp"
 
-// The look-up runs in gemm_libxsmm.cpp, with thousands of threads. This program has not called libxsmm before.
+// The look-up runs in gemm_tile.cpp, with thousands of threads. This program has not called libxsmm before.
 
 // Sanitizers need more addresses than the limit leaves.
 #if GPIPE_WITH_LIBXSMM && defined(__linux__) && !defined(TESTS_SANITIZED)

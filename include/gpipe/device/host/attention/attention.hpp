@@ -6,12 +6,8 @@
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/attention/attention_backward.hpp>
 #include <gpipe/device/host/attention/attention_forward.hpp>
-#include <gpipe/device/host/attention/products_portable.hpp>
+#include <gpipe/device/host/attention/products.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
-
-#if GPIPE_WITH_LIBXSMM
-#include <gpipe/device/host/attention/products_libxsmm.hpp>
-#endif
 
 namespace gpipe::host {
 

@@ -8,10 +8,9 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/device/host/attention/attention_scratch.hpp>
 #include <gpipe/device/host/attention/block_softmax.hpp>
 #include <gpipe/device/host/attention/key_block.hpp>
-#include <gpipe/device/host/attention/products_portable.hpp>
+#include <gpipe/device/host/attention/products.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 
@@ -106,8 +105,8 @@ struct attention_backward {
           k(detail::stride_of(s.k, s.width, scratch::converts)),
           v(detail::stride_of(s.v, s.width, scratch::converts)),
           o(detail::stride_of(s.o, s.width, copy_o)),
-          scores({padded(queries), s.width, k, height, height}),
-          differences({padded(queries), s.width, v, height, height}),
+          scores({key_block::padded(queries), s.width, k, height, height}),
+          differences({key_block::padded(queries), s.width, v, height, height}),
           d_q({queries, s.width, height, k, detail::stride_of(s.q, s.width, scratch::converts)}),
           d_k({queries, s.width, height, q, k}),
           d_v({queries, s.width, height, o, v}) {}
@@ -115,7 +114,6 @@ struct attention_backward {
       scores.prepare(causal), differences.prepare(causal);
       d_q.prepare(causal), d_k.prepare(causal), d_v.prepare(causal);
     }
-    static int padded(int queries) { return (queries + key_block::lanes - 1) / key_block::lanes * key_block::lanes; }
   };
   struct both_products {
     products whole, last;

@@ -9,10 +9,9 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/device/host/attention/attention_scratch.hpp>
 #include <gpipe/device/host/attention/block_softmax.hpp>
 #include <gpipe/device/host/attention/key_block.hpp>
-#include <gpipe/device/host/attention/products_portable.hpp>
+#include <gpipe/device/host/attention/products.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
 
@@ -66,10 +65,10 @@ struct attention_forward {
 
     products(const attention_shape& s, int block_height, int queries)
         : height(block_height),
-          scores({padded(queries), s.width, detail::stride_of(s.k, s.width, scratch::converts), height, height}),
+          scores({key_block::padded(queries), s.width, detail::stride_of(s.k, s.width, scratch::converts), height,
+                  height}),
           outputs({queries, s.width, height, detail::stride_of(s.v, s.width, scratch::converts), s.width}) {}
     void prepare(bool causal) const { scores.prepare(causal), outputs.prepare(causal); }
-    static int padded(int queries) { return (queries + key_block::lanes - 1) / key_block::lanes * key_block::lanes; }
   };
 
   // change: an operation on attention probabilities; between the softmax and the second product

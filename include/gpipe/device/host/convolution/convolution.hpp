@@ -13,15 +13,12 @@
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
-#include <gpipe/device/host/convolution/products_portable.hpp>
+#include <gpipe/device/host/convolution/products.hpp>
 #include <gpipe/device/host/convolution/weight_gradient.hpp>
+#include <gpipe/device/host/gemm/product_block.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
-
-#if GPIPE_WITH_LIBXSMM
-#include <gpipe/device/host/convolution/products_libxsmm.hpp>
-#endif
 
 namespace gpipe::host {
 
@@ -228,10 +225,10 @@ class direct_convolution {
   // The taps of one product in several samples.
   class sample_taps {
    public:
-    void add(const convolution_plan::tap_list& more, unsigned long long a, unsigned long long b) {
+    void add(const product_taps& more, unsigned long long a, unsigned long long b) {
       for (int i = 0; i < more.count; ++i, ++count_) a_[count_] = a + more.a[i], b_[count_] = b + more.b[i];
     }
-    convolution_plan::tap_list list() const { return {a_, b_, count_}; }
+    product_taps list() const { return {a_, b_, count_}; }
 
    private:
     unsigned long long a_[convolution_plan::max_pixels], b_[convolution_plan::max_pixels];
@@ -263,8 +260,8 @@ class direct_convolution {
   // y[pixel][channel] = sum over taps of x[pixel of the tap][channel] w[tap][channel]
   template <class T>
   GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan::product& product, int samples,
-                                                 const convolution_plan::tap_list& taps, int channels, const T* weight,
-                                                 const T* x, const compute_type<T>* row, T* y) {
+                                                 const product_taps& taps, int channels, const T* weight, const T* x,
+                                                 const compute_type<T>* row, T* y) {
     for (int i = 0; i < product.n * samples; ++i, x += product.b_stride, y += product.c_stride)
       for (int first = 0; first < channels; first += lanes) {
         const int count = (std::min)(lanes, channels - first);
@@ -281,9 +278,8 @@ class direct_convolution {
 
   // dw[channel] += sum over pixels of dy[pixel][channel] x[pixel][channel]
   template <class T>
-  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& product,
-                                                 const convolution_plan::tap_list& taps, int channels, const T* dy,
-                                                 const T* x, compute_type<T>* dw) {
+  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& product, const product_taps& taps,
+                                                 int channels, const T* dy, const T* x, compute_type<T>* dw) {
     for (int first = 0; first < channels; first += lanes) {
       const int count = (std::min)(lanes, channels - first);
       compute_type<T> sum[std::size_t{lanes}] = {};

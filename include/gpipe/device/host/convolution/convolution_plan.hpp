@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/device/host/gemm/product_block.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 
 namespace gpipe::host {
@@ -30,10 +31,6 @@ enum class convolution_pass : std::uint8_t { forward, backward_input, backward_w
 struct convolution_plan {
   static constexpr int max_pixels = 448;  ///< of a call of backward_weight
 
-  struct tap_list {
-    const unsigned long long *a, *b;
-    int count;
-  };
   struct product {
     int n, k;                          ///< n of one sample
     int a_stride, b_stride, c_stride;  ///< elements from row to row: of A's k, of B's n (of k, if transposed), of C's n
@@ -44,9 +41,32 @@ struct convolution_plan {
   std::vector<unsigned long long> a_taps, b_taps;  ///< in bytes
   int together = 1;  ///< the number of samples that share a call, at most; a power of two but in backward_weight
 
-  tap_list taps_of(const product& listed) const {
+  product_taps taps_of(const product& listed) const {
     return {a_taps.data() + listed.first_tap, b_taps.data() + listed.first_tap, listed.taps};
   }
+};
+
+/// The packed copies of x and dy from which a weight's gradient is computed. Rows of x a power of two apart share few
+/// lines of the first-level cache, and no prefetcher follows them from page to page.
+///
+/// A chunk is some rows of one sample's dy, or small samples whole. Its x is packed in panels of `panel` channels, and
+/// its dy one strip at a time:
+///
+///     panel     [sample][row of x][pixel][channel of the panel]
+///     strip     [sample][row of dy][pixel][channel of the strip]
+///
+/// A kernel of one tap reads only every `step`-th pixel of x, and only these are packed.
+struct packed_chunks {
+  static constexpr int panel = 32, pixels = 256;  ///< channels; of dy in a chunk, at most
+  static constexpr int panels_bytes = 256 << 10;  ///< on the stack
+  struct chunk {
+    int row, in_row, in_rows;  ///< the first row of dy, the first of x, and the number of packed rows of x
+    int first, end;            ///< products
+  };
+  std::vector<chunk> chunks;  ///< of a sample; none: it is computed without copies
+  int together = 1;           ///< the number of samples that share a chunk, at most
+  int rows = 0;               ///< of dy in a chunk, but the last
+  int out_width = 0, in_width = 0, step_down = 1, step_across = 1;
 };
 
 namespace detail {
@@ -76,6 +96,11 @@ std::vector<convolution_span> spans_of(const convolution_axis& axis);
 
 /// The products of a strip of `strip` channels, whose taps are offsets in elements of that number of bytes.
 convolution_plan plan_convolution(const convolution_shape& shape, convolution_pass pass, int strip, int element_bytes);
+
+/// The products of a panel of n channels and a strip of m: C is the weight's gradient, and A and B are packed. Taps of
+/// one sample follow the other's. The chunks are the same for all n and m.
+convolution_plan plan_packed(const convolution_shape& shape, packed_chunks& chunks, int n, int m, int element_bytes);
+packed_chunks chunks_of(const convolution_shape& shape, int strip, int element_bytes);
 
 }  // namespace detail
 

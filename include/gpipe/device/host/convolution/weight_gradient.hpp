@@ -14,38 +14,6 @@
 
 namespace gpipe::host {
 
-/// The packed copies of x and dy from which a weight's gradient is computed. Rows of x a power of two apart share few
-/// lines of the first-level cache, and no prefetcher follows them from page to page.
-///
-/// A chunk is some rows of one sample's dy, or small samples whole. Its x is packed in panels of `panel` channels, and
-/// its dy one strip at a time:
-///
-///     panel     [sample][row of x][pixel][channel of the panel]
-///     strip     [sample][row of dy][pixel][channel of the strip]
-///
-/// A kernel of one tap reads only every `step`-th pixel of x, and only these are packed.
-struct packed_chunks {
-  static constexpr int panel = 32, pixels = 256;  ///< channels; of dy in a chunk, at most
-  static constexpr int panels_bytes = 256 << 10;  ///< on the stack
-  struct chunk {
-    int row, in_row, in_rows;  ///< the first row of dy, the first of x, and the number of packed rows of x
-    int first, end;            ///< products
-  };
-  std::vector<chunk> chunks;  ///< of a sample; none: it is computed without copies
-  int together = 1;           ///< the number of samples that share a chunk, at most
-  int rows = 0;               ///< of dy in a chunk, but the last
-  int out_width = 0, in_width = 0, step_down = 1, step_across = 1;
-};
-
-namespace detail {
-
-/// The products of a panel of n channels and a strip of m: C is the weight's gradient, and A and B are packed. Taps of
-/// one sample follow the other's. The chunks are the same for all n and m.
-convolution_plan plan_packed(const convolution_shape& shape, packed_chunks& chunks, int n, int m, int element_bytes);
-packed_chunks chunks_of(const convolution_shape& shape, int strip, int element_bytes);
-
-}  // namespace detail
-
 // change: a convolution option
 /// dw += the gradient of a convolution's weight, from packed copies. A tap's pixels are added one after the other,
 /// whatever the chunks.
@@ -162,7 +130,3 @@ class packed_weight_gradient {
 };
 
 }  // namespace gpipe::host
-
-#if !GPIPE_COMPILED
-#include <gpipe/device/host/convolution/weight_gradient-inl.hpp>
-#endif

@@ -5,28 +5,19 @@
 
 #include <libxsmm.h>
 
-#include <gpipe/layer/contract/panels.hpp>
+#include <gpipe/device/host/gemm/product_block.hpp>
 
 // The calls of libxsmm 1.17 and of libxsmm 2, which differ. libxsmm is column-major: its (m, n, k, A, B) are our
 // (columns, rows, k, B, A).
 
 namespace gpipe::host {
 
-/// A block of products: c[rows x columns] (+)= a[rows x k] * b[k x columns]; if transposed, a[k x rows].
-struct libxsmm_shape {
-  int rows, columns, k, lda, ldc;
-  bool accumulate, transposed;
-  int ldb = panel_width;
-  bool alone = false;  ///< no panel follows that could be prefetched
-  bool operator==(const libxsmm_shape&) const = default;
-};
-
 /// Calls a function of libxsmm that computes one product of floats. Null if libxsmm has none for the shape.
 class libxsmm_product {
  public:
   using number = float;
   libxsmm_product() = default;
-  explicit libxsmm_product(const libxsmm_shape& shape);
+  explicit libxsmm_product(const block_shape& shape);
   explicit operator bool() const { return function_ != nullptr; }
   bool operator==(const libxsmm_product&) const = default;
 
@@ -34,7 +25,7 @@ class libxsmm_product {
   void operator()(const float* a, const float* b, float* c, const float* next) const;
 
  private:
-  static int prefetch_of(const libxsmm_shape& shape) {
+  static int prefetch_of(const block_shape& shape) {
     // In a block of few rows, prefetching the next panel takes longer than it saves.
     return shape.alone || shape.transposed || shape.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
                                                                            : LIBXSMM_GEMM_PREFETCH_AL2;
@@ -54,7 +45,7 @@ class libxsmm_batch {
  public:
   using number = T;
   libxsmm_batch() = default;
-  explicit libxsmm_batch(const libxsmm_shape& shape);
+  explicit libxsmm_batch(const block_shape& shape);
   explicit operator bool() const { return function_ != nullptr; }
 
   void operator()(const T* a, const T* b, T* c, unsigned long long count, const unsigned long long* a_offsets,
@@ -72,7 +63,7 @@ class libxsmm_batch {
 
 #if LIBXSMM_CONFIG_VERSION_MAJOR < 2
 
-inline libxsmm_product::libxsmm_product(const libxsmm_shape& shape) {
+inline libxsmm_product::libxsmm_product(const block_shape& shape) {
   const int flags = shape.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
   const int prefetch = prefetch_of(shape);
   const float alpha = 1, beta = shape.accumulate ? 1.0F : 0.0F;
@@ -85,7 +76,7 @@ inline void libxsmm_product::operator()(const float* a, const float* b, float* c
 }
 
 template <class T>
-libxsmm_batch<T>::libxsmm_batch(const libxsmm_shape& shape) {
+libxsmm_batch<T>::libxsmm_batch(const block_shape& shape) {
   const int flags = shape.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
   const int prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
   const T alpha = 1, beta = shape.accumulate ? T(1) : T(0);
@@ -108,13 +99,13 @@ void libxsmm_batch<T>::operator()(const T* a, const T* b, T* c, unsigned long lo
 namespace detail {
 
 template <class T>
-libxsmm_gemm_shape libxsmm_extents(const libxsmm_shape& shape) {
+libxsmm_gemm_shape libxsmm_extents(const block_shape& shape) {
   constexpr auto type = std::is_same_v<T, float> ? LIBXSMM_DATATYPE_F32 : LIBXSMM_DATATYPE_F64;
   return libxsmm_create_gemm_shape(shape.columns, shape.rows, shape.k, shape.ldb, shape.lda, shape.ldc, type, type,
                                    type, type);
 }
 
-inline libxsmm_bitfield libxsmm_flags(const libxsmm_shape& shape) {
+inline libxsmm_bitfield libxsmm_flags(const block_shape& shape) {
   return (shape.transposed ? unsigned{LIBXSMM_GEMM_FLAG_TRANS_B} : 0U) |
          (shape.accumulate ? 0U : unsigned{LIBXSMM_GEMM_FLAG_BETA_0});
 }
@@ -131,7 +122,7 @@ libxsmm_gemm_param libxsmm_arguments(const T* a, const T* b, T* c) {
 
 }  // namespace detail
 
-inline libxsmm_product::libxsmm_product(const libxsmm_shape& shape)
+inline libxsmm_product::libxsmm_product(const block_shape& shape)
     : function_(libxsmm_dispatch_gemm(detail::libxsmm_extents<float>(shape), detail::libxsmm_flags(shape),
                                       static_cast<libxsmm_bitfield>(prefetch_of(shape)))) {}
 
@@ -142,7 +133,7 @@ inline void libxsmm_product::operator()(const float* a, const float* b, float* c
 }
 
 template <class T>
-libxsmm_batch<T>::libxsmm_batch(const libxsmm_shape& shape)
+libxsmm_batch<T>::libxsmm_batch(const block_shape& shape)
     : function_(libxsmm_dispatch_brgemm(
           detail::libxsmm_extents<T>(shape), detail::libxsmm_flags(shape), LIBXSMM_GEMM_PREFETCH_NONE,
           libxsmm_create_gemm_batch_reduce_config(LIBXSMM_GEMM_BATCH_REDUCE_OFFSET, 0, 0, 0))) {}

@@ -16,6 +16,7 @@
 #include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/device/host/gemm/libxsmm_interface.hpp>
+#include <gpipe/device/host/gemm/product_block.hpp>
 #include <gpipe/device/host/gemm/vector.hpp>
 
 namespace gpipe::host {
@@ -29,7 +30,7 @@ namespace gpipe::host {
 /// products do: a program has the same bits with libxsmm and without. Kernels that add in another order are not used.
 class libxsmm_kernels {
  public:
-  using shape = libxsmm_shape;
+  using shape = block_shape;
 
   /// Null if libxsmm has no kernel for this processor that adds in order, or no memory for its code. Throws if it
   /// cannot begin: libxsmm 1.17 does not check whether it got memory for its tables.
@@ -60,7 +61,7 @@ class libxsmm_kernels {
 
   template <class Kernel>
   static Kernel find_kernel(const shape& wanted) {
-    if (detail::has_masks && splits_sums<Kernel>(wanted)) return {};  // `narrow_block` is faster than AVX2
+    if (detail::has_masks && splits_sums<Kernel>(wanted)) return {};  // `product_block` is faster than AVX2
     auto& first = chains_<Kernel>[bucket_of(wanted)];
     for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
       if (e->key == wanted) return e->kernel;

@@ -1,15 +1,20 @@
 // optimize: kernels
 
-#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/device/host/gemm/gemm.hpp>
 
 #include <pthread.h>
 
 #include "support/products.hpp"
 
-using context = gpipe::host::basic_context<gpipe::host::gemm<gpipe::host::portable_tile>>;
+using context = gpipe::host::basic_context<gpipe::host::gemm_with_bf16<gpipe::host::portable_tile>>;
+using gpipe::bf16;
 
-TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
+TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double, bf16) {
   products::agree_with_plain_loops<context, T>();
+}
+
+TEST_CASE("the host's products of bf16 agree with plain loops in float, each rounded once") {
+  products::agree_with_plain_loops<gpipe::host::context, bf16>();
 }
 
 TEST_CASE_TEMPLATE("threads that share a product give the bits of one", T, float, double) {
@@ -35,6 +40,10 @@ TEST_CASE("the product with the largest packed block uses less than 256 KiB of i
   pthread_attr_destroy(&small);
 }
 
-TEST_CASE_TEMPLATE("a row's bits do not depend on the other rows", T, float, double) {
+TEST_CASE_TEMPLATE("a row's bits do not depend on the other rows", T, float, double, bf16) {
   products::rows_do_not_matter<context, T>();
+}
+
+TEST_CASE("a row's bits do not depend on its neighbours' content") {
+  products::neighbours_do_not_matter<gpipe::host::context, bf16>();
 }

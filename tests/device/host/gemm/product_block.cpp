@@ -1,6 +1,6 @@
 // optimize: kernels
 
-#include <gpipe/device/host/gemm/narrow_block.hpp>
+#include <gpipe/device/host/gemm/product_block.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 #include <gpipe/core/numbers/multiply_add.hpp>
 
-using gpipe::host::narrow_block;
+using gpipe::host::product_block;
 
 namespace {
 
@@ -23,7 +23,7 @@ std::vector<T> numbers(int count, unsigned seed) {
   return made;
 }
 
-/// The sums of two taps, by the definition.
+/// The sums of two taps and a row, by the definition.
 template <class T, bool Transposed>
 void check(int rows, int columns, int k, bool add) {
   CAPTURE(rows);
@@ -32,7 +32,8 @@ void check(int rows, int columns, int k, bool add) {
   CAPTURE(add);
   const int lda = (Transposed ? rows : k) + 3, ldb = columns + 1, ldc = columns + 2, second = 5;
   const auto a = numbers<T>(second + (Transposed ? k : rows) * lda, 1), b = numbers<T>(second + k * ldb, 2);
-  auto c = numbers<T>(rows * ldc, 3), expected = c;
+  const auto row = numbers<T>(columns, 3);
+  auto c = numbers<T>(rows * ldc, 4), expected = c;
   for (int r = 0; r < rows; ++r)
     for (int j = 0; j < columns; ++j) {
       T sum = add ? c[static_cast<std::size_t>(r * ldc + j)] : T(0);
@@ -41,22 +42,20 @@ void check(int rows, int columns, int k, bool add) {
           sum =
               gpipe::detail::multiply_add(a[static_cast<std::size_t>(first + (Transposed ? p * lda + r : r * lda + p))],
                                           b[static_cast<std::size_t>(first + p * ldb + j)], sum);
-      expected[static_cast<std::size_t>(r * ldc + j)] = sum;
+      expected[static_cast<std::size_t>(r * ldc + j)] = add ? sum : sum + row[static_cast<std::size_t>(j)];
     }
   constexpr unsigned long long offsets[] = {0, second * sizeof(T)};
-  narrow_block::multiply<Transposed>(rows, columns, k, a.data(), lda, b.data(), ldb, c.data(), ldc, add,
-                                     {offsets, offsets, 2});
+  product_block::add_up<Transposed>({rows, columns, k, lda, ldc, add, Transposed, ldb}, a.data(), b.data(), c.data(),
+                                    {offsets, offsets, 2}, add ? nullptr : row.data());
   CHECK(c == expected);
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("blocks of one vector have the sums of the definition, and touch nothing else", T, float, double) {
+TEST_CASE_TEMPLATE("blocks have the sums of the definition, and touch nothing else", T, float, double) {
   constexpr int width = gpipe::host::detail::vector<T>::width;
-  CHECK(narrow_block::fits<T>(width));
-  CHECK(!narrow_block::fits<T>(width + 1));
   for (int rows = 1; rows <= 30; ++rows)
-    for (int columns = 1; columns <= width; ++columns) {
+    for (int columns = 1; columns <= 4 * width + 1; columns += 1 + columns / (width + 1)) {
       const int k = 1 + rows * columns % 7;
       const bool add = (rows + columns) % 2 == 0;
       check<T, false>(rows, columns, k, add);

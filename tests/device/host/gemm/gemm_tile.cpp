@@ -1,9 +1,7 @@
 // compiled: alone
 // optimize: kernels
 
-#if GPIPE_WITH_LIBXSMM
-#include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
-#endif
+#include <gpipe/device/host/gemm/gemm_tile.hpp>
 
 #include "support/products.hpp"
 #include "support/sanitized.hpp"
