@@ -1,6 +1,5 @@
 // A part of the compiled library, see compiled.cpp. Files, data and checkpoints.
 
-#include <gpipe/record/checkpoint/checkpoint_folder-inl.hpp>
 #include <gpipe/record/checkpoint/header-inl.hpp>
 #include <gpipe/record/checkpoint/json_reader-inl.hpp>
 #include <gpipe/record/checkpoint/safetensors_file-inl.hpp>
@@ -22,8 +21,6 @@
 #include <gpipe/tools/scores/text_scores-inl.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files-inl.hpp>
 #include <gpipe/train/checkpoint/names/map_names-inl.hpp>
-#include <gpipe/train/checkpoint/names/model_config-inl.hpp>
-#include <gpipe/train/checkpoint/names/stored_array-inl.hpp>
 #include <gpipe/train/data/batches_by_length-inl.hpp>
 #include <gpipe/train/data/data_source-inl.hpp>
 #include <gpipe/train/data/dataset-inl.hpp>
