@@ -19,7 +19,6 @@
 #include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/tools/generation/decoder.hpp>

@@ -9,7 +9,6 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/plan/memory/array_location.hpp>
-#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/tools/generation/decoder.hpp>
 #include <gpipe/tools/generation/sampling.hpp>
 #include <gpipe/train/basic_trainer.hpp>
