@@ -1,6 +1,6 @@
 // optimize: yes
 
-#include <gpipe/model/from.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 #include <doctest/doctest.h>
 

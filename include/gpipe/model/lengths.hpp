@@ -61,8 +61,7 @@ constexpr bool ascend() {
 struct length_mismatch {
   int layer_index = -1;  ///< -1: there is none
   std::string_view name{};
-  shape shape_here{}, shape_longest{};
-  dtype type_here = dtype::float32, type_longest = dtype::float32;
+  typed_shape here{}, longest{};
 };
 
 /// Whether two layers differ in more than the extents of their edges and the shapes of their arrays.
@@ -95,31 +94,16 @@ constexpr length_mismatch first_mismatch(const network& a, const network& b) {
     };
     for (int p = 0; p < x.parameter_count; ++p)
       if (differs(x.parameters[p], y.parameters[p]))
-        return {l, x.parameters[p].name, x.parameters[p].extents, y.parameters[p].extents, x.type, y.type};
+        return {l, x.parameters[p].name, {x.parameters[p].extents, x.type}, {y.parameters[p].extents, y.type}};
     for (int p = 0; p < x.state_count; ++p)
       if (differs(x.state[p], y.state[p]))
-        return {l, x.state[p].name, x.state[p].extents, y.state[p].extents, x.type, y.type};
+        return {l, x.state[p].name, {x.state[p].extents, x.type}, {y.state[p].extents, y.type}};
   }
   return {};
 }
 
-// The types in an error about the mismatch of two models.
 template <class Model, class Longest>
-struct mismatched {
-  static constexpr length_mismatch found = first_mismatch(network_of<Model>, network_of<Longest>);
-  template <std::size_t... Indices>
-  static constexpr auto letters_of(std::index_sequence<Indices...>) {
-    return letters<found.name[Indices]...>{};
-  }
-  template <std::size_t... Indices>
-  static constexpr auto here(std::index_sequence<Indices...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.shape_here.extents[Indices]...>>{};
-  }
-  template <std::size_t... Indices>
-  static constexpr auto longest(std::index_sequence<Indices...>) {
-    return broken::of_longest<tensor<element_of<found.type_longest>, found.shape_longest.extents[Indices]...>>{};
-  }
-};
+inline constexpr length_mismatch mismatch_of = first_mismatch(network_of<Model>, network_of<Longest>);
 
 /// Whether the model of a shorter length can share the arrays of the longest's; else an error is printed.
 template <class Model, class Longest, int Length>
@@ -130,13 +114,14 @@ constexpr bool shares_arrays() {
     static_cast<void>(
         asserted<broken::lengths_have_the_same_layers<broken::length<Length>, broken::position<layer>, false>>{});
     return false;
-  } else if constexpr (constexpr length_mismatch found = first_mismatch(network_of<Model>, network_of<Longest>);
-                       found.layer_index >= 0) {
-    using wrong = mismatched<Model, Longest>;
-    using at = position_of<typename Model::items, found.layer_index>;
-    using name = decltype(wrong::letters_of(std::make_index_sequence<found.name.size()>{}));
-    using here = decltype(wrong::here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
-    using longest = decltype(wrong::longest(std::make_index_sequence<std::size_t{found.shape_longest.rank}>{}));
+  } else if constexpr (constexpr int changed = mismatch_of<Model, Longest>.layer_index; changed >= 0) {
+    constexpr auto text = [] { return mismatch_of<Model, Longest>.name; };
+    constexpr auto shape_here = [] { return mismatch_of<Model, Longest>.here; };
+    constexpr auto longest_shape = [] { return mismatch_of<Model, Longest>.longest; };
+    using at = position_of<typename Model::items, changed>;
+    using name = decltype(spelled<letters>(text));
+    using here = decltype(labelled_tensor<broken::here>(shape_here));
+    using longest = decltype(labelled_tensor<broken::of_longest>(longest_shape));
     static_cast<void>(
         asserted<broken::lengths_share_parameters<broken::length<Length>, at, name, here, longest, false>>{});
     return false;

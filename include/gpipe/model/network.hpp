@@ -29,8 +29,7 @@ enum class tied_wrongly { differs, apart, missing };
 struct tie_mistake {
   std::string_view tie{}, name{};
   int layer_index = -1;  ///< -1: there is none
-  shape shape_here{}, shape_first{};
-  dtype type_here = dtype::float32, type_first = dtype::float32;
+  typed_shape here{}, first{};
 };
 
 /// The arrays of a `network`, filled by a walk over the typed model.
@@ -232,7 +231,7 @@ class expansion {
     tied_[tied_count_++] = {p, first, row * used.extents.size() / count};
     ++layers_[l].tied;
     if (!is_in(type, used, owner_type, whole))
-      note(tied_wrongly::differs, {tie, used.name, l, used.extents, whole.extents, type.type, owner_type.type});
+      note(tied_wrongly::differs, {tie, used.name, l, {used.extents, type.type}, {whole.extents, owner_type.type}});
   }
 
   constexpr void limit(int v, std::int64_t below) {
@@ -383,38 +382,20 @@ constexpr int auxiliary_losses(const network& net) {
   return count;
 }
 
-// The first mistake of a kind in the ties of a model, as types.
-template <class Model, tied_wrongly What>
-struct mistaken_tie {
-  static constexpr tie_mistake found = expanded<Model>.mistake(What);
-  template <std::size_t... Indices>
-  static constexpr auto letters_of_tie(std::index_sequence<Indices...>) {
-    return letters<found.tie[Indices]...>{};
-  }
-  template <std::size_t... Indices>
-  static constexpr auto letters_of_name(std::index_sequence<Indices...>) {
-    return letters<found.name[Indices]...>{};
-  }
-  template <std::size_t... Indices>
-  static constexpr auto tensor_here(std::index_sequence<Indices...>) {
-    return broken::here<tensor<element_of<found.type_here>, found.shape_here.extents[Indices]...>>{};
-  }
-  template <std::size_t... Indices>
-  static constexpr auto first_tensor(std::index_sequence<Indices...>) {
-    return broken::first<tensor<element_of<found.type_first>, found.shape_first.extents[Indices]...>>{};
-  }
-};
-
+// The promise of ties of this kind.
 template <class Model, tied_wrongly What>
 constexpr void check_ties() {
-  using wrong = mistaken_tie<Model, What>;
-  if constexpr (constexpr tie_mistake found = wrong::found; found.layer_index >= 0) {
-    using at = position_of<typename Model::items, found.layer_index>;
-    using tie = decltype(wrong::letters_of_tie(std::make_index_sequence<found.tie.size()>{}));
-    using name = decltype(wrong::letters_of_name(std::make_index_sequence<found.name.size()>{}));
+  if constexpr (constexpr int layer = expanded<Model>.mistake(What).layer_index; layer >= 0) {
+    constexpr auto tie_text = [] { return expanded<Model>.mistake(What).tie; };
+    constexpr auto name_text = [] { return expanded<Model>.mistake(What).name; };
+    using at = position_of<typename Model::items, layer>;
+    using tie = decltype(spelled<letters>(tie_text));
+    using name = decltype(spelled<letters>(name_text));
     if constexpr (What == tied_wrongly::differs) {
-      using here = decltype(wrong::tensor_here(std::make_index_sequence<std::size_t{found.shape_here.rank}>{}));
-      using first = decltype(wrong::first_tensor(std::make_index_sequence<std::size_t{found.shape_first.rank}>{}));
+      constexpr auto shape_here = [] { return expanded<Model>.mistake(What).here; };
+      constexpr auto first_shape = [] { return expanded<Model>.mistake(What).first; };
+      using here = decltype(labelled_tensor<broken::here>(shape_here));
+      using first = decltype(labelled_tensor<broken::first>(first_shape));
       static_cast<void>(asserted<broken::tied_parameters_match<at, tie, name, here, first, false>>{});
     } else if constexpr (What == tied_wrongly::apart) {
       static_cast<void>(asserted<broken::tied_layers_share_a_parameter<at, tie, name, false>>{});
@@ -424,16 +405,6 @@ constexpr void check_ties() {
   }
 }
 
-template <class Model, std::size_t... Indices>
-constexpr auto name_of_untrained(std::index_sequence<Indices...>) {
-  return letters<expanded<Model>.untrained().name[Indices]...>{};
-}
-
-template <class Model, std::size_t... Indices>
-constexpr auto name_of_unread(std::index_sequence<Indices...>) {
-  return letters<expanded<Model>.unread().name[Indices]...>{};
-}
-
 template <class Model>
 constexpr network named_view() {
   network net = expanded<Model>.view();
@@ -441,18 +412,14 @@ constexpr network named_view() {
   return net;
 }
 
-template <class Items, std::size_t... Indices>
-constexpr auto letters_of_unfit(std::index_sequence<Indices...>) {
-  return letters<unfit_name(path_tree<Items>.data())[Indices]...>{};
-}
-
 // The promises of names.
 template <class Model>
 constexpr void check_paths() {
   using items = typename Model::items;
   constexpr auto& tree = path_tree<items>;
-  if constexpr (constexpr std::string_view unfit = unfit_name(tree.data()); !unfit.empty()) {
-    using name = decltype(letters_of_unfit<items>(std::make_index_sequence<unfit.size()>{}));
+  constexpr auto unfit = [] { return unfit_name(path_tree<items>.data()); };
+  if constexpr (!unfit().empty()) {
+    using name = decltype(spelled<letters>(unfit));
     static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
   } else if constexpr (constexpr path_collision collision(named_view<Model>()); collision.layer_index >= 0) {
     constexpr std::size_t length = write_path(tree.data(), collision.layer_index, nullptr);
@@ -472,12 +439,14 @@ constexpr void check_network() {
     check_ties<Model, tied_wrongly::apart>();
   constexpr auto untrained = expanded<Model>.untrained();
   if constexpr (untrained.layer_index >= 0) {
-    using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
+    constexpr auto text = [] { return expanded<Model>.untrained().name; };
+    using name = decltype(spelled<letters>(text));
     static_cast<void>(asserted<broken::gradient_flows_back<position_of<items, untrained.layer_index>, name, false>>{});
   }
   constexpr auto unread = expanded<Model>.unread();
   if constexpr (unread.layer_index >= 0) {
-    using name = decltype(name_of_unread<Model>(std::make_index_sequence<unread.name.size()>{}));
+    constexpr auto text = [] { return expanded<Model>.unread().name; };
+    using name = decltype(spelled<letters>(text));
     static_cast<void>(
         asserted<broken::only_leaves_what_is_stashed<position_of<items, unread.layer_index>, name, false>>{});
   }

@@ -254,6 +254,31 @@ namespace gpipe::detail {
 template <char...>
 struct letters {};
 
+/// The text that a lambda returns, as a type: `letters<'r', 'e', 'l', 'u'>`.
+template <template <char...> class Letters, class Text, std::size_t... Indices>
+constexpr auto spell(std::index_sequence<Indices...>) {
+  return Letters<Text{}()[Indices]...>{};
+}
+template <template <char...> class Letters, class Text>
+constexpr auto spelled(Text) {
+  return spell<Letters, Text>(std::make_index_sequence<Text{}().size()>{});
+}
+
+/// The shape and the type of a parameter.
+struct typed_shape {
+  shape extents{};
+  dtype type = dtype::float32;
+};
+/// The shape that a lambda returns, as a tensor with a label.
+template <template <class> class Label, class Found, std::size_t... Indices>
+constexpr auto label_tensor(std::index_sequence<Indices...>) {
+  return Label<tensor<element_of<Found{}().type>, Found{}().extents.extents[Indices]...>>{};
+}
+template <template <class> class Label, class Found>
+constexpr auto labelled_tensor(Found) {
+  return label_tensor<Label, Found>(std::make_index_sequence<std::size_t{Found{}().extents.rank}>{});
+}
+
 // The position of a layer, in words. Only a mistake computes it.
 
 template <class Item>
@@ -281,18 +306,18 @@ constexpr int layers_of_one() {  // of a repeat's repetitions
   else return layers_of_item<Item>();
 }
 
-template <class Stash, std::size_t... Indices>
-constexpr auto name_of_stash(std::index_sequence<Indices...>) {
-  return list<broken::before_stash<Stash::stashed_as[Indices]...>>{};
-}
 /// The first stash with one name, unless an `only` comes before it.
 constexpr auto next_stash(list<>) { return list<>{}; }
 template <class First, class... Rest>
 constexpr auto next_stash(list<First, Rest...>) {
-  if constexpr (requires { First::stashed_as; })
-    return name_of_stash<First>(std::make_index_sequence<std::string_view(First::stashed_as).size()>{});
-  else if constexpr (requires { typename First::alone; }) return list<>{};
-  else return next_stash(list<Rest...>{});
+  if constexpr (requires { First::stashed_as; }) {
+    constexpr auto name = [] { return std::string_view(First::stashed_as); };
+    return list<decltype(spelled<broken::before_stash>(name))>{};
+  } else if constexpr (requires { typename First::alone; }) {
+    return list<>{};
+  } else {
+    return next_stash(list<Rest...>{});
+  }
 }
 
 template <class... As, class... Bs>

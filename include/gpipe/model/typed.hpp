@@ -7,9 +7,9 @@
 
 #include <gpipe/layer/loss/auxiliary_loss.hpp>
 #include <gpipe/layer/shape/add.hpp>
-#include <gpipe/model/from.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/model/promises.hpp>
+#include <gpipe/model/structure/items.hpp>
 
 namespace gpipe::detail {
 
@@ -141,10 +141,6 @@ struct typed_pop {
 };
 
 // The stashes that a pop can name, as letters, which all compilers print.
-template <class Stash, std::size_t... Indices>
-constexpr auto shown_stash(std::index_sequence<Indices...>) {
-  return broken::stash_named<Stash::stashed_as[Indices]...>{};
-}
 template <class... Found>
 constexpr auto names_of(list<Found...>) {
   return broken::stashes<Found...>{};
@@ -158,8 +154,8 @@ constexpr auto names_of(list<Found...>, skip<Stash, Stashed, Read>, Rest... rest
   if constexpr (std::is_same_v<Stash, residual_stash>) {
     return names_of(list<Found...>{}, rest...);
   } else {
-    using shown = decltype(shown_stash<Stash>(std::make_index_sequence<std::string_view(Stash::stashed_as).size()>{}));
-    return names_of(list<shown, Found...>{}, rest...);
+    constexpr auto name = [] { return std::string_view(Stash::stashed_as); };
+    return names_of(list<decltype(spelled<broken::stash_named>(name)), Found...>{}, rest...);
   }
 }
 
