@@ -11,6 +11,7 @@
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/plan_steps.hpp>
 #include <gpipe/plan/recompute/decide_stages.hpp>
 
 namespace nets {
