@@ -101,7 +101,7 @@ refused("gpipe_compiled_for_[a-z0-9_]*_fast_math_" fast main_compiled other_comp
 # nothing that processes do together, and no Thrust.
 object(readme -O2 -Wnull-dereference ${COPY}/examples/readme.cpp)
 execute_process(COMMAND nm -C readme.o WORKING_DIRECTORY ${work} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
-foreach(name IN ITEMS search_cut limited_search make_plan tick_index step_programs safetensors thrust join_job
+foreach(name IN ITEMS search_cut memory_limited_cut make_plan tick_index step_programs safetensors thrust join_job
                       set_up_of_jobs process_all_reduce)
   if(names MATCHES "${name}")
     message(FATAL_ERROR "examples/readme.cpp compiles ${name}, which it never calls")

@@ -7,12 +7,9 @@
 #include <random>
 #include <vector>
 
-#include <gpipe/plan/cut/step_time.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
-#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/plan_steps.hpp>
-#include <gpipe/plan/recompute/decide_stages.hpp>
 
 namespace nets {
 

@@ -65,7 +65,7 @@ GPIPE_COLD GPIPE_INLINE std::string quality_text(const network& net, const plan_
     text +=
         "; a cut of more than " + several(max_layers_searched, "layer") + " that may run again is probed, not searched";
   else if (!v.whole)
-    text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");
+    text += "; the search within the limit stopped after " + several(memory_limited_cut::max_partials, "partial cut");
   return text;
 }
 

@@ -185,7 +185,8 @@ TEST_CASE("a probed cut obeys its limits, and its slowest stage is near the best
     with_problem(drawn.net, o, o.chosen_schedule(), of, [&](const partition_problem& problem) {
       if (!probed_cut(problem, limits.data(), search).find(probed.data())) return 0;
       ++found;
-      limited_search exact(problem, drawn.net, needs.data(), limits.data(), limited_search::goal::objective, &search);
+      memory_limited_cut exact(problem, drawn.net, needs.data(), limits.data(), memory_limited_cut::goal::objective,
+                               &search);
       const std::int64_t reached = exact.objective_within(probed.data());
       REQUIRE(reached != unlimited);
       REQUIRE(reached >= searched.min);

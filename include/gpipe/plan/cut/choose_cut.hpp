@@ -199,10 +199,10 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
       return true;
     };
     if (!decides && obeys(first)) return found;
-    using detail::limited_search;
+    using detail::memory_limited_cut;
     detail::recompute_search recompute(net, o, costs, needs.data());
-    limited_search search(problem, net, least.data(), limits.data(), limited_search::goal::objective,
-                          decides ? &recompute : nullptr);
+    memory_limited_cut search(problem, net, least.data(), limits.data(), memory_limited_cut::goal::objective,
+                              decides ? &recompute : nullptr);
     std::int64_t reached = decides ? search.objective_within(first) : detail::unlimited;
     if (reached == found.min) return found;
     const detail::zeroed_array<int> alternative(o.stages);
@@ -250,7 +250,7 @@ struct memory_shortage {
 template <scheduler Schedule>
 GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const plan_options& o, const Schedule& schedule,
                                                    const stage_costs& costs, std::int64_t* needed = nullptr) {
-  using detail::limited_search;
+  using detail::memory_limited_cut;
   const detail::zeroed_array<int> first(o.stages);
   const detail::zeroed_array<memory_requirements> needs(o.stages);
   for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
@@ -266,8 +266,8 @@ GPIPE_COLD constexpr memory_shortage find_shortage(const network& net, const pla
     });
   };
   std::int64_t low = 0, high = probes ? 0 : detail::with_problem(net, o, schedule, costs, [&](const auto&problem) {
-                          limited_search search(problem, net, needs.data(), limits.data(), limited_search::goal::bytes,
-                                                &recompute);
+                          memory_limited_cut search(problem, net, needs.data(), limits.data(),
+                                                    memory_limited_cut::goal::bytes, &recompute);
                           return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
                         });
   if (high == 0 || !fits(high)) {

@@ -32,7 +32,7 @@ enum class answer : std::uint8_t { found, none, unknown };
 ///
 /// With recompute as needed, or of listed layers, the time of a stage depends on its recomputes, and these on its
 /// memory. Until they are decided, the bound assumes that everything is kept.
-class limited_search {
+class memory_limited_cut {
  public:
   static constexpr int max_partials = 1 << 15, max_path_elements = 1 << 22;
 
@@ -43,8 +43,8 @@ class limited_search {
 
   /// `limits` has one element per stage. The problem has been solved without limits before. `recompute`, unless null,
   /// decides what the stages recompute; then the problem's costs run nothing again.
-  constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* needs,
-                           const std::int64_t* limits, goal wanted, recompute_search* recompute = nullptr)
+  constexpr memory_limited_cut(const partition_problem& p, const network& net, const memory_requirements* needs,
+                               const std::int64_t* limits, goal wanted, recompute_search* recompute = nullptr)
       : p_(p),
         net_(net),
         needs_(needs),
@@ -65,13 +65,13 @@ class limited_search {
                                               net.reader(v, value.readers - 1) > value.writer + 1)
         shared_[shared_count_++] = v;
   }
-  constexpr ~limited_search() {
+  constexpr ~memory_limited_cut() {
     delete[] partials_;
     delete[] heap_;
     delete[] paths_;
   }
-  limited_search(const limited_search&) = delete;
-  limited_search& operator=(const limited_search&) = delete;
+  memory_limited_cut(const memory_limited_cut&) = delete;
+  memory_limited_cut& operator=(const memory_limited_cut&) = delete;
 
   GPIPE_COLD constexpr answer find(int* first) {
     if (recompute_ != nullptr) add_path();
