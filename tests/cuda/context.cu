@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/host/context.hpp>
 
 #include "support/larger_error.hpp"
@@ -19,14 +18,6 @@
 using namespace gpipe;
 
 namespace {
-
-template <class T>
-std::vector<T> numbers(std::size_t size, std::uint32_t stream = 0) {
-  std::vector<T> found(size);
-  for (std::size_t i = 0; i < size; ++i)
-    found[i] = static_cast<T>(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
-  return found;
-}
 
 template <class T>
 double worst(const std::vector<T>& got, const std::vector<T>& want) {
@@ -120,7 +111,7 @@ TEST_CASE_TEMPLATE("rows gives each row a team, whose loops run one after the ot
       if (rows > 5 && width > 31) continue;
       CAPTURE(rows);
       CAPTURE(width);
-      const auto values = numbers<float>(cells(rows, width));
+      const auto values = drawn_numbers<float>(cells(rows, width));
       std::vector<float> sums(cells(rows, 1)), tops(sums), doubled(values.size());
       const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled);
       here.rows(rows, row_statistics{values.data(), width, sums.data(), tops.data(), doubled.data()});
@@ -135,7 +126,7 @@ TEST_CASE("a block works on several rows and columns, one after the other") {
   using namespace gpipe::cuda::detail;
   const gpipe::cuda::context there;
   constexpr int rows = 150, n = 100;
-  const auto values = numbers<float>(cells(rows, n));
+  const auto values = drawn_numbers<float>(cells(rows, n));
   std::vector<float> sums(cells(rows, 1)), tops(sums), doubled(values.size()), into(cells(1, n));
   const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled), i(there, into),
       again(there, into);
@@ -172,14 +163,14 @@ TEST_CASE("columns adds up rows onto the previous content, with the host's bits"
   const auto agree = [&](int rows, int n) {
     CAPTURE(rows);
     CAPTURE(n);
-    const auto values = numbers<float>(cells(rows, n));
-    auto into = numbers<float>(cells(1, n), 1);
+    const auto values = drawn_numbers<float>(cells(rows, n));
+    auto into = drawn_numbers<float>(cells(1, n), 1);
     const on_gpu<float> v(there, values), i(there, into);
     here.columns(rows, n, entry{values.data(), n}, into.data());
     there.columns(rows, n, entry{v, n}, i.data());
     CHECK(i.back() == into);
     // Two sums in one kernel.
-    auto turned = numbers<float>(cells(1, n), 2), other = numbers<float>(cells(1, n), 3);
+    auto turned = drawn_numbers<float>(cells(1, n), 2), other = drawn_numbers<float>(cells(1, n), 3);
     const on_gpu<float> t(there, turned), o(there, other);
     here.columns(rows, n, entry{values.data(), n}, turned.data());
     here.columns(rows, n, negated{values.data(), n}, other.data());
@@ -232,7 +223,7 @@ TEST_CASE("the parts of rows have all rows, few sums, and threads for 132 multip
 TEST_CASE("sum is in double, and gives the same bits each time") {
   const gpipe::cuda::context there;
   for (const int n : {0, 1, 1000, 4097, short_settings ? 20'000 : 3'000'000}) {
-    const auto values = numbers<float>(static_cast<std::size_t>(n));
+    const auto values = drawn_numbers<float>(static_cast<std::size_t>(n));
     const on_gpu<float> v(there, values);
     const on_gpu<double> first(there, {-1.0}), second(there, {-2.0});
     double want = 0;
@@ -263,8 +254,9 @@ TEST_CASE_TEMPLATE("products agree with the host's, with up to the prepared numb
     constexpr int max_rows = 70;
     CAPTURE(n);
     CAPTURE(k);
-    const auto a = numbers<T>(cells(max_rows, k), 1), w = numbers<T>(cells(n, k), 2), row = numbers<T>(cells(1, n), 3);
-    const auto dy = numbers<T>(cells(max_rows, n), 4);
+    const auto a = drawn_numbers<T>(cells(max_rows, k), 1), w = drawn_numbers<T>(cells(n, k), 2),
+               row = drawn_numbers<T>(cells(1, n), 3);
+    const auto dy = drawn_numbers<T>(cells(max_rows, n), 4);
     std::vector<T> packed(packed_size(k, n)), packed_back(packed_size(n, k));
     here.pack(k, n, w.data(), k, true, packed.data());
     here.pack(n, k, w.data(), k, false, packed_back.data());
@@ -280,8 +272,9 @@ TEST_CASE_TEMPLATE("products agree with the host's, with up to the prepared numb
     for (const int rows : {1, 2, 5, 64, 70}) {
       if (short_settings && rows > 5 && n > 64) continue;
       CAPTURE(rows);
-      auto y = numbers<T>(cells(rows, n), 5), dx = numbers<T>(cells(rows, k), 6), dw = numbers<T>(cells(n, k), 7);
-      auto db = numbers<T>(cells(1, n), 8);
+      auto y = drawn_numbers<T>(cells(rows, n), 5), dx = drawn_numbers<T>(cells(rows, k), 6),
+           dw = drawn_numbers<T>(cells(n, k), 7);
+      auto db = drawn_numbers<T>(cells(1, n), 8);
       const on_gpu<T> y_(there, y), z_(there, y), dx_(there, dx), dv_(there, dx), dw_(there, dw), du_(there, dw);
       const on_gpu<T> db_(there, db), plain_(there, y);
 
@@ -316,14 +309,14 @@ TEST_CASE_TEMPLATE("products agree with the host's, with up to the prepared numb
 TEST_CASE("products of parts of buffers, which begin anywhere, agree with the host's") {
   const gpipe::cuda::context there;
   constexpr int rows = 9, n = 17, k = 33;
-  const auto a = numbers<float>(cells(rows, k) + 16, 1), b = numbers<float>(cells(rows, n) + 4, 2);
-  const auto w = numbers<float>(cells(n, k) + 4, 3), row = numbers<float>(n + 4, 4);
+  const auto a = drawn_numbers<float>(cells(rows, k) + 16, 1), b = drawn_numbers<float>(cells(rows, n) + 4, 2);
+  const auto w = drawn_numbers<float>(cells(n, k) + 4, 3), row = drawn_numbers<float>(n + 4, 4);
   std::vector<float> packed(packed_size(k, n));
   here.pack(k, n, w.data(), k, true, packed.data());
   const on_gpu<float> a_(there, a), b_(there, b), w_(there, packed), row_(there, row);
   for (const int part : {0, 1, 2, 4}) {
     CAPTURE(part);
-    auto y = numbers<float>(cells(rows, n) + 16, 5), dw = numbers<float>(cells(k, n) + 4, 6);
+    auto y = drawn_numbers<float>(cells(rows, n) + 16, 5), dw = drawn_numbers<float>(cells(k, n) + 4, 6);
     const on_gpu<float> y_(there, y), dw_(there, dw);
     here.multiply_plus(rows, n, k, a.data(), packed.data(), row.data() + part, y.data());
     there.multiply_plus<float>(rows, n, k, a_, w_, row_ + part, y_);
@@ -363,8 +356,9 @@ TEST_CASE_TEMPLATE("attention and its gradients agree with the host's", T, float
                                 e.keys,  e.width, e.causal,    0.7,
                                 q_at,    k_at,    k_at,        {std::ptrdiff_t{e.queries} * of_q, e.width, of_q}};
     const auto size = [&](const attention_shape::strides& at) { return cells(samples, static_cast<int>(at.sample)); };
-    const auto q = numbers<T>(size(q_at), 1), k = numbers<T>(size(k_at), 2), v = numbers<T>(size(k_at), 3);
-    const auto d_o = numbers<T>(size(shape.o), 4);
+    const auto q = drawn_numbers<T>(size(q_at), 1), k = drawn_numbers<T>(size(k_at), 2),
+               v = drawn_numbers<T>(size(k_at), 3);
+    const auto d_o = drawn_numbers<T>(size(shape.o), 4);
     std::vector<T> o(size(shape.o)), log_sums(cells(samples, e.heads * e.queries)), d_q(q.size()), d_k(k.size()),
         d_v(v.size());
     const std::int32_t* lengths = e.lengths.empty() ? nullptr : e.lengths.data();
@@ -415,7 +409,7 @@ TEST_CASE("a head that is too wide for a GPU is rejected, with its width") {
 TEST_CASE("the same product gives the same bits, whatever runs in between") {
   const gpipe::cuda::context there, other;
   const int rows = short_settings ? 50 : 500, n = short_settings ? 38 : 384, k = short_settings ? 204 : 2048;
-  const auto a = numbers<float>(cells(rows, k), 1), w = numbers<float>(cells(n, k), 2);
+  const auto a = drawn_numbers<float>(cells(rows, k), 1), w = drawn_numbers<float>(cells(n, k), 2);
   const on_gpu<float> a_(there, a), w_(there, w), first(there, a), second(there, a);
   there.finish();
   there.multiply_back<float>(rows, k, n, a_, w_, first);

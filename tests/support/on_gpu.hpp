@@ -1,13 +1,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <vector>
 
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/cuda/cuda.hpp>
 
 /// On an emulated GPU, in the quick check: less of everything that takes long. GPIPE_TEST_SHORT=1 in the environment.
 inline const bool short_settings = std::getenv("GPIPE_TEST_SHORT") != nullptr;
+
+/// Numbers of [-1/2, 1/2), the same in every run.
+template <class T>
+std::vector<T> drawn_numbers(std::size_t size, std::uint32_t stream = 0) {
+  std::vector<T> found(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto bits = gpipe::draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0];
+    found[i] = static_cast<T>(gpipe::uniform(bits) - 0.5F);
+  }
+  return found;
+}
 
 /// A copy of elements in a GPU's memory, in an allocation of their size: an access beyond them is found.
 template <class T>

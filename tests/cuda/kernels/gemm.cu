@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
 
 #include "support/larger_error.hpp"
@@ -21,13 +20,6 @@ namespace {
 constexpr std::size_t places(int rows, int columns) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
 }
-template <class T>
-std::vector<T> drawn(std::size_t size, std::uint32_t stream) {
-  std::vector<T> found(size);
-  for (std::size_t i = 0; i < size; ++i)
-    found[i] = T(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
-  return found;
-}
 double in_a_double(bf16 x) { return static_cast<double>(static_cast<float>(x)); }
 
 }  // namespace
@@ -38,8 +30,8 @@ TEST_CASE("GELU and its derivative are computed with products of bf16, or not at
   int fused = 0;
   for (const int n : {8, 12, 48, 64, 128}) {
     CAPTURE(n);
-    const auto a = drawn<bf16>(places(rows, k), 1), row = drawn<bf16>(places(1, n), 3);
-    const auto w = drawn<float>(places(n, k), 2);
+    const auto a = drawn_numbers<bf16>(places(rows, k), 1), row = drawn_numbers<bf16>(places(1, n), 3);
+    const auto w = drawn_numbers<float>(places(n, k), 2);
     const std::vector<bf16> h_zero(places(rows + 1, n));
     const on_gpu<bf16> a_(there, a), row_(there, row), h_(there, h_zero), z_(there, h_zero);
     const on_gpu<bf16> packed_(there, std::vector<bf16>(packed_size(k, n))), d_(there, h_zero);

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/cuda/cuda.hpp>
 
 #include "support/on_gpu.hpp"
@@ -15,15 +14,6 @@
 using namespace gpipe;
 
 namespace {
-
-template <class T>
-std::vector<T> drawn_rows(int size, std::uint32_t stream) {
-  std::vector<T> found;
-  for (int i = 0; i < size; ++i)
-    found.push_back(
-        static_cast<T>(uniform(draw({.layer_index = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F));
-  return found;
-}
 
 template <class T>
 struct add_one_after_the_other {
@@ -51,8 +41,8 @@ TEST_CASE_TEMPLATE("add_rows has the bits of one row after the other", T, float,
     CAPTURE(targets);
     std::vector<std::int32_t> to;
     for (int row = 0; row < rows; ++row) to.push_back(target_of(row));
-    const auto from = drawn_rows<T>(rows * width, 0);
-    const auto before = drawn_rows<float>(targets * width, 1);
+    const auto from = drawn_numbers<T>(static_cast<std::size_t>(rows * width), 0);
+    const auto before = drawn_numbers<float>(static_cast<std::size_t>(targets * width), 1);
     const on_gpu<std::int32_t> to_(there, to);
     const on_gpu<T> from_(there, from);
     for (const float scale : {1.0F, 5.7F}) {
