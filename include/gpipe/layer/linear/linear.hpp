@@ -100,7 +100,7 @@ struct product_kernels {
   template <class C, class A>
   requires multiplies_parts<C, T>
   static void backward_parameters(const C& c, const A& calls, int micro_batches) {
-    decltype(Kernels::product_gradients(c, calls[0])) gradients[std::size_t{max_gradient_group}];
+    decltype(Kernels::product_gradients(c, calls[0])) gradients[std::size_t{max_gradient_group}]{};
     for (int m = 0; m < micro_batches; ++m) gradients[m] = Kernels::product_gradients(c, calls[m]);
     for (std::size_t i = 0; i < gradients[0].size(); ++i) {
       const auto& [product, first_dy, first_x, rows, weight, bias] = gradients[0][i];
