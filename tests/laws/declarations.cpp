@@ -71,7 +71,7 @@ TEST_CASE("planted names that are no nouns are found") {
 
 TEST_CASE("no room has more names that are no nouns than its budget") {
   // A change may lower a number. It raises none.
-  const std::map<std::string, int> budgets = {{"core", 6},   {"layer", 48},    {"model", 4},  {"plan", 1},
+  const std::map<std::string, int> budgets = {{"core", 5},   {"layer", 46},    {"model", 4},  {"plan", 1},
                                               {"device", 0}, {"transport", 0}, {"record", 0}, {"runtime", 0},
                                               {"train", 0},  {"cuda", 0},      {"mpi", 0},    {"tools", 1}};
   for (const auto& budget : budgets) {

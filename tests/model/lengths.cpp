@@ -82,7 +82,7 @@ TEST_CASE("models whose arrays depend on the length are found") {
   const auto found = first_mismatch(network_of<gpt2<2, 16, 2, 4, 20>>, network_of<text<16>>);
   CHECK(found.layer_index == 1);
   CHECK(found.name == "weight");
-  CHECK(found.here.extents == gpipe::detail::shape{4, 16});
+  CHECK(found.shape.extents == gpipe::detail::shape{4, 16});
   CHECK(found.longest.extents == gpipe::detail::shape{16, 16});
   CHECK(first_mismatch(network_of<text<4>>, network_of<text<16>>).layer_index == -1);
   CHECK(first_other_layer(network_of<gpt2<1, 16, 2, 4, 20>>, network_of<text<16>>) >= 0);

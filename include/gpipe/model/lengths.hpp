@@ -61,7 +61,7 @@ constexpr bool ascend() {
 struct length_mismatch {
   int layer_index = -1;  ///< -1: there is none
   std::string_view name{};
-  typed_shape here{}, longest{};
+  typed_shape shape{}, longest{};
 };
 
 /// Whether two layers differ in more than the extents of their edges and the shapes of their arrays.
@@ -116,7 +116,7 @@ constexpr bool shares_arrays() {
     return false;
   } else if constexpr (constexpr int changed = mismatch_of<Model, Longest>.layer_index; changed >= 0) {
     constexpr auto text = [] { return mismatch_of<Model, Longest>.name; };
-    constexpr auto shape_here = [] { return mismatch_of<Model, Longest>.here; };
+    constexpr auto shape_here = [] { return mismatch_of<Model, Longest>.shape; };
     constexpr auto longest_shape = [] { return mismatch_of<Model, Longest>.longest; };
     using at = position_of<typename Model::items, changed>;
     using name = decltype(spelled<letters>(text));

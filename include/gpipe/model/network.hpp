@@ -29,7 +29,7 @@ enum class tied_wrongly { differs, apart, missing };
 struct tie_mistake {
   std::string_view tie{}, name{};
   int layer_index = -1;  ///< -1: there is none
-  typed_shape here{}, first{};
+  typed_shape shape{}, first{};
 };
 
 /// The arrays of a `network`, filled by a walk over the typed model.
@@ -392,7 +392,7 @@ constexpr void check_ties() {
     using tie = decltype(spelled<letters>(tie_text));
     using name = decltype(spelled<letters>(name_text));
     if constexpr (What == tied_wrongly::differs) {
-      constexpr auto shape_here = [] { return expanded<Model>.mistake(What).here; };
+      constexpr auto shape_here = [] { return expanded<Model>.mistake(What).shape; };
       constexpr auto first_shape = [] { return expanded<Model>.mistake(What).first; };
       using here = decltype(labelled_tensor<broken::here>(shape_here));
       using first = decltype(labelled_tensor<broken::first>(first_shape));

@@ -155,10 +155,10 @@ GPIPE_COLD inline void make_programs(step_plan& plan, const schedule_choice& cho
     returned.insert(returned.end(), gradients.begin(), gradients.end());
     set_copies(plan.stage_plans.data(), plan.links[k], copies.data() + 2 * k);
   }
-  const auto make = [&](const schedule_choice& schedule, const recompute_choice& again, bool ties,
+  const auto make = [&](const schedule_choice& schedule, const recompute_choice& recompute, bool ties,
                         std::vector<std::vector<instruction>>& programs, const char* pass) {
     const check_result found = check_planned(
-        schedule, plan.stages(), plan.micro_batches(), again, plan.links.data(), count,
+        schedule, plan.stages(), plan.micro_batches(), recompute, plan.links.data(), count,
         schedule.trains ? plan.group_gradients : 1, {stash.data(), returned.data(), copies.data()}, ties,
         [&programs](const program_view* views, int workers) { programs = programs_from(views, workers); });
     if (!found.ok())

@@ -86,7 +86,7 @@ concept multiplies_parts = requires(const C& c, row_parts<T> in, compute_type<T>
   c.multiply_transposed(1, 1, 1, in, in, out);
 };
 
-/// The common part of kernels whose parameters are those of products. `Kernels::product_gradients(c, a)` returns an
+/// The common part of kernels whose parameters belong to products. `Kernels::product_gradients(c, a)` returns an
 /// array of their gradients; it makes each dy, if backward's input part does not run.
 template <class Kernels, class T>
 struct product_kernels {
