@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <gpipe/plan/cut/choose_cut.hpp>
-#include <gpipe/plan/recompute/recomputed_layers.hpp>
 #include <gpipe/plan/recompute/recompute_search.hpp>
+#include <gpipe/plan/recompute/recomputed_layers.hpp>
 
 #include "support/random_network.hpp"
 

@@ -20,7 +20,7 @@ namespace detail {
 ///     whole  | row 0: slice 0, slice 1 | row 1: slice 0, slice 1 | ...
 ///     parts  | row 0 | row 1 | ...   and   | row 0 | row 1 | ...
 template <class T, int Count>
-struct slices {
+struct tensor_slices {
   std::ptrdiff_t width[std::size_t{Count}]{};  ///< elements in a slice's row
   T* part[std::size_t{Count}]{};               ///< null: the slice is left out
 };
@@ -28,7 +28,7 @@ struct slices {
 /// Copies the slices into the whole tensor.
 template <class T, int Count>
 struct join_rows {
-  slices<const T, Count> parts;
+  tensor_slices<const T, Count> parts;
   T* whole;
   std::ptrdiff_t width;  ///< of a row of the whole
 
@@ -47,7 +47,7 @@ struct join_rows {
 template <class T, int Count>
 struct cut_rows {
   const T* whole;
-  slices<T, Count> parts;
+  tensor_slices<T, Count> parts;
   std::ptrdiff_t width;  ///< of a row of the whole
 
   template <class Team>
@@ -108,9 +108,9 @@ struct slice_sizes {
   }
   /// The slices whose memory is part(0), part(1), ...
   template <class T, class F>
-  slices<T, Count> with(F part) const {
+  tensor_slices<T, Count> with(F part) const {
     return [&]<int... Indices>(std::integer_sequence<int, Indices...>) {
-      return slices<T, Count>{{widths[Indices]...}, {part(std::integral_constant<int, Indices>{})...}};
+      return tensor_slices<T, Count>{{widths[Indices]...}, {part(std::integral_constant<int, Indices>{})...}};
     }
     (std::make_integer_sequence<int, Count>{});
   }
