@@ -1,5 +1,5 @@
-// Every table and drawing of the GPipe paper, made again: what the plan predicts, and emulated devices measure, beside
-// what the paper prints. Writes README.md and two drawings into this folder.
+// Every table and drawing of the GPipe paper, made again: predictions of the plan and measurements
+// of emulated devices, with the paper's numbers. Writes README.md and two drawings into this folder.
 
 #include "sizes.hpp"
 #include "throughput.hpp"
@@ -22,10 +22,10 @@ constexpr gpipe::device_spec slow_p100 = [] {
 }();
 
 void add_sizes(page& to) {
-  to.heading("How large a model fits (table 1)");
+  to.heading("Maximum model size (table 1)");
   to.add(
       R"(
-AmoebaNet-D (L, D), images of 224 x 224, a mini-batch of 128 in 128 micro-batches, all recomputed; 12 bytes a
+AmoebaNet-D (L, D), images of 224 x 224, a mini-batch of 128 in 128 micro-batches, all recomputed; 12 bytes per
 parameter (value, gradient, one moment), and here 8 more of packed copies. Activations are those of all devices, in GB;
 torchgpipe's (Kim et al., 2020) are converted from GiB. The cut is the one whose largest device is smallest.)");
   add_amoebanets(to);
@@ -35,7 +35,7 @@ The first row is a run without a pipeline there. The decoder-only Transformer: w
 1024 tokens, a mini-batch of 32 in 32 micro-batches, all recomputed. The paper prints the memory of its first row in the
 wrong cells.)");
   add_transformers(to);
-  to.heading("The baseline behind 25x, 2.7x and 298x");
+  to.heading("The baseline of 25x, 2.7x and 298x");
   to.add(
       R"(
 The paper's ratios are over one device that keeps all activations and runs the mini-batch at once. Here is what that
@@ -73,7 +73,7 @@ void add_formulas(page& to) {
              percent(32.0 / 39) + ", not " + percent(256.0 / 263)},
             {"no bubble at M >= 4 K", "\"negligible\" in the paper, with overlap of recompute", "(K - 1) / (M + K - 1)",
              percent(1.0 / 5) + " at M = 4, " + percent(1.0 / 9) + " at M = 8", percent(7.0 / 39)},
-            {"activations O(N / K)", "it leaves out the inputs of all micro-batches", "O(N + L / K x N / M) a device",
+            {"activations O(N / K)", "it leaves out the inputs of all micro-batches", "O(N + L / K x N / M) per device",
              "", ""}});
 }
 
@@ -84,7 +84,7 @@ int main() {
   page to;
   double worst = 0;
   to.add(R"(
-# The GPipe paper's tables, beside ours
+# The GPipe paper's tables, reproduced
 
 Huang et al., "GPipe: Efficient training of giant neural networks using pipeline parallelism", 2019, arXiv 1811.06965.
 This page is made by one command, which also measures:
@@ -96,7 +96,7 @@ data sheets of the devices. A measured step is a training of the library on emul
 as a stage or a transfer takes. "GPipe" is what the paper prints.)");
   add_sizes(to);
 
-  to.heading("What more devices gain (table 2)");
+  to.heading("Speedup of more devices (table 2)");
   to.add(
       R"(
 Cores of a TPU v3, fill-drain, all recomputed; one mini-batch for all rows: 128 images, 32 texts. Gains are over K = 2
@@ -113,15 +113,15 @@ P100 whose transfers cross the host's memory, 8 GB/s. The paper prints M = 32, o
     add_throughput(to, of, slow_p100, true, steps, worst);
   }
 
-  to.heading("What a step consists of");
+  to.heading("Components of a step");
   to.add(
       R"(
-M = 32, TPU v3, predicted. Each cause is what it adds to the step behind those to its left. The paper measures
+M = 32, TPU v3, predicted. Each cause is what it adds to the step after those to its left. The paper measures
 recompute up to 23 %, and an imbalance of 3.2 % at K = 2, both of AmoebaNet-D; recompute that starts before its gradient
 arrives hides part of itself in the bubble.)");
   add_breakdowns(to, gpipe::tpu_v3_core);
 
-  to.heading("One after the other, and as a pipeline");
+  to.heading("Sequential and pipelined");
   const std::string folder = std::string(BENCH_ROOT) + "/bench/paper/";
   if (!draw(folder + "naive.svg", "four devices, M = 1: one works at a time", 1) ||
       !draw(folder + "pipelined.svg", "four devices, M = 8: the same work", 8)) {
@@ -139,9 +139,9 @@ The same mini-batch on four devices, without recompute: 288 ms in one piece, 99 
   to.heading("Quality");
   to.add(
       R"(
-What larger models and other images are worth is measured elsewhere: [accuracy](../accuracy/README.md) beside torch, and
-[transfer](../transfer/README.md), the question of the paper's table 3. Translation of many languages by one model, its
-quality over capacity, depth and batch: [translate](../translate/README.md).)");
+The quality of larger models, and of other images, is measured in [accuracy](../accuracy/README.md), against torch, and
+in [transfer](../transfer/README.md), the question of the paper's table 3. Translation of many languages by one model,
+its quality over capacity, depth and batch: [translate](../translate/README.md).)");
   if (!to.write(folder + "README.md")) {
     std::fprintf(stderr, "paper: %sREADME.md cannot be written\n", folder.c_str());
     return 1;

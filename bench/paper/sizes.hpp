@@ -1,6 +1,6 @@
 #pragma once
 
-// Table 1, the baseline behind the paper's ratios, and the networks that the paper names without a table.
+// Table 1, the baseline of the paper's ratios, and the networks that the paper names without a table.
 
 #include "page.hpp"
 #include "table_1.hpp"
@@ -19,7 +19,7 @@ namespace paper {
 
 using namespace gpipe;
 
-/// A mini-batch in micro-batches, all recomputed; 12 bytes a parameter: value, gradient, one moment.
+/// A mini-batch in micro-batches, all recomputed; 12 bytes per parameter: value, gradient, one moment.
 inline plan_options pipelined(int stages, int micro_batches, int size, const device_spec& device) {
   return {.stages = stages,
           .micro_batches = micro_batches,
@@ -90,7 +90,7 @@ inline void add_baseline(page& to) {
                                    : fixed(static_cast<double>(m.parameters) / static_cast<double>(base), 1);
   };
   constexpr std::size_t printed = 282'178'816;  // 3 blocks
-  std::vector<std::vector<std::string>> rows{{"Transformer, 16 GB a device", "deepest here, blocks", "parameters",
+  std::vector<std::vector<std::string>> rows{{"Transformer, 16 GB per device", "deepest here, blocks", "parameters",
                                               "over the paper's 282.2 M", "the paper's ratio"}};
   rows.push_back({"one device, the whole mini-batch, all activations kept", blocks(plain),
                   plain.more < 0 ? "" : millions(plain.parameters), ratio(plain, printed), "1"});
@@ -149,7 +149,7 @@ inline void add_batches(page& to) {
   const example::stretched made(*member.net, member.parts, 64 - 3);
   const network deep = made.net();
   std::vector<std::vector<std::string>> rows{
-      {"words a step", "micro-batches of 32 sentences", "bubble", "largest device", "its largest device with 1F1B"}};
+      {"words per step", "micro-batches of 32 sentences", "bubble", "largest device", "its largest device with 1F1B"}};
   for (const int M : {64, 256, 1024}) {
     plan_options o = pipelined(16, M, 32, tpu_v3_core);
     const step_plan filled = example::smallest_devices(deep, o);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Table 2, the table for slow links, what a step consists of, and the drawing of both ways to run.
+// Table 2, the table for slow links, the components of a step, and the drawing of both ways to run.
 
 #include "../emulation.hpp"
 #include "page.hpp"
