@@ -116,7 +116,7 @@ TEST_CASE("facts that are missing, malformed or newer are refused") {
 }
 
 TEST_CASE("a group as text") {
-  CHECK(text_of(parameter_group{
-            .parameters = {"*.bias", "0.*"}, .rate_factor = 0.5, .weight_decay = 0.25, .frozen = true}) ==
+  CHECK(gpipe::detail::text_of(
+            {.parameters = {"*.bias", "0.*"}, .rate_factor = 0.5, .weight_decay = 0.25, .frozen = true}) ==
         "*.bias, 0.*: rate_factor 0.5, weight_decay 0.25, frozen");
 }
