@@ -36,11 +36,13 @@ struct calls {
   detail::step_input input{network_of<Model>, plan, step};
 };
 
-const std::vector<float> x(26, 0.5F);
-const std::vector<std::int32_t> labels(13, 1);
+const std::vector<float> batch_inputs(26, 0.5F);
+const std::vector<std::int32_t> batch_labels(13, 1);
 batch of(int samples) {
   const auto rows = static_cast<std::size_t>(samples);
-  return batch(samples).with("inputs", std::span(x).first(2 * rows)).with("labels", std::span(labels).first(rows));
+  return batch(samples)
+      .with("inputs", std::span(batch_inputs).first(2 * rows))
+      .with("labels", std::span(batch_labels).first(rows));
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ TEST_CASE("training without enough samples, without a loss or without a backward
 TEST_CASE("floats for a model in bf16 are rounded into a buffer of the step_input") {
   calls<in_bf16<net>> it({.micro_batches = 2, .micro_batch_size = 2, .precision = precision::bf16});
   it.input.begin(pass_kind::evaluate, of(4));
-  CHECK(it.step.rows.inputs != reinterpret_cast<const std::byte*>(x.data()));
+  CHECK(it.step.rows.inputs != reinterpret_cast<const std::byte*>(batch_inputs.data()));
   CHECK(static_cast<float>(reinterpret_cast<const bf16*>(it.step.rows.inputs)[7]) == 0.5F);
 }
 
