@@ -14,7 +14,7 @@
 #include "support/allocations.hpp"
 #include "support/processes.hpp"
 
-// A job of processes. The law of its channels is in sender.cpp; here rank 0 sends, rank 1 receives, other ranks wait.
+// A job of processes. The law of its channels is in ends.cpp; here rank 0 sends, rank 1 receives, other ranks wait.
 
 using namespace gpipe;
 

@@ -106,8 +106,10 @@ struct same_bits {
     const batch few = model.take(0, (std::min)(9, micro_batches * micro_batch_size));
     append(found, training->evaluate(few));
     if (how.average_weights > 0) {
+      const auto state = state_of(*training);
       append(found, training->evaluate(few, weights::averaged));
-      look();  // the weights are back
+      CHECK(state_of(*training) == state);  // the weights are back
+      look();
     }
     if (freezes) {
       training->freeze(0);

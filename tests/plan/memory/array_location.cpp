@@ -85,5 +85,5 @@ TEST_CASE("a plan made at run time has the same bytes") {
   const step_plan made = make_plan(
       network_of<two_linear>, {.stages = 2, .optimizer_moments = 0, .tensor_rule = &rule, .average_weights = true});
   for (int s = 0; s < 2; ++s)
-    for (int k = 0; k < memory_kinds; ++k) CHECK(made.memory(s).bytes[k] == planned::memory(s).bytes[k]);
+    for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.memory(s).bytes[kind] == planned::memory(s).bytes[kind]);
 }

@@ -1,5 +1,3 @@
-// sanitizers: address
-
 #include <gpipe/runtime/link/link_channels.hpp>
 
 #include <doctest/doctest.h>

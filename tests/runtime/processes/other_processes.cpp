@@ -1,5 +1,3 @@
-// sanitizers: address
-
 #include <gpipe/runtime/processes/other_processes.hpp>
 
 #include <doctest/doctest.h>

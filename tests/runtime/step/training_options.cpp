@@ -1,5 +1,3 @@
-// sanitizers: none
-
 #include <gpipe/runtime/step/training_options.hpp>
 
 #include <doctest/doctest.h>

@@ -393,19 +393,19 @@ TEST_CASE("products are shared in a scope, by its thread alone") {
 TEST_CASE("tokens do not depend on the number of threads") {
   trainer<wide, sgd> training({.micro_batches = 1, .micro_batch_size = 1}, sgd{}, {.seed = 3});
   generator<wide> from(training);
-  const std::vector<std::int32_t> prompt{5, 17, 211};
-  const auto alone = from.generate(prompt, {.tokens = 9, .temperature = 1, .threads = 1});
-  const auto beams = from.beam_search(prompt, {.tokens = 4, .beams = 3, .threads = 1});
+  const std::vector<std::int32_t> beginning{5, 17, 211};
+  const auto alone = from.generate(beginning, {.tokens = 9, .temperature = 1, .threads = 1});
+  const auto beams = from.beam_search(beginning, {.tokens = 4, .beams = 3, .threads = 1});
   for (const int threads : {2, 3, 5}) {
     CAPTURE(threads);
-    CHECK(from.generate(prompt, {.tokens = 9, .temperature = 1, .threads = threads}) == alone);
-    const auto found = from.beam_search(prompt, {.tokens = 4, .beams = 3, .threads = threads});
+    CHECK(from.generate(beginning, {.tokens = 9, .temperature = 1, .threads = threads}) == alone);
+    const auto found = from.beam_search(beginning, {.tokens = 4, .beams = 3, .threads = threads});
     REQUIRE(found.size() == beams.size());
     for (std::size_t i = 0; i < beams.size(); ++i) {
       CHECK(found[i].tokens == beams[i].tokens);
       CHECK(found[i].log_probability == beams[i].log_probability);
     }
   }
-  CHECK_THROWS_WITH_AS(from.generate(prompt, {.tokens = 1, .threads = -1}),
+  CHECK_THROWS_WITH_AS(from.generate(beginning, {.tokens = 1, .threads = -1}),
                        doctest::Contains("threads is -1; choose 0 or more"), error);
 }

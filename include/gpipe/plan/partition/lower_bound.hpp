@@ -17,7 +17,7 @@ struct layer_step {
   std::int64_t work = 0;  ///< all work of its device for the layer in a step
 };
 
-[[noreturn]] inline void bad_step(int layer, const layer_step& step) {  // not constexpr: see checks.hpp
+[[noreturn]] inline void bad_step(int layer, const layer_step& step) {  // not constexpr: see objective.hpp
   throw_error({"a layer's work in a step is ", step.work, ", of which one micro-batch takes ", step.forward,
                " forward and ", step.chain, " back"},
               {"times must be at least 0, and work at least forward + chain"}, location{.layer_index = layer});
