@@ -171,7 +171,7 @@ struct attention_parameters {
     constexpr int Q = Heads.queries(), K = Heads.keys();
     constexpr initializer in_proj = with_inputs(Options.in_proj, Width),
                           keys_in_proj = with_inputs(Options.in_proj, KeyWidth);
-    std::array<parameter, of_heads + (Options.bias ? 2 : 1)> list{};
+    std::array<parameter, std::size_t{of_heads + (Options.bias ? 2 : 1)}> list{};
     if (stacked) {
       list[0] = {"in_proj_weight", {Q + 2 * K, Width}, in_proj};
     } else {
