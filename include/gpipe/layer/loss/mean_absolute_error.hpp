@@ -21,7 +21,7 @@ struct absolute_error {
   }
 };
 
-/// e^2 / 2 up to a limit of |e|, and a straight line beyond, all divided by the limit if `Divided`.
+/// For e = x - t: e^2 / 2 if |e| <= Limit, else Limit (|e| - Limit / 2); divided by Limit if `Divided`.
 template <double_bits Limit, bool Divided>
 struct bent_error {
   static constexpr int operations = 6;
@@ -32,8 +32,8 @@ struct bent_error {
   static constexpr T factor = Divided ? T(1) / limit<T> : T(1);
   template <class T>
   GPIPE_HOST_DEVICE static T value(T x, T t) {
-    const T e = absolute_error::value(x, t);
-    return factor<T> * (e > limit<T> ? limit<T> * (e - T(0.5) * limit<T>) : T(0.5) * e * e);
+    const T distance = absolute_error::value(x, t);
+    return factor<T> * (distance > limit<T> ? limit<T> * (distance - T(0.5) * limit<T>) : T(0.5) * distance * distance);
   }
   template <class T>
   GPIPE_HOST_DEVICE static T slope(T x, T t) {
@@ -45,7 +45,7 @@ struct bent_error {
 }  // namespace detail
 
 /// The mean absolute error of a regression, over the N elements of a sample. Outliers have less weight than in
-/// `mean_squared_error`:
+/// `mean_squared_error`; sign(0) is 0:
 ///
 ///     loss = weight (1/N) sum_j |x_j - target_j|,    d loss / d x_j = weight (1/N) sign(x_j - target_j)
 ///
@@ -67,7 +67,7 @@ struct huber_loss : detail::elementwise_loss<detail::bent_error<Delta.value, fal
 };
 
 /// The Huber loss divided by its limit: h(e) = e^2 / (2 Beta) if |e| <= Beta, else |e| - Beta / 2. The mean over
-/// samples is PyTorch's SmoothL1Loss(beta).
+/// samples is PyTorch's SmoothL1Loss(beta). The fields are as in `mean_squared_error`. There is no accuracy.
 template <detail::share<1> Beta = 1>
 struct smooth_l1_loss : detail::elementwise_loss<detail::bent_error<Beta.value, true>> {
   static_assert(double{Beta} > 0, "gpipe: smooth_l1_loss<Beta>: Beta must be above 0");
