@@ -29,17 +29,17 @@ struct path_node {
   bool layer = false;
   const char* name = "";
   int number = 0;             ///< the index, or the number of repetitions
-  int first = 0, layers = 0;  ///< the first of its layers, in the first repetition; the layers of one repetition
+  int first = 0, layers = 0;  ///< in the first repetition: its first layer and its number of layers
   int end = 0;                ///< the node after its last descendant
 };
 
-/// Writes nodes in model order, each before its descendants. Without an array it counts them.
+/// Writes nodes in model order, each before its descendants. `nodes` null: only counts nodes and layers.
 class path_writer {
  public:
   constexpr explicit path_writer(path_node* nodes) : nodes_(nodes) {}
   constexpr int count() const { return count_; }
   constexpr int layers() const { return layers_; }
-
+  /// Adds a node and returns its number; `close` it after its descendants.
   constexpr int open(path_node n) {
     n.first = layers_;
     if (nodes_ != nullptr) nodes_[count_] = n;
@@ -56,8 +56,8 @@ class path_writer {
     ++layers_;
     close(node);
   }
-  /// Counts the last `layers` layers, which repeat, `more` times more.
-  constexpr void again(int more, int layers) { layers_ += more * layers; }
+  /// Counts further repetitions of the last `layers` layers, without nodes.
+  constexpr void add_repetitions(int repetitions, int layers) { layers_ += repetitions * layers; }
 
  private:
   path_node* nodes_;
@@ -115,7 +115,7 @@ constexpr bool all_named(list<Items...>) {
   return (has_name<Items> && ...);
 }
 
-/// An item, with the node that it adds if it has no name. The kinds are as in `typed_item`.
+/// Writes an item; n is its node if it has no name. The kinds of items are the same as in `typed_item`.
 template <class Item>
 constexpr void write_paths(path_writer& writer, path_node n) {
   if constexpr (
@@ -126,13 +126,13 @@ constexpr void write_paths(path_writer& writer, path_node n) {
   } else if constexpr (has_name<Item>) {
     write_named(writer, node_of_name(Item::named_as), typename Item::items{});
   } else if constexpr (requires { Item::times; }) {
-    const int whole = writer.open(n);
+    const int repeat_node = writer.open(n);
     const int repetition = writer.open({.adds = path_part::repetition, .number = Item::times});
-    const int before = writer.layers();
+    const int first = writer.layers();
     write_repeated(writer, typename Item::items{});
     writer.close(repetition);
-    writer.again(Item::times - 1, writer.layers() - before);
-    writer.close(whole);
+    writer.add_repetitions(Item::times - 1, writer.layers() - first);
+    writer.close(repeat_node);
   } else if constexpr (requires { Item::adds_its_input; }) {
     if (n.adds == path_part::index && all_named(typename Item::items{})) n = {};
     const int node = writer.open(n);
@@ -148,9 +148,9 @@ constexpr void write_paths(path_writer& writer, path_node n) {
 
 template <class Items>
 constexpr int count_path_nodes() {
-  path_writer count(nullptr);
-  write_scope(count, {}, Items{});
-  return count.count();
+  path_writer writer(nullptr);
+  write_scope(writer, {}, Items{});
+  return writer.count();
 }
 
 /// The tree of a list of items. The first node is the model.
@@ -162,7 +162,7 @@ inline constexpr auto path_tree = [] {
   return nodes;
 }();
 
-/// Calls `put` with each part of a layer's path: a name, or "" and a number.
+/// Calls `put(name, number)` with each part of a layer's path, from the root on: a name and 0, or "" and a number.
 template <class Put>
 constexpr void for_each_path_part(const path_node* tree, int layer, Put put) {
   for (int n = 0;;) {
@@ -171,16 +171,16 @@ constexpr void for_each_path_part(const path_node* tree, int layer, Put put) {
     if (node.adds == path_part::index) put("", node.number);
     if (node.adds == path_part::repetition) {
       const int repetition = (layer - node.first) / node.layers;
-      layer -= repetition * node.layers;
+      layer -= repetition * node.layers;  // the same layer of the first repetition
       put("", repetition);
     }
     if (node.layer) return;
-    ++n;
+    ++n;  // the first child, or the sibling of it that contains the layer; a repetition has no siblings
     while (tree[n].adds != path_part::repetition && layer >= tree[n].first + tree[n].layers) n = tree[n].end;
   }
 }
 
-/// Writes a layer's path, if `text` is not null. Returns its length.
+/// Writes a layer's path, without a terminating 0, to `text` unless it is null. Returns the length in bytes.
 constexpr std::size_t write_path(const path_node* tree, int layer, char* text) {
   std::size_t length = 0;
   const auto put = [&](char letter) {
@@ -217,71 +217,71 @@ constexpr std::string_view unfit_name(const path_node* tree) {
   return {};
 }
 
-/// Finds two layers, each with parameters or state, that have one path. The network has a tree.
+/// Finds two layers that have the same path and both have parameters or state. `net.paths` must not be null.
 class path_collision {
  public:
-  int layer_index = -1, other_index = -1;
+  int layer_index = -1, other_index = -1;  ///< in ascending order; -1: there are none
 
   constexpr path_collision() = default;
   constexpr explicit path_collision(const network& net) : net_(net) {
-    if (net.paths->layers == net.layer_count) within(0);
+    if (net.paths->layers == net.layer_count) compare_items(0);
   }
 
  private:
   constexpr bool found() const { return layer_index >= 0; }
 
-  // Items that add their index to the same list have different paths.
-  constexpr void within(int scope) {
+  // Compares each pair of items in a scope. Items that add an index have different indices, and so different paths.
+  constexpr void compare_items(int scope) {
     const path_node* tree = net_.paths;
     for (int a = scope + 1; a < tree[scope].end && !found(); a = tree[a].end) {
       for (int b = tree[a].end; b < tree[scope].end && !found(); b = tree[b].end)
         if (tree[a].adds != path_part::index || tree[b].adds != path_part::index) compare({a}, {b});
-      within(a);
+      compare_items(a);
     }
   }
 
-  // A node, and the number of layers by which its repetition comes after the first one.
+  // A node in one repetition of its scope, `layers_before` layers after the first repetition.
   struct branch {
-    int node, later = 0;
+    int node, layers_before = 0;
   };
-  constexpr branch first_below(branch scope) const { return {scope.node + 1, scope.later}; }
-  constexpr branch next(branch b) const { return {net_.paths[b.node].end, b.later}; }
+  constexpr branch first_below(branch scope) const { return {scope.node + 1, scope.layers_before}; }
+  constexpr branch next(branch b) const { return {net_.paths[b.node].end, b.layers_before}; }
   constexpr bool is_below(branch b, branch scope) const { return b.node < net_.paths[scope.node].end && !found(); }
 
-  // Two nodes of one scope, or of two scopes that have one path.
+  // Compares two nodes whose parents have the same path. The children of a node that adds nothing take its place.
   constexpr void compare(branch a, branch b) {
     const path_node &x = net_.paths[a.node], &y = net_.paths[b.node];
     if (x.adds == path_part::nothing && !x.layer) {
-      for (branch c = first_below(a); is_below(c, a); c = next(c)) compare(c, b);
+      for (branch child = first_below(a); is_below(child, a); child = next(child)) compare(child, b);
     } else if (y.adds == path_part::nothing && !y.layer) {
-      for (branch c = first_below(b); is_below(c, b); c = next(c)) compare(a, c);
+      for (branch child = first_below(b); is_below(child, b); child = next(child)) compare(a, child);
     } else if (adds_the_same(x, y)) {
-      if (x.adds == path_part::repetition && y.adds == path_part::index) a.later += y.number * x.layers;
-      if (y.adds == path_part::repetition && x.adds == path_part::index) b.later += x.number * y.layers;
+      if (x.adds == path_part::repetition && y.adds == path_part::index) a.layers_before += y.number * x.layers;
+      if (y.adds == path_part::repetition && x.adds == path_part::index) b.layers_before += x.number * y.layers;
       compare_below(a, b);
     }
   }
 
-  // Two nodes that have one path.
+  // Compares the children of two nodes that have the same path. Two layers with arrays collide.
   constexpr void compare_below(branch a, branch b) {
     const path_node &x = net_.paths[a.node], &y = net_.paths[b.node];
     if (y.layer && !x.layer) return compare_below(b, a);
     if (x.layer && y.layer) {
       if (!has_arrays(x.first) || !has_arrays(y.first)) return;
-      layer_index = (std::min)(x.first + a.later, y.first + b.later);
-      other_index = (std::max)(x.first + a.later, y.first + b.later);
+      layer_index = (std::min)(x.first + a.layers_before, y.first + b.layers_before);
+      other_index = (std::max)(x.first + a.layers_before, y.first + b.layers_before);
       return;
     }
-    for (branch d = first_below(b); is_below(d, b); d = next(d)) {
+    for (branch child_b = first_below(b); is_below(child_b, b); child_b = next(child_b)) {
       if (!x.layer) {
-        for (branch c = first_below(a); is_below(c, a); c = next(c)) compare(c, d);
-      } else if (net_.paths[d.node].adds == path_part::nothing) {
-        compare_below(a, d);
+        for (branch child_a = first_below(a); is_below(child_a, a); child_a = next(child_a)) compare(child_a, child_b);
+      } else if (net_.paths[child_b.node].adds == path_part::nothing) {
+        compare_below(a, child_b);
       }
     }
   }
 
-  // A repetition adds every number below its count.
+  // Whether two nodes add the same part in some repetition: a repetition adds every number below its count.
   static constexpr bool adds_the_same(const path_node& a, const path_node& b) {
     if (a.adds == path_part::nothing || b.adds == path_part::nothing) return a.adds == b.adds;
     if (a.adds == path_part::name || b.adds == path_part::name)
