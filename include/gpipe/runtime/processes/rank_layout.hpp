@@ -11,9 +11,9 @@
 namespace gpipe::detail {
 
 // assumes: one replica per process
-/// Assigns a plan's workers, R replicas of K workers each, to processes: all to one, or in a job some workers of one
-/// replica to each process. These are the workers whose devices name it, or, if devices name no process, consecutive
-/// ones; then the counts in a replica differ by at most one.
+/// The process of each worker of a plan with R replicas of K workers. Without a job, one process has all workers. In a
+/// job, each process has some workers of one replica: the workers whose devices name the process, or, if no device
+/// names a process, consecutive workers, as evenly as possible.
 ///
 ///     R = 2, K = 3, 4 ranks     replica 0    rank 0: workers 0, 1    rank 1: worker 2
 ///                               replica 1    rank 2: workers 0, 1    rank 3: worker 2
@@ -29,24 +29,24 @@ class rank_layout {
                 ? (std::max)(1, ranks_ / plan.replicas())
                 : 1 + *std::max_element(plan.processes_of_workers.begin(), plan.processes_of_workers.end())) {}
 
-  /// Whether every replica has the same number of processes, the number that its devices name, and every process has a
-  /// worker.
+  /// Whether the number of ranks fits the plan: the same number for each replica, as many as its devices name, and at
+  /// most one rank per worker. True without a job.
   bool fits() const {
     return rank_ < 0 ||
            (ranks_ == plan_.replicas() * processes_per_replica_ && processes_per_replica_ <= plan_.workers());
   }
 
-  /// The rank of the process that has a replica's worker, or a stage.
+  /// The rank of the process that has a worker, or a stage, of a replica; 0 without a job.
   int rank_of(int replica, int worker) const {
     if (rank_ < 0) return 0;
-    const std::vector<int>& named = plan_.processes_of_workers;
+    const std::vector<int>& processes = plan_.processes_of_workers;
     return replica * processes_per_replica_ +
-           (named.empty() ? static_cast<int>(std::int64_t{worker} * processes_per_replica_ / plan_.workers())
-                          : named[static_cast<std::size_t>(worker)]);
+           (processes.empty() ? static_cast<int>(std::int64_t{worker} * processes_per_replica_ / plan_.workers())
+                              : processes[static_cast<std::size_t>(worker)]);
   }
   int rank_of_stage(int replica, int stage) const { return rank_of(replica, plan_.worker_of(stage)); }
 
-  /// The number of workers in this process.
+  /// The number of workers of all replicas in this process.
   int count() const {
     int workers = 0;
     for (int r = 0; r < plan_.replicas(); ++r) workers += count(r);
@@ -59,7 +59,7 @@ class rank_layout {
       for (int w = 0; w < plan_.workers(); ++w) ++workers[static_cast<std::size_t>(rank_of(r, w))];
     return workers;
   }
-  /// The number of workers of one replica in this process, and the first of them.
+  /// The number of a replica's workers in this process, and the first of these workers; K: there is none.
   int count(int replica) const {
     int workers = 0;
     for (int w = 0; w < plan_.workers(); ++w) workers += has_worker(replica, w);
@@ -72,18 +72,18 @@ class rank_layout {
   }
   /// The first replica that has workers in this process: the only one in a job.
   int replica() const { return rank_ < 0 ? 0 : rank_ / processes_per_replica_; }
-
+  /// Whether this process has a worker, any worker, or a stage of a replica.
   bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_of(replica, worker) == rank_; }
   bool has_part(int replica) const { return rank_ < 0 || rank_ / processes_per_replica_ == replica; }
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
-  /// The number of a worker among the workers of this process; -1: it is in another process.
+  /// The number of a worker among this process's workers of all replicas, from 0; -1: it is in another process.
   int number_here(int replica, int worker) const {
     if (!has_worker(replica, worker)) return -1;
     int number = rank_ < 0 ? replica * plan_.workers() : 0;
     for (int w = 0; w < worker; ++w) number += has_worker(replica, w);
     return number;
   }
-  /// Whether a layer runs in this process, in any replica: [layer].
+  /// Whether each of `layers` layers runs in this process: [layer].
   GPIPE_COLD std::vector<bool> layers_here(int layers) const {
     std::vector<bool> local(static_cast<std::size_t>(layers));
     for (int l = 0; l < layers; ++l) local[static_cast<std::size_t>(l)] = has_stage(replica(), plan_.cut().stage_of(l));
@@ -96,8 +96,8 @@ class rank_layout {
   int processes_per_replica_;
 };
 
-/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order.
-/// One process alone has all bytes already, so each call returns at once.
+/// Copies bytes from one process of the job to all others. Every process makes the same calls in the same order.
+/// Without a job, the calls do nothing.
 class broadcast {
  public:
   /// `job` null: there is one process.
@@ -105,17 +105,17 @@ class broadcast {
 
   bool alone() const { return job_ == nullptr; }
 
-  /// Sends bytes of the process that has this stage. `call_hash` must be the same everywhere, so that a mismatch is
-  /// found.
+  /// Copies `size` bytes from the process that has this stage to `bytes` in all others. `call_hash` identifies the
+  /// call: if it differs between processes, the transport throws.
   void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
     if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of_stage(replica, stage), call_hash);
   }
-  /// Sends bytes of the process that has a replica's worker.
+  /// The same from the process that has this worker of a replica.
   void from_worker(int replica, int worker, void* bytes, std::size_t size, std::uint64_t call_hash = 0) const {
     if (job_ != nullptr) job_->broadcast(bytes, size, ranks_.rank_of(replica, worker), call_hash);
   }
-  /// Merges words of a stage, each of which one replica has and the others have as zero. `get()` returns the words of
-  /// this process, and `put(words)` takes the merged ones.
+  /// Merges 64-bit words of a stage, each of which is zero in all replicas but one. `get()` returns the words of this
+  /// process, and `put(words)` receives the merged words.
   template <class Get, class Put>
   void merge(int stage, Get&& get, Put&& put) const {
     if (job_ == nullptr) return;

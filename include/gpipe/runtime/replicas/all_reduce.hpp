@@ -22,8 +22,8 @@ namespace gpipe::detail {
 /// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch. If replicas
 /// keep shares, it also gathers the parameters that each has updated.
 ///
-///     none     sum: a slice each | all get the sums | update                | ...
-///     shares   sum: a share each |                  | update of the share   | ... next pass: gather the parameters
+///     no shares   sum: a slice each | all get the sums | update                | ...
+///     shares      sum: a share each |                  | update of the share   | ... next pass: gather the parameters
 class all_reduce {
  public:
   virtual ~all_reduce() = default;
@@ -42,9 +42,9 @@ class all_reduce {
   /// others. Throws if a wait fails.
   virtual std::int64_t sum(int replica, int stage, const wait_context& wait, bool commits) = 0;
 
-  /// Called before `sum`, any number of times: the gradients of the stage's layers from `layer` on do not change until
-  /// `sum`. It waits for others only if gradients leave the memory of their stage, because the next ones need it.
-  /// Otherwise, in one process, it does nothing, because only the workers could do the work.
+  /// Called before `sum`, any number of times, when the gradients of the stage's layers from `layer` on are complete:
+  /// may sum them early. It waits for others only if gradients leave the memory of their stage, which the next
+  /// gradients need. Otherwise, in one process, it does nothing: no thread but the busy workers could sum.
   virtual progress begin(int replica, int stage, int layer, const wait_context& wait) = 0;
   /// Called before a pass by one worker per replica: copies the parameters of the other shares from the replicas that
   /// have updated them. It may fail and be called again, because this replica never updates these parameters. Returns
@@ -54,7 +54,7 @@ class all_reduce {
   virtual void reset() {}
 };
 
-/// The all-reduce of one process: a worker of each replica sums a slice in shared memory.
+/// The all-reduce in one process: one worker of each replica sums a slice of the gradients in shared memory.
 ///
 ///     replica 0   ... backward | barrier | sums its slice into all | barrier | ...
 ///     replica 1   ... backward     |       sums its slice into all |       |
@@ -76,7 +76,7 @@ class shared_all_reduce final : public all_reduce {
   }
 
   GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& wait, bool commits) override {
-    return together(replica, stage, wait, [&](bound_stage& replica_stage) {
+    return between_barriers(replica, stage, wait, [&](bound_stage& replica_stage) {
       if (replica_stage.gradients_leave()) {
         for (const bucket& b : leaving_[detail::index(stage)])
           if (b.lent && b.owner == replica) sum_bucket(replica_stage, stage, replica, b);
@@ -97,22 +97,22 @@ class shared_all_reduce final : public all_reduce {
   }
   GPIPE_OUT_OF_LINE progress begin(int replica, int stage, int layer, const wait_context& wait) override {
     const std::vector<bucket>& buckets = leaving_[detail::index(stage)];
-    progress found;
+    progress result;
     for (std::size_t& next = next_of(replica, stage); next < buckets.size() && buckets[next].first >= layer; ++next) {
       const bucket& b = buckets[next];
       if (b.lent) continue;
-      found.waited += together(replica, stage, wait, [&](bound_stage& replica_stage) {
+      result.waited += between_barriers(replica, stage, wait, [&](bound_stage& replica_stage) {
         if (b.owner == replica) sum_bucket(replica_stage, stage, replica, b);
       });
-      if (b.owner != replica) in(replica, stage).clear_gradients(b);
-      found.moved = true;
+      if (b.owner != replica) stage_of(replica, stage).clear_gradients(b);
+      result.moved = true;
     }
-    return found;
+    return result;
   }
   void reset() override { next_.assign(detail::index(plan_->replicas() * plan_->stages()), next_bucket{}); }
 
   GPIPE_OUT_OF_LINE std::int64_t gather(int replica, int stage, const wait_context&) override {
-    const bound_stage& replica_stage = in(replica, stage);
+    const bound_stage& replica_stage = stage_of(replica, stage);
     replicas_->each([&](const auto& other_replica) {
       if (other_replica.number() == replica) return;
       const bound_stage& source = other_replica.stage(stage);
@@ -141,64 +141,64 @@ class shared_all_reduce final : public all_reduce {
     return next_[detail::index(replica * plan_->stages() + stage)].number;
   }
 
-  // Calls `work(stage of the replica)` when all replicas have arrived, and returns when all have done it. Returns the
-  // nanoseconds that it waited.
+  // Waits for all replicas, calls `work(stage of the replica)`, and waits until all have done their work. Returns the
+  // nanoseconds of the two waits.
   template <class Work>
-  std::int64_t together(int replica, int stage, const wait_context& wait, const Work& work) {
+  std::int64_t between_barriers(int replica, int stage, const wait_context& wait, const Work& work) {
     const int w = plan_->worker_of(stage), waiter = replica * plan_->workers() + w;
-    replica_barrier& meeting = *barriers_[detail::index(w)];
-    bound_stage& replica_stage = in(replica, stage);
-    replica_stage.context().mark(meeting.ready[detail::index(replica)]);
+    replica_barrier& shared_barrier = *barriers_[detail::index(w)];
+    bound_stage& replica_stage = stage_of(replica, stage);
+    replica_stage.context().mark(shared_barrier.ready[detail::index(replica)]);
     const auto arrived = now_ns();
-    meeting.barrier.arrive(waiter, wait);
+    shared_barrier.barrier.arrive(waiter, wait);
     const auto all_arrived = now_ns();
-    for (auto& ready : meeting.ready) replica_stage.context().await(ready);
+    for (auto& ready : shared_barrier.ready) replica_stage.context().await(ready);
     work(replica_stage);
-    replica_stage.context().mark(meeting.summed[detail::index(replica)]);
+    replica_stage.context().mark(shared_barrier.summed[detail::index(replica)]);
     const auto summed = now_ns();
-    meeting.barrier.arrive(waiter, wait);
-    for (auto& summed_there : meeting.summed) replica_stage.context().await(summed_there);
+    shared_barrier.barrier.arrive(waiter, wait);
+    for (auto& other_summed : shared_barrier.summed) replica_stage.context().await(other_summed);
     return all_arrived - arrived + now_ns() - summed;
   }
 
-  bound_stage& in(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
+  bound_stage& stage_of(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
 
   void sum_slice(const bound_stage& summing_stage, int stage, std::size_t begin, std::size_t bytes,
                  bool commits) const {
-    const auto part = [&](int r, std::size_t offset) { return in(r, stage).arena().data() + begin + offset; };
-    each_sum(summing_stage, bytes, part, [&](std::size_t offset, std::ptrdiff_t some, const std::byte* sum) {
+    const auto part = [&](int r, std::size_t offset) { return stage_of(r, stage).arena().data() + begin + offset; };
+    each_sum(summing_stage, bytes, part, [&](std::size_t offset, std::ptrdiff_t size, const std::byte* sum) {
       for (int r = 1; r < plan_->replicas(); ++r)
-        if (commits) summing_stage.context().copy(some, sum, part(r, offset));
-        else summing_stage.context().fill(some, std::byte{0}, part(r, offset));
+        if (commits) summing_stage.context().copy(size, sum, part(r, offset));
+        else summing_stage.context().fill(size, std::byte{0}, part(r, offset));
     });
   }
   // The other replicas' gradients of the share are no longer needed.
   void sum_share(const bound_stage& summing_stage, int stage, int replica) const {
     const stage_share& share = summing_stage.share();
     sum_owned(summing_stage, replica, static_cast<std::size_t>(share.bytes),
-              [&](int r, std::size_t offset) { return in(r, stage).gradients() + share.begin + offset; });
+              [&](int r, std::size_t offset) { return stage_of(r, stage).gradients() + share.begin + offset; });
   }
   void sum_bucket(const bound_stage& summing_stage, int stage, int replica, const bucket& b) const {
     sum_owned(summing_stage, replica, b.bytes,
-              [&](int r, std::size_t offset) { return in(r, stage).at(b.first).owned.gradients + offset; });
+              [&](int r, std::size_t offset) { return stage_of(r, stage).at(b.first).owned.gradients + offset; });
   }
   template <class Part>
   void sum_owned(const bound_stage& summing_stage, int replica, std::size_t bytes, const Part& part) const {
-    each_sum(summing_stage, bytes, part, [&](std::size_t offset, std::ptrdiff_t some, const std::byte* sum) {
-      if (replica > 0) summing_stage.context().copy(some, sum, part(replica, offset));
+    each_sum(summing_stage, bytes, part, [&](std::size_t offset, std::ptrdiff_t size, const std::byte* sum) {
+      if (replica > 0) summing_stage.context().copy(size, sum, part(replica, offset));
     });
   }
-  // Sums in the first replica, in pieces that stay in the cache until `sink(offset, bytes, sum)` has copied them.
-  // `part(r, offset)`: the address in a replica.
+  // Sums in the first replica, in pieces that stay in the cache until `sink(offset, size, sum)` has copied them.
+  // `part(r, offset)`: the address of the gradients in replica r, at an offset in bytes.
   template <class Part, class Sink>
   void each_sum(const bound_stage& summing_stage, std::size_t bytes, const Part& part, const Sink& sink) const {
-    constexpr std::size_t piece = 1 << 16;
-    for (std::size_t offset = 0; offset < bytes; offset += piece) {
-      const auto some = static_cast<std::ptrdiff_t>((std::min)(piece, bytes - offset));
+    constexpr std::size_t max_bytes = 1 << 16;
+    for (std::size_t offset = 0; offset < bytes; offset += max_bytes) {
+      const auto size = static_cast<std::ptrdiff_t>((std::min)(max_bytes, bytes - offset));
       std::byte* const sum = part(0, offset);
       for (int r = 1; r < plan_->replicas(); ++r)
-        summing_stage.add(net_->type, some / static_cast<std::ptrdiff_t>(bytes_of(net_->type)), part(r, offset), sum);
-      sink(offset, some, static_cast<const std::byte*>(sum));
+        summing_stage.add(net_->type, size / static_cast<std::ptrdiff_t>(bytes_of(net_->type)), part(r, offset), sum);
+      sink(offset, size, static_cast<const std::byte*>(sum));
     }
   }
 
@@ -206,8 +206,8 @@ class shared_all_reduce final : public all_reduce {
   const step_plan* plan_;
   const replica_list* replicas_;
   std::vector<std::unique_ptr<replica_barrier>> barriers_;  // [worker of a replica]
-  std::vector<std::vector<bucket>> leaving_;                // [stage]: the gradients that leave its memory
-  std::vector<next_bucket> next_;                           // [replica][stage]: the first that is not summed
+  std::vector<std::vector<bucket>> leaving_;                // [stage]: its buckets of gradients that leave its memory
+  std::vector<next_bucket> next_;  // [replica][stage]: the first in `leaving_` that is not summed
 };
 
 }  // namespace gpipe::detail

@@ -9,8 +9,8 @@
 namespace gpipe::detail {
 
 // assumes: one parameter type
-/// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the
-/// owner adds the gradients of the uses to its own, in model order.
+/// A worker's part in tied parameters. A pass begins with copies of the owner's values to all uses. In a commit, the
+/// owner adds the gradients of the uses to its own, in model order. Throws if a wait for another process fails.
 class tied_parameters {
  public:
   tied_parameters(const step_plan& plan, const replica& own_replica, remote_tied_parameters& remote)
@@ -18,36 +18,36 @@ class tied_parameters {
 
   bool any() const { return !plan_.ties.empty(); }
 
-  /// Brings the values to the uses in the worker's stages.
+  /// Copies the owners' values to the uses in the worker's stages.
   void update_values(int worker) const {
     remote_.send_values(worker);
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
       const tie& t = plan_.ties[i];
       if (plan_.worker_of(stage_of(t.user)) != worker) continue;
-      at(t.user).copy_tied_values(t.user, is_here(t.owner)
-                                              ? layer(t.owner).parameter_at[index(t.owner.index)] + t.before
-                                              : remote_.receive_values(t));
+      stage_with(t.user).copy_tied_values(t.user, is_here(t.owner)
+                                                      ? layer(t.owner).parameter_at[index(t.owner.index)] + t.before
+                                                      : remote_.receive_values(t));
       // All values of the layer have arrived.
       if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.layer_index != t.user.layer_index)
-        at(t.user).refresh_tied(t.user.layer_index);
+        stage_with(t.user).refresh_tied(t.user.layer_index);
     }
   }
 
-  /// The gradients of the replica's uses in this process are complete. Sends the worker's gradients that belong to
-  /// another process.
+  /// Sends the gradients of the worker's uses whose owners are in other processes. All gradients of uses in this
+  /// process must be complete.
   void send_gradients(int worker) const {
     for (const tie& t : plan_.ties)
-      if (plan_.worker_of(stage_of(t.user)) == worker && !frozen(t.user)) remote_.send_gradients(t);
+      if (plan_.worker_of(stage_of(t.user)) == worker && !is_frozen(t.user)) remote_.send_gradients(t);
   }
-  /// The gradients of all uses are complete. Adds the gradients of the parameters that the stage owns, each at its
-  /// rows.
+  /// Adds the gradients of all uses to the gradients of the parameters that the stage owns, each at its rows. All must
+  /// be complete.
   void add_gradients(int stage, const wait_context& wait, action_timer& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
       bound_stage& owner = replica_.stage(stage);
-      if (frozen(t.owner)) continue;
+      if (is_frozen(t.owner)) continue;
       if (is_here(t.user)) {
-        owner.context().await(at(t.user).done());
+        owner.context().await(stage_with(t.user).done());
         owner.add_tied_gradients(t, layer(t.user).gradient_at[index(t.user.index)]);
       } else {
         times.waiting([&] { owner.add_tied_gradients(t, remote_.receive_gradients(t, wait)); });
@@ -57,10 +57,10 @@ class tied_parameters {
 
  private:
   int stage_of(const named_array& array) const { return plan_.cut().stage_of(array.layer_index); }
-  bound_stage& at(const named_array& array) const { return replica_.stage(stage_of(array)); }
-  const bound_layer& layer(const named_array& array) const { return at(array).at(array.layer_index); }
+  bound_stage& stage_with(const named_array& array) const { return replica_.stage(stage_of(array)); }
+  const bound_layer& layer(const named_array& array) const { return stage_with(array).at(array.layer_index); }
   bool is_here(const named_array& array) const { return replica_.has(stage_of(array)); }
-  bool frozen(const named_array& array) const { return layer(array).frozen_parameters[index(array.index)]; }
+  bool is_frozen(const named_array& array) const { return layer(array).frozen_parameters[index(array.index)]; }
 
   const step_plan& plan_;
   const replica& replica_;

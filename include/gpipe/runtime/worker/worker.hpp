@@ -41,26 +41,26 @@ struct worker_context {
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
   // change: a hook between backward and update
-  const std::function<void(const instruction&)>& before;
-  double average_share;  ///< of the new weights in their moving average; 0: there is none
+  const std::function<void(const instruction&)>& before;  ///< called before each instruction until the commit
+  double average_share;  ///< the share of new weights in their moving average; 0: there is no average
   other_processes& processes;
 
-  /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
+  /// Sums the partials of the losses over the call's micro-batches and over the accumulated calls before it.
   void sum_partials() const noexcept { decision.sum(step); }
 };
 
 // assumes: one kind of device
-/// Runs a program. It uses the stages of its replica and the channels to other workers, but no schedule. Aligned,
-/// because the values that it writes in every action must not share a cache line with another worker's.
+/// Runs the instructions of a program in order, on its stages of a replica. Aligned, because the values that it writes
+/// in every action must not share a cache line with the values of another worker.
 ///
 /// A device may run the work of its stages later than it is enqueued, in the order of the program. The worker waits for
 /// its devices twice in a step: before the commit, whose decision needs their results, and at the end.
 class alignas(alignment) worker final : private gradient_listener {
  public:
-  /// `number` is the worker's in its replica; `waiter` is its number at the barrier and in the signals.
+  /// `number` is the worker's number in its replica, and `waiter` its number at the barrier and in the signals.
   worker(const worker_context& shared, replica& own_replica, int number, int waiter, recorder* trace);
 
-  /// One pass over a program; `clears`: sets gradients to zero first. Throws the cause of a failure, with its location.
+  /// Runs a program once; `clears`: sets gradients to zero first. Throws the cause of a failure, with its location.
   void run(const std::vector<instruction>& program, bool clears);
 
   /// The position in a pass, as the location of an error, if the worker has begun an instruction. May be called from
@@ -70,7 +70,7 @@ class alignas(alignment) worker final : private gradient_listener {
   detail::activity activity() const noexcept;
 
  private:
-  // Before the first instruction.
+  // Called before the first instruction: updates tied parameters, and clears gradients if `clears`.
   void open(const std::vector<instruction>& program, bool clears);
 
   // assumes: replicas keep all parameters
@@ -79,10 +79,11 @@ class alignas(alignment) worker final : private gradient_listener {
 
   bool is_captured() const { return recorded_ != nullptr; }
 
-  // A plain device, such as the host, executes at once and has neither moments nor graphs.
+  // A plain device, such as the host, executes at once, and has neither moments (timestamps) nor graphs.
   static bool is_plain(const device_functions& device) {
     return device.is_synchronous() && !device.has_moments() && !device.has_graphs();
   }
+  // Runs instruction k, in steps that are the same for every kind: times, signals, the hook `before`, and errors.
   template <bool Plain>
   void execute(const std::vector<instruction>& program, std::size_t k) {
     const instruction& action = program[k];
@@ -93,7 +94,7 @@ class alignas(alignment) worker final : private gradient_listener {
     running_.store(&action, std::memory_order_release);
     try {
       if (!committed_) {
-        if (context_.wake_signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
+        if (context_.wake_signals.interrupted()) throw detail::interrupted{};  // another worker has failed
         context_.processes.begin(wait_context_of(action));
         if (context_.before) context_.before({action.kind, action.stage, global_micro_batch(action), action.link});
       }
@@ -105,15 +106,12 @@ class alignas(alignment) worker final : private gradient_listener {
     context_.wake_signals.progress(waiter_);
     times_.end(action, io_);
   }
-  void begin() {
-    io_.begin();
-    times_.begin();
-  }
+  void begin() { io_.begin(), times_.begin(); }
 
   // The operations that follow, until `end_captured`, are recorded as graphs or launched from them.
   void begin_captured(const std::vector<instruction>& program);
   void end_captured();
-  // Work of the worker's own stages, which may be in a graph.
+  // Enqueues work on the worker's own stages, in a graph if the step is captured.
   template <class Work>
   void enqueue(Work&& work) {
     if (recorded_ == nullptr) return work();
@@ -128,20 +126,20 @@ class alignas(alignment) worker final : private gradient_listener {
         work();
       });
   }
-  // Calls that order a stage against the stages of other workers are part of no graph.
+  // Called before a stage waits for, or signals, stages of other workers: these calls are in no graph.
   void end_graph() {
     if (recorded_ != nullptr) recorded_->end();
   }
-  struct outside {
+  struct ungraphed_context {
     worker* caller;
     const device_context& context;
 
-    GPIPE_OUT_OF_LINE void mark(device_marker& m) const { caller->end_graph(), context.mark(m); }
-    GPIPE_OUT_OF_LINE void await(device_marker& m) const { caller->end_graph(), context.await(m); }
+    GPIPE_OUT_OF_LINE void mark(device_marker& marker) const { caller->end_graph(), context.mark(marker); }
+    GPIPE_OUT_OF_LINE void await(device_marker& marker) const { caller->end_graph(), context.await(marker); }
   };
-  // On a plain device there is no order to keep.
-  struct unordered {
-    unordered(worker*, const device_context&) {}
+  // The same for a plain device, whose work is complete when a call returns.
+  struct empty_context {
+    empty_context(worker*, const device_context&) {}
 
     void mark(device_marker&) const {}
     void await(device_marker&) const {}
@@ -153,7 +151,7 @@ class alignas(alignment) worker final : private gradient_listener {
     const std::size_t stages = detail::index(shared.plan.stages());
     return std::span(shared.reports).subspan(detail::index(replica) * stages, stages);
   }
-  /// Counted through all replicas.
+  /// The number of the action's micro-batch in the step of all replicas; -1: the action has none.
   int global_micro_batch(const instruction& action) const {
     return action.micro_batch < 0 ? -1 : step().global_micro_batch(action.micro_batch);
   }
@@ -175,7 +173,8 @@ class alignas(alignment) worker final : private gradient_listener {
 
   // Outside of a graph: the partials of accumulated calls are not in the same place for each step.
   void update_state();
-  // Copies the values for the call's decision to the host, and to all processes.
+  // `download` copies the values for the decision to the host; `gather` also waits for them and sends them to all
+  // processes.
   void gather();
   void download();
   void finish();
@@ -190,14 +189,14 @@ class alignas(alignment) worker final : private gradient_listener {
     return action.micro_batch >= 0 && step().samples(action.micro_batch) == 0;
   }
 
-  // While a stage's last backward runs, the gradients that are complete are already reduced, and timed as such.
+  // The last backward of a stage calls `complete` for each layer, so that gradients are reduced while it runs.
   gradient_listener* listener(const instruction& action) {
     return context_.sums != nullptr && action.micro_batch + 1 == step().filled() ? this : nullptr;
   }
   void complete(int layer) override;
 
-  // Whether `next` is the parameter part of the following micro-batch, which one kernel call may compute together with
-  // `action`.
+  // Whether `next` computes the same parameters' gradients for the next micro-batch, so that one kernel call may
+  // compute both.
   bool joins(const instruction& next, const instruction& action) const {
     return action.kind == action_kind::backward_parameters && next.kind == action.kind && next.stage == action.stage &&
            next.micro_batch == action.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
@@ -209,7 +208,7 @@ class alignas(alignment) worker final : private gradient_listener {
   void perform(const instruction& action, bool continues) {
     const int m = action.micro_batch;
     bound_stage& current_stage = stage(action);
-    const std::conditional_t<Plain, unordered, outside> device{this, current_stage.context()};
+    const std::conditional_t<Plain, empty_context, ungraphed_context> device{this, current_stage.context()};
     if (!Plain && !is_captured()) order_after_previous(current_stage);
     if (is_empty(action)) return complete(context_.plan.first[index(action.stage)]);
     if (!Plain && times_.on_device().on()) times_.on_device().begin(context_of(action));
@@ -283,18 +282,18 @@ class alignas(alignment) worker final : private gradient_listener {
   detail::stage_io io_;
   detail::tied_parameters ties_;
   detail::action_timer times_;
-  std::vector<int> stages_;          ///< the worker's
+  std::vector<int> stages_;          ///< the numbers of the worker's stages
   bound_stage* previous_ = nullptr;  ///< the stage whose work was enqueued last
   device_marker previous_done_;
-  int waiting_since_ = -1;    ///< the first micro-batch whose parameter part waits for the next one's
+  int waiting_since_ = -1;    ///< the first micro-batch of an open group of `backward_parameters`; -1: none
   bool summed_ = false;       ///< the gradients of all stages are complete; used with ties only
   bool downloading_ = false;  ///< the downloads for the decision are enqueued
   bool committed_ = false;
-  bool packed_is_known_ = false;                      ///< the last pass succeeded, and not from a graph
+  bool packed_is_known_ = false;                      ///< the last pass succeeded, and was not launched from a graph
   bool captured_is_valid_ = false;                    ///< the last pass from the graph succeeded
-  std::atomic<const instruction*> running_{nullptr};  ///< null: none yet, or between two
+  std::atomic<const instruction*> running_{nullptr};  ///< null: before the first instruction, or between two
   std::unique_ptr<captured_step> captured_;
-  captured_step* recorded_ = nullptr;  ///< while its graphs are recorded or launched
+  captured_step* recorded_ = nullptr;  ///< `captured_` while its graphs are recorded or launched; else null
 };
 
 }  // namespace gpipe::detail
