@@ -22,6 +22,7 @@ class Gpipe(ConanFile):
     # libjpeg and SentencePiece are the system's: the config finds them.
     options = {
         "libxsmm": ["AUTO", "ON", "OFF"],
+        # change: a device
         "cuda": ["AUTO", "ON", "OFF"],
         # change: a transport
         "mpi": ["AUTO", "ON", "OFF"],

@@ -16,6 +16,7 @@
 
 namespace example {
 
+// change: a device
 enum class processor { host, cuda };
 
 /// Calls `run(device, job)`, where `decltype(device)::type` is the device that a trainer has. In a job of processes

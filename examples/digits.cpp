@@ -98,6 +98,7 @@ struct settings {
                      "                            as the schedule has work for, or as there are processes")
              .number("--replicas", plan.replicas, 1, 256,
                      "copies of the pipeline, each with its own workers and part of a mini-batch")
+             // change: a recompute mode
              .choice("--recompute", plan.recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},

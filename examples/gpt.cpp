@@ -83,6 +83,7 @@ struct settings {
              .number("--workers", plan.workers, 0, layers_of<small_gpt>,
                      "workers of each replica; 0: as many as the schedule has")
              .number("--replicas", plan.replicas, 1, 256, "copies of the pipeline")
+             // change: a recompute mode
              .choice("--recompute", plan.recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},

@@ -97,6 +97,7 @@ struct settings {
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .choice("--schedule", plan.schedule, schedules, "the order of work")
              .number("--replicas", plan.replicas, 1, 256, "copies of the pipeline")
+             // change: a recompute mode
              .choice("--recompute", plan.recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},

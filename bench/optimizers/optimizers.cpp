@@ -70,6 +70,7 @@ std::pair<std::string, double> measure(const char* name, arrays& on, const Optim
 int main() {
   bench::print_environment();
   arrays on;
+  // change: an optimizer
   const std::pair<std::string, double> found[] = {
       measure("sgd", on, sgd{.momentum = 0.9}),
       measure("adam", on, adam{}),

@@ -49,6 +49,7 @@ inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-dra
                                                                       {"v-min", schedule_kind::v_min},
                                                                       {"zb-2p", schedule_kind::zb_2p},
                                                                       {"forward-only", schedule_kind::forward_only}};
+// change: a recompute mode
 inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},
                                                                         {"except-last", recompute_mode::except_last},
                                                                         {"as-needed", recompute_mode::as_needed},

@@ -58,6 +58,7 @@ struct configuration {
   }
 };
 
+// change: a schedule; by the time of its step
 /// The schedules that train, those with the shortest step first.
 inline constexpr schedule_kind by_step[] = {
     schedule_kind::zb_2p, schedule_kind::zb_v,        schedule_kind::dual_pipe_v, schedule_kind::interleaved_zb,

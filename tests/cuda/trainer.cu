@@ -145,6 +145,7 @@ std::string refused() {
 
 }  // namespace
 
+// change: an optimizer
 TEST_CASE("each optimizer's steps are the host's, with groups and with an average of the weights") {
   is_as_on_the_host(lion{.learning_rate = 0.01});
   is_as_on_the_host(adafactor{});

@@ -130,6 +130,7 @@ dataset tokens(std::size_t labels, std::uint32_t classes) {
       .with("labels", labels, integers(2, samples * labels, classes));
 }
 
+// change: the order of a sum; the hashes
 void same_bits(const char* network, const std::string& found, const std::string& known) {
 #if GPIPE_HAS_FMA
   CHECK_MESSAGE(found == known, network << " has " << found << ", and everywhere else " << known);

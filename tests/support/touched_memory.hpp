@@ -59,6 +59,7 @@ struct measured_trainings {
   }
 };
 
+// change: an optimizer; with a rule for a whole tensor
 inline measured_trainings measured(const test_model& model, rule optimizer = rule::adam) {
   return {[&model, optimizer](const plan_options& plan, const training_options& how) {
             return model.trainer(plan, how, optimizer);

@@ -45,6 +45,7 @@ struct sweep_settings {
   bool devices_given = false;  // else they are at most half as many as the layers
   std::vector<int> stages;     // empty: of each schedule, as many as it has on the devices
   std::vector<int> micro_batches{4, 8, 16, 32, 64};
+  // change: a schedule; if a sweep has it by default
   std::vector<schedule_kind> orders{schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved,
                                     schedule_kind::zb_h1,      schedule_kind::zb_v,        schedule_kind::dual_pipe_v};
   std::vector<recompute_mode> recompute{recompute_mode::as_needed};

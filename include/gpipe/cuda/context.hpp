@@ -87,6 +87,7 @@ class context : public convolutions {
   }
 
  private:
+  // assumes: half precision is bf16
   // Calls call.operator()<Width>(), which returns whether it has launched, if attention of this type and width may run
   // on tensor cores here; otherwise returns false.
   template <class T, class Call>

@@ -165,6 +165,7 @@ class convolutions : public products {
     if (reads_each_pixel_once(shape)) enqueue([&] { offered = gemm_.offers(p, a, b, d); });
     return offered;
   }
+  // assumes: half precision is bf16
   // Whether convolutions of this shape, whose arrays begin at these addresses, run on tensor cores.
   template <class T>
   bool on_tensor_cores(const convolution_shape& shape, std::initializer_list<const void*> arrays) const {

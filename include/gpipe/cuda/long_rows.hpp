@@ -62,6 +62,7 @@ struct last_terms {
 
 }  // namespace detail
 
+// assumes: half precision is bf16
 /// Products of bf16 with long rows that begin anywhere, such as rows of 50,257 words. cuBLASLt's fast kernels need rows
 /// aligned to 16 bytes, and other kernels take more than three times as long (bench/gpu_times). These products are
 /// copied through the scratch in parts, with gaps between the rows:

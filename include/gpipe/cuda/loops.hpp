@@ -126,6 +126,7 @@ class loops : public work_queue {
     each_element(n, host::detail::add_to<T>{source, target});
   }
 
+  // change: an element type; of tokens
   /// sums[targets[r]][j] += scale * rows[r][j] for each row r in [0, count), in this order, and j in [0, width).
   template <class T>
   void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* targets, const T* rows,

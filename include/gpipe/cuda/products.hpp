@@ -35,6 +35,7 @@ class products : public loops {
       });
   }
 
+  // assumes: half precision is bf16
   /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Sums of bf16 are in float, and each
   /// is rounded once, when it is complete.
   template <class T>

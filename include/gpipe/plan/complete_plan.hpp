@@ -30,6 +30,7 @@
 
 namespace gpipe::detail {
 
+// assumes: half precision is bf16
 GPIPE_COLD inline void require_precision(const network& net, const plan_options& o) {
   if (o.precision == precision::bf16 && precision_of(net) != precision::bf16)
     throw_error({"precision is bf16, and the network is in float32"},

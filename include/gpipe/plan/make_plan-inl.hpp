@@ -74,6 +74,7 @@ GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& o
   return plan;
 }
 
+// change: the cut search; its call at run time
 GPIPE_COLD inline void search_cut(const network& net, step_plan& plan) {
   plan.options.warmup = choose_warmup(net, plan.options);
   const plan_options& o = plan.options;

@@ -138,6 +138,7 @@ class plan {
       for (int s = 0; s <= valid_stages; ++s) found.first[s] = s < valid_stages ? s : L;
     else
       with_costs([&](const stage_costs& costs) {
+        // change: the cut search; its call in the compiler
         found.fits = choose_cut(network_of<planned>, valid_options, schedule, costs, found.first);
       });
     return found;

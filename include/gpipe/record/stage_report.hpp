@@ -44,6 +44,7 @@ struct stage_report {
   }
 };
 
+// change: an action
 static_assert(static_cast<std::size_t>(action_kind::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
 
 // change: a profile from a file; owns the names

@@ -31,6 +31,7 @@ GPIPE_COLD inline wait_limits wait_limits_of(int workers, std::chrono::nanosecon
   return limits;
 }
 
+// change: gradient clipping
 GPIPE_COLD inline void require_max_norm(double max_norm) {
   if (!(max_norm >= 0) || is_nan(max_norm))
     throw_error({"max_grad_norm is ", significant(max_norm, 6)}, {"choose 0 for no limit, or more"});

@@ -49,6 +49,7 @@ GPIPE_INLINE GPIPE_COLD void trainer_checkpoints::save(basic_trainer& training, 
     throw_error({"the gradients of ", training.accumulated(), " accumulated calls wait for a step, and are not saved"},
                 {"take the step, or call discard_accumulated"});
   const checkpointer saver(*training.executor_, system_files());
+  // change: a checkpoint file format
   if (path.ends_with(".safetensors")) return saver.save_model(path, options);
   if (!training.plan().trains)
     throw_error({"a predictor has no training to save in the folder ", detail::quoted(path)},

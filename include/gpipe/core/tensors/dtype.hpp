@@ -37,6 +37,7 @@ struct bf16 {
 };
 
 // assumes: half precision is bf16
+// change: an element type
 /// The type of a tensor's elements, as a value.
 enum class dtype : std::uint8_t { float32, float64, int32, uint8, bf16 };
 

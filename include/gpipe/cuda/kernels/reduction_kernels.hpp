@@ -50,6 +50,7 @@ concept has_width = requires(const F& f) {
   f.row_width();
 };
 
+// change: the order of a sum; over rows
 /// The order of the sums over the rows of a matrix with n columns. It depends on the extents alone, so that every GPU
 /// adds in the same order:
 ///

@@ -9,6 +9,7 @@
 
 namespace gpipe::cuda {
 
+// change: the order of a sum; in a row
 /// Works on one row: a block of 256 threads, each of which runs the whole functor. The width of a loop is the same for
 /// all threads. Element i always belongs to thread i mod 256, so that local arrays keep their elements from loop to
 /// loop, and the order of a sum is fixed:

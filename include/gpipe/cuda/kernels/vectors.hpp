@@ -58,6 +58,7 @@ struct vector_words {
   }
 };
 
+// assumes: half precision is bf16
 /// A vector of an array as numbers.
 template <class T, int N>
 struct vector_of_numbers {

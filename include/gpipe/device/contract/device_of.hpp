@@ -158,6 +158,8 @@ struct device_adaptor {
       typed(c).fill(count, static_cast<T>(static_cast<compute_type<T>>(value)), static_cast<T*>(target));
     });
   }
+  // change: an element type; of activations
+  // assumes: half precision is bf16
   static void add(context_handle c, size count, dtype type, const void* source, void* target) {
     visit_dtype<double, bf16, float>(
         type, [&]<class T>() { typed(c).add(count, static_cast<const T*>(source), static_cast<T*>(target)); });

@@ -8,6 +8,7 @@
 
 namespace gpipe::host::detail {
 
+// change: the order of a sum; over rows
 /// Adds the sums over rows of a matrix whose elements are f(row, column) to the target. A sum of many
 /// rows in one number would lose as many units in the last place as it has rows at worst, so it is made of blocks: the
 /// rows of a block are added up in T, in ascending order, the blocks in double, and the total is rounded once.

@@ -80,6 +80,7 @@ struct basic_context {
     each(n, detail::add_to<T>{source, target});
   }
 
+  // change: an element type; of tokens
   /// target[indices[r]][j] += scale * source[r][j] for each row r in [0, count), in this order, and j in [0, width).
   template <class T>
   GPIPE_OUT_OF_LINE void add_rows(std::ptrdiff_t count, std::ptrdiff_t width, const std::int32_t* indices,

@@ -20,6 +20,7 @@
 
 namespace gpipe::host {
 
+// change: the order of a sum; in a row
 /// Works on one row. On the host it is one thread with the lanes of its vector registers. A sum always has 16 lanes,
 /// on every machine, so that its order is fixed:
 ///

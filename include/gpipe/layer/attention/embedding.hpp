@@ -42,6 +42,7 @@ requires(element<T>) struct element_among<T, Rest...> {
 template <class T>
 struct embedding_kernels {
   using value_type = T;
+  // change: an element type; of tokens
   using input_type = std::int32_t;
   using number = compute_type<T>;
   static constexpr keep keeps{.input = true};

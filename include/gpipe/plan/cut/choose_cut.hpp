@@ -163,6 +163,7 @@ struct cut_search {
   std::int64_t min = 0;
 };
 
+// change: the cut search
 /// Cuts a model by the objective of its partition problem: the step of fill-drain and forward only with free transfers,
 /// else the bottleneck. Every stage obeys its memory limit, with `more` bytes added. If no cut does, `first` is the
 /// best one without limits.

@@ -24,6 +24,7 @@ GPIPE_COLD GPIPE_INLINE std::int64_t min_step(const network& net, const plan_opt
   return min > bound ? min : bound;
 }
 
+// change: the cut search; by simulation
 GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options& o, const stage_costs& costs,
                                           bool searched_whole, int* first) {
   if (o.stages == 1 || (searched_whole && detail::objective_is_step(net, o))) return;

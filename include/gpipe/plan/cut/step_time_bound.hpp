@@ -36,6 +36,7 @@ struct stage_order {
   bool recomputes_first = false;  ///< the first micro-batch whose gradient arrives is one of them
 };
 
+// change: a recompute mode
 template <scheduler Schedule>
 constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_batches, int stage,
                                recompute_mode mode) {

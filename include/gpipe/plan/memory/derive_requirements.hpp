@@ -60,6 +60,7 @@ constexpr outgoing_slots outgoing_slots_of(tick_index<Schedule>& table, const pl
   return {leaves_for(stage + 1) ? memory_slots : 0, leaves_for(stage - 1) ? memory_slots : 0, memory_slots};
 }
 
+// change: a recompute mode
 /// Whether a stage runs all forwards before its first backward, if it recomputes nothing. So does each layer with one
 /// micro-batch, recomputed or not.
 template <scheduler Schedule>

@@ -117,6 +117,7 @@ constexpr std::size_t slice_begin(std::size_t bytes, int r, int R) {
   return bytes / alignment * static_cast<std::size_t>(r) / static_cast<std::size_t>(R) * alignment;
 }
 
+// change: the sum over replicas; the bytes that arrive
 /// Bytes for the slices that `remote_replicas` send, of a range that is cut into `ranges`.
 constexpr std::size_t landing_bytes(std::size_t bytes, int remote_replicas, std::size_t ranges = 1) {
   if (bytes == 0) return 0;

@@ -122,6 +122,7 @@ struct plan_options {
   constexpr recompute_mode recompute_whole() const {
     return recompute_layers.empty() ? recompute : recompute_mode::never;
   }
+  // change: a recompute mode
   /// Whether no whole micro-batch runs forward again, whatever the cut.
   constexpr bool keeps_all() const {
     const recompute_mode mode = recompute_whole();

@@ -12,6 +12,7 @@ namespace gpipe {
 namespace detail {
 
 // assumes: one device per layer
+// change: the cut search; without a network
 template <class Fits>
 GPIPE_COLD constexpr bool partition_unequal(const partition_problem& p, int* first, const Fits& fits) {
   const range_sums ranges(p, fits);

@@ -57,6 +57,7 @@ class transfer_queue {
 /// never does.
 enum class send_mode { synchronous, buffered };
 
+// change: an action
 /// Lowers a schedule to one worker's program: calls `sink(instruction)` for each line of a step, in order.
 ///
 ///     F_m  [receive activation]...  forward  [send activation]...

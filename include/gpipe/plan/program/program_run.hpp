@@ -153,6 +153,7 @@ class program_run {
     return error;
   }
 
+  // change: an action
   /// Runs an action of stage s for micro-batch m; `index` is the position of (s, m) in `state_`.
   GPIPE_COLD constexpr fault compute(const instruction& action, int s, int m, int index) {
     int& state = state_[index];

@@ -162,6 +162,7 @@ class simulator {
     arrival_[channel * input_.micro_batches + sent_[channel]++] = free_[channel];
   }
 
+  // change: an action
   constexpr std::int64_t time_of(const instruction& action) const {
     const stage_times& times = input_.times[action.stage];
     return action.kind == action_kind::forward               ? times.forward

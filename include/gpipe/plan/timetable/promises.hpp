@@ -20,6 +20,7 @@ template <int... Stages>
 struct admitted_stages {};
 template <int... MicroBatches>
 struct admitted_micro_batches {};
+// change: a schedule; if it does not admit every number of stages
 template <int Stages, int MicroBatches, class OtherStages, class OtherMicroBatches, bool Holds>
 struct schedule_admits {
   static_assert(Holds,

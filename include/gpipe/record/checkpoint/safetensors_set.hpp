@@ -50,6 +50,7 @@ std::string shard_name(std::string_view stem, int shard, int shards);
 
 }  // namespace detail
 
+// change: a checkpoint file format
 /// The tensors of one safetensors file, or of all files of an index (a path that ends with `.json`). The index must
 /// name exactly the tensors of its files.
 class safetensors_set {

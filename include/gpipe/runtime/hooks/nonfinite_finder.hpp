@@ -94,6 +94,7 @@ class nonfinite_finder {
     while (begin < end && is_finite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
+  // assumes: half precision is bf16
   GPIPE_COLD static std::string location_in(const std::byte* rows, dtype type, std::size_t columns,
                                             const step_context& step, int m) {
     if (!is_floating(type)) return {};

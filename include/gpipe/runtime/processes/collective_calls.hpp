@@ -59,6 +59,7 @@ GPIPE_OUT_OF_LINE inline std::array<std::uint64_t, 8> hashes_of_first_sample(con
   return values;
 }
 
+// change: gradient clipping; the agreement
 /// The values of a call that must be the same in all processes of a job.
 GPIPE_OUT_OF_LINE inline std::array<agreed_value, 12> agreed_values_of_call(const network& net,
                                                                             const step_context& step,

@@ -18,6 +18,7 @@ namespace gpipe::detail {
 
 // assumes: one parameter type
 // assumes: replicas keep all parameters
+// change: the sum over replicas
 /// Sums the gradients of a stage over all replicas, elementwise and in ascending order of replicas, so that every
 /// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch. If replicas
 /// keep shares, it also gathers the parameters that each has updated.

@@ -23,6 +23,7 @@
 
 namespace gpipe::detail {
 
+// change: the sum over replicas; sharded
 /// The gradients of a stage that are sent, bucket by bucket while backward runs, to the process of the replica whose
 /// share contains them. Gradients that wait for tied uses are not included. Two windows alternate, and so do the
 /// owner's two landing buffers per other replica:

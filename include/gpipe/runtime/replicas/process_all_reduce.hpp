@@ -20,6 +20,7 @@
 namespace gpipe::detail {
 
 // assumes: one replica per process
+// change: the sum over replicas
 /// The all-reduce between processes. In each replica one process has the stage; it receives its slice of the gradients
 /// from all others, sums it, and sends the sum to them. The bits are the same as in one process.
 ///

@@ -123,6 +123,7 @@ GPIPE_INLINE GPIPE_COLD void stage_arena::find_ranges() {
     }
 }
 
+// change: gradient clipping; the norm of a layer
 GPIPE_INLINE void stage_arena::sum_squares(const bound& b, bool commits) {
   const std::size_t size = bytes_of(b.layer->type);
   context_.sum_squares(b.layer->type, static_cast<std::ptrdiff_t>(b.owned.bytes / size), b.owned.gradients,

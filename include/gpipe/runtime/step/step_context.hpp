@@ -187,6 +187,7 @@ struct commit_decision {
   // change: a non-finite step
   // assumes: half precision is bf16; a scale of the loss would be divided out here
   // assumes: one commit per step
+  // change: gradient clipping
   /// Adds the squares in model order, so that no cut changes a bit of the norm.
   void decide() noexcept {
     step_result& found = result.found;

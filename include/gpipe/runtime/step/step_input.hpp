@@ -174,6 +174,7 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& data, int ma
   if (const std::int64_t below = net.values[0].below; below > 0 && given != nullptr) {
     const field tokens{"inputs", entering.size, entering.type, below};
     const std::size_t count = entering.size * detail::index(data.samples());
+    // change: an element type; of tokens
     if (!is_floating(entering.type))
       visit_dtype<std::int32_t, std::uint8_t>(entering.type, [&]<class T>() {
         check_range(tokens, reinterpret_cast<const T*>(rows.inputs), count, rows.dataset_rows);

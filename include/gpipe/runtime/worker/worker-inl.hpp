@@ -197,6 +197,7 @@ GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::add_tied_gradients(const instruction
   ties_.add_gradients(action.stage, wait_context_of(action), times_);
 }
 
+// change: gradient clipping; the scale of a stage
 GPIPE_INLINE GPIPE_OUT_OF_LINE void worker::update(const instruction& action) {
   if (!step().commits()) return;
   const commit_result& result = context_.decision.result;

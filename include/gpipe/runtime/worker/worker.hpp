@@ -212,6 +212,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (!Plain && !is_captured()) order_after_previous(current_stage);
     if (is_empty(action)) return complete(context_.plan.first[index(action.stage)]);
     if (!Plain && times_.on_device().on()) times_.on_device().begin(context_of(action));
+    // change: an action
     switch (action.kind) {
       case action_kind::receive_activation:
       case action_kind::receive_gradient:

@@ -396,6 +396,7 @@ class best_search {
       left_ -= simulator.work();
     });
   }
+  // change: the cut search; of the best configuration
   /// Writes a cut that obeys the limits, probed as for models of many layers: a search takes many times as long.
   bool probe(const plan_options& options, const stage_costs& costs, int* first) {
     const schedule_choice schedule = options.chosen_schedule();

@@ -29,6 +29,7 @@ namespace gpipe {
 
 namespace detail {
 
+// assumes: half precision is bf16
 /// The name of a layer's type in float. The layers of a training in bf16 have the same parameters, in float.
 GPIPE_COLD inline std::string name_in_float(std::string_view name) {
   constexpr std::string_view narrow = "gpipe::bf16";

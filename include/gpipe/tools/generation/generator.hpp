@@ -119,6 +119,7 @@ class token_generator {
 /// the constructor and `refresh` together, and each generates alone.
 template <class Model>
 class generator : public detail::token_generator {
+  // change: an element type; of tokens
   static_assert(Model::entering::rank == 1 && dtype_of<typename Model::entering::value_type> == dtype::int32,
                 "gpipe: generator<Model> needs a model whose input is tokens: input<std::int32_t, Tokens>");
 

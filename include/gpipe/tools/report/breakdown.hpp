@@ -50,6 +50,7 @@ GPIPE_COLD inline breakdown breakdown_of(std::span<const stage_report> stages) {
   const std::int64_t whole = stages.empty() ? 0 : stages[0].step_ns;
   std::vector<std::int64_t> works(static_cast<std::size_t>(sum.workers)), idle(works.size(), whole);
   for (const stage_report& s : stages) {
+    // change: an action; by the kind of its time
     const std::int64_t compute = s.busy(action_kind::forward) + s.busy(action_kind::backward) +
                                  s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters);
     const std::int64_t update = s.busy(action_kind::reduce) + s.busy(action_kind::update);

@@ -85,6 +85,7 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
                                               "measured", "idle", "forward", "recompute", "backward", "update"}};
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);
+    // change: an action; by the kind of its time
     rows.push_back(
         {std::to_string(s.replica), std::to_string(s.stage),
          s.last - s.first == 1 ? std::to_string(s.first) : std::to_string(s.first) + "-" + std::to_string(s.last - 1),

@@ -49,6 +49,7 @@ GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stor
 }
 
 // assumes: half precision is bf16
+// change: an element type
 GPIPE_COLD GPIPE_INLINE safetensors_type stored_type(dtype type) {
   switch (type) {
     case dtype::float64:
@@ -140,6 +141,7 @@ GPIPE_COLD GPIPE_INLINE void require_equal_twins(const std::vector<loaded_array>
   }
 }
 
+// change: a checkpoint file format
 GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_list& list, int rank,
                                           std::uint64_t steps, safetensors_metadata facts, const array_reader& read,
                                           file_operations& files) {

@@ -76,6 +76,7 @@ class checkpointer {
     });
   }
 
+  // change: a checkpoint file format
   /// The model alone, in one file. In a job rank 0 writes it.
   GPIPE_COLD void save_model(const std::string& file, const save_options& options) const {
     const name_map& names = options.names;
@@ -271,6 +272,7 @@ class checkpointer {
     }
   }
 
+  // change: a checkpoint file format
   GPIPE_COLD opened open(const std::string& path, const load_options& options, const checkpoint_facts& current,
                          load_result& result) const {
     opened source;

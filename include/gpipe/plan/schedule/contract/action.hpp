@@ -4,6 +4,7 @@
 
 namespace gpipe {
 
+// change: an action
 /// The actions of a worker.
 enum class action_kind : std::uint8_t {
   idle,

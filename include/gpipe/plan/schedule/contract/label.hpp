@@ -28,6 +28,7 @@ struct label {
   constexpr bool operator==(std::string_view literal) const { return text() == literal; }
 };
 
+// change: an action
 /// An instruction in the usual short form, with micro-batch m and link l:
 ///
 ///     F1  forward               R1  recompute             B1  backward
