@@ -21,7 +21,7 @@ namespace gpipe::detail {
 //                                        - 1            layers 2, 5
 //                                        - (nothing)    layers 3, 6     h.0, h.1: the addition
 
-/// What a node adds to the paths below it: nothing, a name, an index in a list, or the number of a repetition.
+/// The part that a node adds to the paths below it: nothing, a name, an index in a list, or the number of a repetition.
 enum class path_part : std::uint8_t { nothing, name, index, repetition };
 
 struct path_node {
